@@ -1,0 +1,122 @@
+"""Every error Headwater raises on purpose, as one tree.
+
+HeadwaterError
+├── ConfigError                 the user's input is wrong; nothing was done
+│   └── PipelineFileError       the pipeline file, with file, line, column
+├── StackError                  a local server could not be fetched, started or stopped
+├── SourceError                 Postgres said no, or is not as it must be
+├── ConnectError                Kafka Connect or a connector in it
+│   └── ConnectUnavailable      (transient)
+├── KafkaError                  brokers and topics
+├── DecodeError                 a record that is not what the codec was told to expect
+├── StateError                  checkpoint, identity or generation state does not fit
+└── SinkError
+    ├── SinkUnavailable         (transient) retry with back-off; holds the batch
+    └── SinkRefused             the target said no for good: wrong settings, missing rights
+
+``transient`` tells retry policies whether the same call may succeed later (dlt marks its errors the same way). ``code``
+is stable and documented in docs/errors.md; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadwaterError(Exception):
+    """Root of the tree.
+
+    Args:
+        what: what happened, naming the thing (one sentence).
+        means: what that means for the user's data, if it is not obvious.
+        fix: the way out, best as a command.
+    """
+
+    code: ClassVar[str] = "headwater"
+    transient: ClassVar[bool] = False
+
+    def __init__(self, what: str, *, means: str = "", fix: str = "") -> None:
+        self.what, self.means, self.fix = what, means, fix
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.means:
+            parts.append(f"  what it means: {self.means}")
+        if self.fix:
+            parts.append(f"  what to do: {self.fix}")
+        return "\n".join(parts)
+
+
+class ConfigError(HeadwaterError):
+    """The user's input is wrong; nothing was done."""
+
+    code = "config"
+
+
+class PipelineFileError(ConfigError):
+    """The pipeline file can't be used; the message begins with ``file:line:column``."""
+
+    code = "pipeline-file"
+
+
+class StackError(HeadwaterError):
+    """A server of the local stack could not be fetched, started or stopped."""
+
+    code = "stack"
+
+
+class SourceError(HeadwaterError):
+    """Postgres refused, can't be reached, or is not set up as change data capture needs it."""
+
+    code = "source"
+
+
+class ConnectError(HeadwaterError):
+    """Kafka Connect refused a request, or a connector or task in it has failed."""
+
+    code = "connect"
+
+
+class ConnectUnavailable(ConnectError):
+    """Kafka Connect does not answer or is rebalancing; the same request may succeed later."""
+
+    code = "connect-unavailable"
+    transient = True
+
+
+class KafkaError(HeadwaterError):
+    """Kafka can't be reached, or a topic is not as it must be."""
+
+    code = "kafka"
+
+
+class DecodeError(HeadwaterError):
+    """A record in a topic is not what the codec expects; goes to dead letters, never skipped silently."""
+
+    code = "decode"
+
+
+class StateError(HeadwaterError):
+    """A checkpoint, an identity or a generation's state does not fit what is asked; nothing was written."""
+
+    code = "state"
+
+
+class SinkError(HeadwaterError):
+    """A sink could not do what it was asked."""
+
+    code = "sink"
+
+
+class SinkUnavailable(SinkError):
+    """The sink's server is down, overloaded or answers 429/503: hold the batch and try again."""
+
+    code = "sink-unavailable"
+    transient = True
+
+
+class SinkRefused(SinkError):
+    """The sink's server refused for a reason that will not pass by itself."""
+
+    code = "sink-refused"

@@ -1,0 +1,1 @@
+"""The way in: Postgres preflight and objects, Kafka Connect, Debezium configuration, compacted topics, signals."""

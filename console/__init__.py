@@ -1,0 +1,1 @@
+"""The operator's door: the ``headwater`` command, one file a verb."""

@@ -1,0 +1,1 @@
+"""How Headwater and the servers around it are put on machines."""

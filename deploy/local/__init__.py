@@ -1,0 +1,1 @@
+"""The local stack: every server as a plain process on loopback, without Docker."""

@@ -5,10 +5,13 @@ HeadwaterError
 │   └── PipelineFileError       the pipeline file, with file, line, column
 ├── StackError                  a local server could not be fetched, started or stopped
 ├── SourceError                 Postgres said no, or is not as it must be
+│   └── SourceUnavailable       (transient)
 ├── ConnectError                Kafka Connect or a connector in it
 │   └── ConnectUnavailable      (transient)
 ├── KafkaError                  brokers and topics
+│   └── KafkaUnavailable        (transient)
 ├── DecodeError                 a record that is not what the codec was told to expect
+│   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
 ├── StateError                  checkpoint, identity or generation state does not fit
 └── SinkError
     ├── SinkUnavailable         (transient) retry with back-off; holds the batch
@@ -72,6 +75,13 @@ class SourceError(HeadwaterError):
     code = "source"
 
 
+class SourceUnavailable(SourceError):
+    """Postgres does not answer; the same call may succeed later."""
+
+    code = "source-unavailable"
+    transient = True
+
+
 class ConnectError(HeadwaterError):
     """Kafka Connect refused a request, or a connector or task in it has failed."""
 
@@ -91,10 +101,33 @@ class KafkaError(HeadwaterError):
     code = "kafka"
 
 
+class KafkaUnavailable(KafkaError):
+    """The brokers do not answer; the same call may succeed later."""
+
+    code = "kafka-unavailable"
+    transient = True
+
+
 class DecodeError(HeadwaterError):
     """A record in a topic is not what the codec expects; goes to dead letters, never skipped silently."""
 
     code = "decode"
+
+
+class UnavailableValue(DecodeError):
+    """An event lacks a large value that did not change (TOAST), and a view needs it; goes to dead letters."""
+
+    code = "unavailable-value"
+
+    @classmethod
+    def of(cls, table: str, columns: tuple[str, ...], record: str) -> UnavailableValue:
+        """The error for ``columns`` of ``table`` in the record at ``topic/partition/offset``."""
+        names = ", ".join(columns)
+        return cls(
+            f"record {record}: {table}.{names} did not change, is large, and so is not in Postgres's log",
+            means="the document can't be built from this record; what the sink holds for the row is left as it is",
+            fix=f"set policy.toast to reselect or full and run `headwater apply`, or leave {names} out of the view",
+        )
 
 
 class StateError(HeadwaterError):

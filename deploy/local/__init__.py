@@ -1,1 +1,1 @@
-"""The local stack: every server as a plain process on loopback, without Docker."""
+"""The local stack: real servers as plain processes, fetched, started, watched, stopped. For the console only."""

@@ -1,0 +1,48 @@
+# Headwater's targets. `make` alone lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit lint format bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked Python packages into $(VENV) (half a minute the first time)"
+	@$(BIN)/python -m pip install -q "uv==$(UV_VERSION)"
+	@$(BIN)/uv pip sync -q --require-hashes --python $(BIN)/python requirements.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+setup: $(VENV)/ready ## install everything Python needs, from the lock file
+
+demo: setup ## start real servers, capture the flights database, fill three sinks, show it live
+	@$(BIN)/python -m examples.flights.demo
+
+test: setup ## run the whole test suite against real servers (starts what is missing)
+	@$(BIN)/python -m pytest
+
+test-unit: setup ## run the tests that need no server
+	@$(BIN)/python -m pytest tests/unit tests/property
+
+lint: setup ## ruff, mypy --strict, import directions
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: setup ## put the code into the house's form
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: setup ## measure latency and load rates; writes benchmarks/results/latest.json
+	@$(BIN)/python -m benchmarks.run
+
+lock: setup ## compute requirements.lock anew from pyproject.toml
+	@$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
+
+clean: ## stop our servers and remove everything made here (not the download cache)
+	@test ! -x $(BIN)/headwater || $(BIN)/headwater down --wipe --yes
+	@rm -rf $(VENV) .headwater .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,125 @@
+"""The source's tables as plain data: what codecs, views and preflight agree on. Read by ``connectors.catalogue``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from cdc.errors import StateError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: as in the catalogue, unquoted.
+        type_name: as ``format_type`` prints it: ``numeric(10,2)``, ``text[]``, a domain's own name.
+        base_type: ``pg_type.typname`` of the type under any domain and array: ``numeric``, ``timestamptz``, an enum's
+            name. SQL spellings (``timestamp with time zone``) are understood too.
+        precision: of a numeric, else None.
+        scale: of a numeric, else None.
+        array: any number of dimensions; Postgres does not tell them apart.
+        nullable: may hold NULL.
+        enum_values: an enum's labels in order, else None.
+        ordinal: ``attnum``.
+    """
+
+    name: str
+    type_name: str
+    base_type: str
+    precision: int | None = None
+    scale: int | None = None
+    array: bool = False
+    nullable: bool = True
+    enum_values: tuple[str, ...] | None = None
+    ordinal: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes:
+        schema: its schema, unquoted.
+        name: its name, unquoted.
+        columns: in order of ``ordinal``.
+        primary_key: column names in the key's order; empty if there is none.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    replica_identity: str = "default"
+
+    @property
+    def qualified(self) -> str:
+        """``schema.table``, unquoted."""
+        return f"{self.schema}.{self.name}"
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        """Columns by name."""
+        return {column.name: column for column in self.columns}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The captured tables of one database, bound to the identity of its server.
+
+    Attributes:
+        tables: ``schema.table`` -> Table.
+        system_identifier: of the cluster (``pg_control_system``); another one is another history.
+        timeline: grows at every promotion or point-in-time recovery.
+        database: its name.
+    """
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    system_identifier: str = ""
+    timeline: int = 0
+    database: str = ""
+
+    def to_json(self) -> str:
+        """JSON text; stable, so that two catalogues can be compared as text."""
+        return json.dumps(
+            {
+                "system_identifier": self.system_identifier,
+                "timeline": self.timeline,
+                "database": self.database,
+                "tables": [asdict(self.tables[name]) for name in sorted(self.tables)],
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Catalogue:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            StateError: the text is not a catalogue (terminal).
+        """
+        try:
+            raw = json.loads(text)
+            tables = [_table(item) for item in raw["tables"]]
+            return cls(
+                {table.qualified: table for table in tables},
+                str(raw["system_identifier"]),
+                int(raw["timeline"]),
+                str(raw["database"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(f"not a saved catalogue: {error!r}", fix="delete the file; it is read again") from error
+
+
+def _table(raw: dict[str, Any]) -> Table:
+    columns = tuple(Column(**{**c, "enum_values": _tuple(c["enum_values"])}) for c in raw["columns"])
+    return Table(raw["schema"], raw["name"], columns, tuple(raw["primary_key"]), raw["replica_identity"])
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

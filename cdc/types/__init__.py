@@ -1,0 +1,54 @@
+"""Postgres types: what each becomes in documents, in Spark and Arrow, and in Elasticsearch. docs/types.md is for users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc.catalogue import Column
+from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
+from cdc.types.rules import RULES, Rule, element_rule, rule_for, type_key
+from cdc.types.values import Converter
+
+__all__ = [
+    "RULES",
+    "Converter",
+    "Rule",
+    "arrow_converter",
+    "arrow_type",
+    "canonical_result",
+    "element_rule",
+    "elasticsearch_mapping",
+    "json_converter",
+    "mapping_of_spark",
+    "merge_fields",
+    "rule_for",
+    "spark_type",
+    "type_key",
+]
+
+
+def json_converter(column: Column) -> Converter | None:
+    """Raw Debezium value -> canonical JSON value; None if the raw value is right as it is."""
+    return rule_for(column).json
+
+
+def arrow_converter(column: Column) -> Converter | None:
+    """Raw Debezium value -> value for ``arrow_type(column)``; None if the raw value is right as it is."""
+    return rule_for(column).typed
+
+
+def spark_type(column: Column) -> str:
+    """Spark SQL type of a column: ``decimal(10,2)``, ``array<string>``, …"""
+    return rule_for(column).spark
+
+
+def arrow_type(column: Column) -> Any:
+    """``pyarrow.DataType`` of a column."""
+    from cdc.types.arrow import arrow_of_spark  # pyarrow takes 0.2 s to import and not every verb needs it
+
+    return arrow_of_spark(spark_type(column))
+
+
+def elasticsearch_mapping(column: Column) -> dict[str, Any]:
+    """Elasticsearch's default mapping of a column's field; a pipeline file's ``mapping:`` overrides it."""
+    return dict(rule_for(column).elasticsearch)

@@ -1,0 +1,222 @@
+"""Row-only views: a document is a function of one row, and its version is the row's position.
+
+A view is resolved against the catalogue once (cdc/resolve.py), travels to executors as plain data, and compiles itself
+there: per table a tuple of the columns that need a converter, and nothing to do for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cdc import types
+from cdc.catalogue import Table
+from cdc.change import Change
+from cdc.errors import DecodeError, UnavailableValue
+from cdc.keys import document_id
+from cdc.types import merge_fields
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["View", "merge_fields"]
+
+Getter = Any
+
+
+@dataclass(frozen=True)
+class View:
+    """A document definition over one table.
+
+    Attributes:
+        name: the view's name: index, key space or table in a sink.
+        table: the root.
+        key: the primary key's columns, in the order in which they make the id.
+        columns: (source column, name in the document), in document order.
+        fields: name -> Spark SQL expression over any column of the root.
+        where: Spark SQL condition; a row that stops matching is deleted from the sink.
+    """
+
+    name: str
+    table: Table
+    key: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    where: str | None = None
+
+    @classmethod
+    def identity(cls, table: Table, name: str | None = None) -> View:
+        """All columns of a table under their own names."""
+        return cls(name or table.name, table, table.primary_key, tuple((c.name, c.name) for c in table.columns))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was compiled holds closures, which do not pickle; it is compiled again where it arrives.
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    # -- what it needs ------------------------------------------------------------------------------------------------
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether Spark SQL has to see the rows."""
+        return bool(self.fields) or self.where is not None
+
+    @cached_property
+    def _used(self) -> frozenset[str]:
+        if self.needs_spark:
+            return frozenset(self.table.by_name)
+        return frozenset(source for source, _ in self.columns)
+
+    def unavailable(self, change: Change) -> tuple[str, ...]:
+        """Columns that this view uses and whose value the event does not hold (unchanged TOAST)."""
+        if not change.unavailable:
+            return ()
+        return tuple(name for name in change.unavailable if name in self._used)
+
+    # -- documents ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _key_plan(self) -> tuple[tuple[str, types.Converter | None], ...]:
+        return tuple((name, types.json_converter(self.table.by_name[name])) for name in self.key)
+
+    def document_id(self, change: Change) -> str:
+        """The id of the document that a change is about.
+
+        Raises:
+            DecodeError: a key value is not of its column's type (terminal).
+        """
+        key = change.key
+        try:
+            return document_id(
+                [key[name] if convert is None else convert(key[name]) for name, convert in self._key_plan]
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._not_of_type(change, change.key, dict(self._key_plan), error) from error
+
+    @cached_property
+    def _document_plan(self) -> tuple[Getter, tuple[str, ...], tuple[tuple[str, types.Converter], ...]]:
+        """(values of the sources, output names, (output name, converter) of those that need one)."""
+        by_name = self.table.by_name
+        converters = [(out, types.json_converter(by_name[source])) for source, out in self.columns]
+        return (
+            _getter([source for source, _ in self.columns]),
+            tuple(out for _, out in self.columns),
+            tuple((out, convert) for out, convert in converters if convert is not None),
+        )
+
+    def render(self, change: Change) -> tuple[str, bytes | None]:
+        """(document id, document); the document of a deleted row is None. ``fields`` and ``where`` are not looked at.
+
+        Raises:
+            UnavailableValue: the view uses a column whose value the event does not hold (terminal).
+            DecodeError: a value is not of its column's type, e.g. after an ALTER TABLE (terminal).
+        """
+        identity = self.document_id(change)
+        after = change.after
+        if after is None:
+            return identity, None
+        if change.unavailable and (missing := self.unavailable(change)):
+            raise UnavailableValue.of(change.table, missing, f"{change.topic}/{change.partition}/{change.offset}")
+        getter, names, converters = self._document_plan
+        try:
+            try:
+                document = dict(zip(names, getter(after), strict=True))
+            except KeyError:
+                document = {out: after.get(source) for source, out in self.columns}
+            for name, convert in converters:
+                value = document[name]
+                if value is not None:
+                    document[name] = convert(value)
+            return identity, orjson.dumps(document)
+        except (ValueError, TypeError, KeyError) as error:
+            by_source = {source: types.json_converter(self.table.by_name[source]) for source, _ in self.columns}
+            raise self._not_of_type(change, after, by_source, error) from error
+
+    def _not_of_type(
+        self,
+        change: Change,
+        row: Mapping[str, Any],
+        converters: Mapping[str, types.Converter | None],
+        error: Exception,
+    ) -> DecodeError:
+        where = f"record {change.topic}/{change.partition}/{change.offset}"
+        for name, convert in converters.items():
+            value = row.get(name)
+            try:
+                orjson.dumps(value if value is None or convert is None else convert(value))
+            except (ValueError, TypeError, KeyError) as cause:
+                kind = self.table.by_name[name].type_name
+                return DecodeError(
+                    f"{where}: column {name} of {change.table} does not hold a {kind}: {cause}",
+                    means="the table's definition may have changed since `headwater apply`",
+                    fix="run `headwater apply` and start again; the record is in the dead letters",
+                )
+        return DecodeError(f"{where}: {error}")
+
+    # -- rows for Spark SQL -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _typed_plan(self) -> tuple[Getter, tuple[tuple[int, types.Converter], ...]]:
+        converters = [types.arrow_converter(column) for column in self.table.columns]
+        indexed = tuple((index, convert) for index, convert in enumerate(converters) if convert is not None)
+        return _getter([column.name for column in self.table.columns]), indexed
+
+    def typed_row(self, change: Change) -> tuple[Any, ...]:
+        """Every column of the table, in its order, as values for ``arrow_schema``; only for a change with a row.
+
+        Raises:
+            UnavailableValue: a column's value is not in the event (terminal).
+            DecodeError: a value is not of its column's type (terminal).
+        """
+        after = change.after
+        assert after is not None
+        if change.unavailable:
+            raise UnavailableValue.of(
+                change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}"
+            )
+        getter, converters = self._typed_plan
+        try:
+            try:
+                row = list(getter(after))
+            except KeyError:
+                row = [after.get(column.name) for column in self.table.columns]
+            for index, convert in converters:
+                if row[index] is not None:
+                    row[index] = convert(row[index])
+            return tuple(row)
+        except (ValueError, TypeError, KeyError) as error:
+            by_source = {column.name: types.json_converter(column) for column in self.table.columns}
+            raise self._not_of_type(change, after, by_source, error) from error
+
+    def spark_schema(self) -> list[tuple[str, str]]:
+        """(column, Spark SQL type) of every column of the table."""
+        return [(column.name, types.spark_type(column)) for column in self.table.columns]
+
+    def arrow_schema(self) -> pa.Schema:
+        """``pyarrow.Schema`` of ``typed_row``."""
+        import pyarrow as pa
+
+        return pa.schema([(column.name, types.arrow_type(column)) for column in self.table.columns])
+
+    # -- documents as rows of a warehouse table -----------------------------------------------------------------------
+
+    def elasticsearch_mapping(self, computed_types: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Elasticsearch's ``properties`` for the documents, before the user's overrides.
+
+        Args:
+            computed_types: field name -> Spark SQL type, of the view's ``fields``.
+        """
+        by_name = self.table.by_name
+        properties = {out: types.elasticsearch_mapping(by_name[source]) for source, out in self.columns}
+        return properties | {name: types.mapping_of_spark(kind) for name, kind in (computed_types or {}).items()}
+
+
+def _getter(names: Sequence[str]) -> Getter:
+    """A function from a dict to the values of ``names``, as a tuple even for one or none."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda row: tuple(row[name] for name in names)

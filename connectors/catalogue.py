@@ -1,0 +1,199 @@
+"""Reads the captured tables' definitions from Postgres into ``cdc.catalogue``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import SourceError
+from connectors.postgres import Connection, explained
+
+REPLICA_IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+
+RELATIONS = """
+SELECT c.oid, n.nspname, c.relname, c.relreplident
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY(%s)
+"""
+
+# The key Debezium uses: the primary key, else the unique index that the replica identity names.
+KEYS = """
+SELECT i.indrelid, i.indisprimary, array_agg(a.attname::text ORDER BY k.nth)
+FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident) AND k.nth <= i.indnkeyatts
+GROUP BY 1, 2
+"""
+
+# Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
+COLUMNS = """
+SELECT a.attrelid, a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod, a.attnotnull, a.attnum
+FROM pg_attribute a
+WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+ORDER BY a.attrelid, a.attnum
+"""
+
+# Every type a column uses, with what it is made of: a domain's base, an array's element.
+TYPES = """
+WITH RECURSIVE used(oid) AS (
+    SELECT DISTINCT atttypid FROM pg_attribute WHERE attrelid = ANY(%s) AND attnum > 0 AND NOT attisdropped
+    UNION
+    SELECT CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END
+    FROM used u JOIN pg_type t ON t.oid = u.oid
+    WHERE t.typtype = 'd' OR (t.typcategory = 'A' AND t.typelem <> 0)
+)
+SELECT t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod, t.typcategory = 'A' AND t.typelem <> 0, t.typelem,
+       t.typnotnull,
+       (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)
+FROM used u JOIN pg_type t ON t.oid = u.oid
+"""
+
+
+class _Type(NamedTuple):
+    oid: int
+    name: str
+    kind: str
+    base: int
+    base_typmod: int
+    is_array: bool
+    element: int
+    not_null: bool
+    labels: list[str] | None
+
+
+def read_catalogue(connection: Connection, tables: Sequence[str]) -> Catalogue:
+    """Read the definitions of the captured tables.
+
+    Args:
+        connection: any role that may connect; catalogues are readable by all.
+        tables: ``schema.table`` or ``schema.*``, unquoted, as in ``source.tables``.
+
+    Returns:
+        The tables by qualified name, in the file's order, with the server's identity.
+
+    Raises:
+        SourceError: a table is not there (named, with near misses; terminal), or Postgres refused.
+        SourceUnavailable: the connection broke (transient).
+    """
+    with explained("reading the catalogue"):
+        found = {
+            f"{schema}.{name}": (oid, schema, name, ident)
+            for oid, schema, name, ident in connection.execute(RELATIONS, [sorted({schema_of(t) for t in tables})])
+        }
+        wanted = expand(connection, tables, found)
+        oids = [found[name][0] for name in wanted]
+        keys = _keys(connection.execute(KEYS, [oids]))
+        types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
+        columns: dict[int, list[Column]] = {}
+        for oid, name, type_name, type_oid, typmod, not_null, number in connection.execute(COLUMNS, [oids]):
+            column = _column(types, name, type_name, type_oid, typmod, not_null=not_null, number=number)
+            columns.setdefault(oid, []).append(column)
+        out = {}
+        for qualified in wanted:
+            oid, schema, name, ident = found[qualified]
+            out[qualified] = Table(schema, name, tuple(columns.get(oid, ())), keys.get(oid, ()), REPLICA_IDENTITY[ident])
+        return Catalogue(out, *_identity(connection))
+
+
+def schema_of(table: str) -> str:
+    """The schema part of ``schema.table``: up to the first dot."""
+    return table.partition(".")[0]
+
+
+def expand(connection: Connection, tables: Sequence[str], found: Mapping[str, Any]) -> list[str]:
+    """Resolve ``schema.*`` and refuse tables that are not there.
+
+    Raises:
+        SourceError: names the missing table and what looks like it (terminal).
+    """
+    wanted: dict[str, None] = {}
+    for table in tables:
+        if table.endswith(".*"):
+            members = _captured_by_star(connection, schema_of(table))
+            if not members:
+                raise SourceError(f"source.tables: {table} matches no table", fix="name a schema that has tables")
+            wanted.update(dict.fromkeys(members))
+        elif table in found:
+            wanted[table] = None
+        else:
+            raise SourceError(
+                f"source.tables: there is no table {table} in this database{_near(connection, table)}",
+                means="nothing was read or changed",
+                fix="correct the name under source.tables (schema.table, without quotes), or create the table",
+            )
+    return list(wanted)
+
+
+def _captured_by_star(connection: Connection, schema: str) -> list[str]:
+    """Tables that ``schema.*`` stands for: no partitions (their root is there), nothing that belongs to an extension."""
+    rows = connection.execute(
+        """
+        SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND NOT EXISTS (
+            SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+        ORDER BY 1
+        """,
+        [schema],
+    )
+    return [row[0] for row in rows]
+
+
+def _near(connection: Connection, table: str) -> str:
+    rows = connection.execute(
+        """
+        SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+        """
+    )
+    close = near_misses(table, (row[0] for row in rows))
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def near_misses(table: str, names: Iterable[str]) -> list[str]:
+    """Up to three names that look like ``table``; the same name in another schema or spelling comes first."""
+    names = sorted(names)
+    bare = table.partition(".")[2].lower()
+    same = [name for name in names if name.partition(".")[2].lower() == bare]
+    return list(dict.fromkeys([*same, *difflib.get_close_matches(table, names, n=3)]))[:3]
+
+
+def _keys(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[str, ...]]:
+    """Key columns by table; a primary key goes before the replica identity's index."""
+    keys: dict[int, tuple[str, ...]] = {}
+    for oid, primary, names in sorted(rows, key=lambda row: bool(row[1])):
+        keys[oid] = tuple(names)
+        del primary
+    return keys
+
+
+def _column(
+    types: Mapping[int, _Type], name: str, type_name: str, oid: int, typmod: int, *, not_null: bool, number: int
+) -> Column:
+    array, kind = False, types[oid]
+    while kind.kind == "d" or kind.is_array:
+        if kind.kind == "d":
+            not_null = not_null or (kind.not_null and not array)
+            typmod, kind = kind.base_typmod, types[kind.base]
+        else:
+            array, kind = True, types[kind.element]
+    precision, scale = numeric_typmod(typmod) if kind.name == "numeric" else (None, None)
+    labels = tuple(kind.labels) if kind.labels else None
+    return Column(name, type_name, kind.name, precision, scale, array, not not_null, labels, number)
+
+
+def numeric_typmod(typmod: int) -> tuple[int | None, int | None]:
+    """Precision and scale that a numeric's typmod packs (scale may be negative since Postgres 15)."""
+    if typmod < 4:
+        return None, None
+    return (typmod - 4) >> 16 & 0xFFFF, (((typmod - 4) & 0x7FF) ^ 1024) - 1024
+
+
+def _identity(connection: Connection) -> tuple[str, int, str]:
+    row = connection.execute(
+        "SELECT (pg_control_system()).system_identifier::text, (pg_control_checkpoint()).timeline_id, current_database()"
+    ).fetchone()
+    assert row is not None
+    return str(row[0]), int(row[1]), str(row[2])

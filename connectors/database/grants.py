@@ -1,0 +1,83 @@
+"""What the replication role may do: read the captured tables, beat the heart, write watermarks. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from connectors.actions import Action, statements
+from connectors.names import Names, identifier
+from connectors.postgres import Connection, explained
+
+
+@dataclass(frozen=True)
+class Right:
+    """A right on a schema or a table that the replication role needs."""
+
+    privilege: str
+    on: str
+    is_schema: bool = False
+
+    @property
+    def target(self) -> sql.Composable:
+        """As it stands after ON."""
+        if self.is_schema:
+            return sql.SQL("SCHEMA {}").format(sql.Identifier(self.on))
+        return sql.SQL("TABLE {}").format(identifier(self.on))
+
+
+def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
+    """Every right that the replication role needs.
+
+    INSERT and DELETE on the signal table open and close the window of an incremental snapshot's chunk; SELECT there and
+    on the heartbeat serves their WHERE; SELECT on the captured tables serves snapshots and re-selected columns.
+    """
+    tables = sorted(tables)
+    schemas = sorted({table.partition(".")[0] for table in tables} | {names.schema})
+    heartbeat, signal = names.qualified(names.heartbeat), names.qualified(names.signal)
+    return [
+        *(Right("USAGE", schema, is_schema=True) for schema in schemas),
+        *(Right("SELECT", table) for table in tables),
+        *(Right(privilege, heartbeat) for privilege in ("SELECT", "UPDATE")),
+        *(Right(privilege, signal) for privilege in ("SELECT", "INSERT", "DELETE")),
+    ]
+
+
+def missing_rights(connection: Connection, role: str, rights: Iterable[Right]) -> list[Right]:
+    """Those rights that the role does not have now, itself or through another role; all, for an object not there yet.
+
+    Raises:
+        SourceError: there is no such role.
+    """
+    with explained(f"reading the rights of role {role}", fix=f"create it: CREATE ROLE {role} LOGIN REPLICATION PASSWORD …"):
+        return [right for right in rights if not _has(connection, role, right)]
+
+
+def _has(connection: Connection, role: str, right: Right) -> bool:
+    if right.is_schema:
+        row = connection.execute(
+            "SELECT has_schema_privilege(%s, oid, %s) FROM pg_namespace WHERE nspname = %s",
+            [role, right.privilege, right.on],
+        ).fetchone()
+    else:
+        schema, _, table = right.on.partition(".")
+        row = connection.execute(
+            "SELECT has_table_privilege(%s, c.oid, %s) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = %s",
+            [role, right.privilege, schema, table],
+        ).fetchone()
+    return bool(row and row[0])
+
+
+def plan_grants(connection: Connection, role: str, names: Names, tables: Iterable[str]) -> list[Action]:
+    """One GRANT for each right that is missing."""
+    actions = []
+    for right in missing_rights(connection, role, needed_rights(names, tables)):
+        grant = sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(right.privilege), right.target, sql.Identifier(role))
+        what = f"granting {right.privilege} on {right.on} to {role}"
+        fix = f"as the owner of {right.on}: {grant.as_string(connection)}"
+        detail = f"GRANT {right.privilege} to {role}"
+        actions.append(Action("grant", right.on, detail, None, right.privilege, statements(what, grant, fix=fix)))
+    return actions

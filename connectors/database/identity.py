@@ -1,0 +1,95 @@
+"""Facts about the captured tables that catalogue and codec do not need: kind, TOAST, partitions, generated columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from connectors.actions import Action, statements
+from connectors.names import identifier
+from connectors.postgres import Connection, explained
+
+FACTS = """
+SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relreplident, pg_get_userbyid(c.relowner),
+       c.relrowsecurity, c.reltuples,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+       c.reltoastrelid <> 0 OR EXISTS (
+           SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid WHERE p.reltoastrelid <> 0),
+       (SELECT pn.nspname || '.' || pc.relname FROM pg_inherits h JOIN pg_class pc ON pc.oid = h.inhparent
+        JOIN pg_namespace pn ON pn.oid = pc.relnamespace WHERE h.inhrelid = c.oid LIMIT 1),
+       c.relispartition,
+       EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid),
+       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
+                 JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.relid <> c.oid), '{}')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%s)
+"""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """One table as Postgres keeps it.
+
+    Attributes:
+        name: ``schema.table``.
+        kind: ``pg_class.relkind``: r table, p partitioned, f foreign, v view, m materialised view.
+        persistence: p permanent, u unlogged, t temporary.
+        replica_identity: d default, f full, i index, n nothing.
+        owner: the owning role.
+        row_security: row-level security is on.
+        rows: estimate; negative when the table was never analysed.
+        has_primary_key: it has one.
+        toasted: its values may be stored out of line, so that an update may leave them out.
+        parent: the table it inherits from or is a partition of.
+        is_partition: of ``parent``.
+        has_children: other tables inherit from it or are its partitions.
+        generated: its generated columns.
+        partitions: all tables below a partitioned one.
+    """
+
+    name: str
+    kind: str
+    persistence: str
+    replica_identity: str
+    owner: str
+    row_security: bool
+    rows: float
+    has_primary_key: bool
+    toasted: bool
+    parent: str | None
+    is_partition: bool
+    has_children: bool
+    generated: tuple[str, ...]
+    partitions: tuple[str, ...]
+
+
+def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, TableFacts]:
+    """Facts of those tables that exist, by name."""
+    with explained("reading facts of the tables"):
+        rows = connection.execute(FACTS, [sorted(tables)])
+        facts = (TableFacts(*row[:-2], tuple(row[-2]), tuple(sorted(row[-1]))) for row in rows)
+        return {fact.name: fact for fact in facts}
+
+
+def generated_columns(facts: Collection[TableFacts]) -> list[str]:
+    """``schema.table.column`` of every generated column."""
+    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)
+
+
+def plan_replica_identity(facts: Collection[TableFacts], policy: str) -> list[Action]:
+    """With ``policy.toast: full``, every table whose values may be stored out of line must log its whole old row. Pure."""
+    actions = []
+    for fact in facts:
+        if policy != "full" or not fact.toasted or fact.replica_identity == "f":
+            continue
+        names = [fact.name, *fact.partitions]  # a partition logs by its own identity, not by its root's
+        alter = [sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(identifier(name)) for name in names]
+        run = statements(f"setting the replica identity of {fact.name}", *alter)
+        detail = "REPLICA IDENTITY FULL (policy.toast: full)"
+        actions.append(Action("replica-identity", fact.name, detail, fact.replica_identity, "f", run))
+    return actions

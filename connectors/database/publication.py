@@ -1,0 +1,127 @@
+"""The publication: which tables Postgres sends, and which operations. Ours, because Debezium's own changes fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from connectors.actions import Action, statements
+from connectors.names import identifier
+from connectors.postgres import Connection, explained
+
+# A TRUNCATE has no key and could not be written to a compacted topic: it is not even sent. See policy.truncate.
+OPTIONS = sql.SQL("(publish = 'insert, update, delete', publish_via_partition_root = true)")
+OPTIONS_TEXT = "insert, update, delete; via partition root"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A publication as it is.
+
+    Attributes:
+        tables: that it names, as ``schema.table``.
+        operations: ``insert``, ``update``, ``delete``, ``truncate``.
+        via_root: changes of partitions are sent under their root's name.
+        all_tables: it holds every table of the database, or of whole schemas: then ``tables`` is what that comes to.
+        filtered: tables with a row filter or a column list: rows or columns would be missing in every view.
+    """
+
+    tables: frozenset[str]
+    operations: frozenset[str]
+    via_root: bool
+    all_tables: bool
+    filtered: frozenset[str]
+
+    @property
+    def right_options(self) -> bool:
+        """It sends what is needed, and nothing that is not."""
+        return self.via_root and self.operations == {"insert", "update", "delete"}
+
+    def describe(self) -> str:
+        """Its options in a few words."""
+        return f"{', '.join(sorted(self.operations))}; {'via' if self.via_root else 'not via'} partition root"
+
+
+def read_publication(connection: Connection, name: str) -> Publication | None:
+    """Read a publication; None if there is none."""
+    with explained(f"reading publication {name}"):
+        row = connection.execute(
+            "SELECT oid, puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot"
+            " FROM pg_publication WHERE pubname = %s",
+            [name],
+        ).fetchone()
+        if row is None:
+            return None
+        oid, every, *sends, via_root = row
+        operations = (op for op, on in zip(("insert", "update", "delete", "truncate"), sends, strict=True) if on)
+        version = connection.info.server_version
+        restricted = "pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL" if version >= 150000 else "false"
+        named = connection.execute(
+            sql.SQL(
+                "SELECT n.nspname || '.' || c.relname, {} FROM pg_publication_rel pr JOIN pg_class c ON c.oid = pr.prrelid"
+                " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE pr.prpubid = %s"
+            ).format(sql.SQL(restricted)),
+            [oid],
+        ).fetchall()
+        schemas = version >= 150000 and connection.execute(
+            "SELECT FROM pg_publication_namespace WHERE pnpubid = %s LIMIT 1", [oid]
+        ).fetchone()
+        whole = every or schemas is not None and schemas is not False
+        tables = {table for table, _ in named}
+        if whole:
+            rows = connection.execute(
+                "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", [name]
+            )
+            tables |= {table for (table,) in rows}
+        filtered = frozenset(table for table, restricted in named if restricted)
+        return Publication(frozenset(tables), frozenset(operations), via_root, whole, filtered)
+
+
+def plan_publication(
+    actual: Publication | None, name: str, tables: Iterable[str]
+) -> tuple[list[Action], list[Action]]:
+    """What must change in the publication. Pure.
+
+    Args:
+        actual: the publication as it is; None if there is none.
+        name: its name.
+        tables: captured tables and our own, as ``schema.table``.
+
+    Returns:
+        Actions to do before the connector changes (tables that come), and after it (tables that go): a connector
+        must never be told of a table that its publication does not send, or it would wait for ever, and say RUNNING.
+    """
+    wanted = set(tables)
+    publication = sql.Identifier(name)
+    if actual is None:
+        create = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH {}").format(publication, _list(wanted), OPTIONS)
+        after = {"tables": sorted(wanted), "options": OPTIONS_TEXT}
+        detail = f"create for {len(wanted)} tables"
+        run = statements(f"creating publication {name}", create)
+        return [Action("publication", name, detail, None, after, run)], []
+    before, after_connector = [], []
+    if not actual.right_options:
+        alter = sql.SQL("ALTER PUBLICATION {} SET {}").format(publication, OPTIONS)
+        run = statements(f"altering publication {name}", alter)
+        before.append(Action("publication", name, "set options", actual.describe(), OPTIONS_TEXT, run))
+    restricted = actual.filtered & wanted
+    for table in sorted(restricted):
+        # There is no ALTER that only clears a filter: the table leaves and comes back in one transaction.
+        parts = (sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(publication, sql.SQL(verb), identifier(table)) for verb in ("DROP", "ADD"))
+        run = statements(f"removing the filter on {table} from publication {name}", *parts)
+        before.append(Action("publication", name, f"send all rows and columns of {table}", "filtered", "whole", run))
+    for table in sorted(wanted - actual.tables):
+        add = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, identifier(table))
+        run = statements(f"adding {table} to publication {name}", add)
+        before.append(Action("publication", name, f"add table {table}", None, table, run))
+    for table in sorted(actual.tables - wanted) if not actual.all_tables else []:
+        drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(publication, identifier(table))
+        run = statements(f"removing {table} from publication {name}", drop)
+        after_connector.append(Action("publication", name, f"remove table {table}", table, None, run))
+    return before, after_connector
+
+
+def _list(tables: Iterable[str]) -> sql.Composable:
+    return sql.SQL(", ").join(identifier(table) for table in sorted(tables))

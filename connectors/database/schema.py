@@ -1,0 +1,90 @@
+"""The helper schema: a heartbeat row, a signal table, and the list of captured tables with their snapshots."""
+
+from __future__ import annotations
+
+from psycopg import sql
+
+from connectors.actions import Action, statements
+from connectors.names import Names
+from connectors.postgres import Connection, explained
+
+
+def plan_schema(connection: Connection, names: Names) -> list[Action]:
+    """Actions that create what is missing of the helper schema."""
+    with explained(f"reading schema {names.schema}"):
+        row = connection.execute("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", [names.schema]).fetchone()
+        tables = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)",
+            [names.schema],
+        )
+        there = {name for (name,) in tables}
+    actions = []
+    if row is None or not row[0]:
+        create = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(names.schema))
+        what = f"creating schema {names.schema}"
+        actions.append(Action("schema", names.schema, "create", None, "schema", statements(what, create)))
+    for table, purpose, ddl in _tables(names):
+        if table not in there:
+            name = names.qualified(table)
+            run = statements(f"creating table {name}", *ddl)
+            actions.append(Action("table", name, f"create ({purpose})", None, "table", run))
+    return actions
+
+
+def _tables(names: Names) -> list[tuple[str, str, list[sql.Composable]]]:
+    heartbeat, signal = names.identifier(names.heartbeat), names.identifier(names.signal)
+    return [
+        (
+            names.heartbeat,
+            "heartbeat: keeps the slot moving while the captured tables are idle",
+            [
+                sql.SQL(
+                    "CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), beat bigint NOT NULL, at timestamptz NOT NULL)"
+                ).format(heartbeat),
+                sql.SQL("INSERT INTO {} VALUES (1, 0, now()) ON CONFLICT DO NOTHING").format(heartbeat),
+            ],
+        ),
+        (
+            names.signal,
+            "signals: watermarks of incremental snapshots",
+            [
+                sql.SQL(
+                    "CREATE TABLE IF NOT EXISTS {} (id varchar(255) PRIMARY KEY, type varchar(64) NOT NULL, data text)"
+                ).format(signal)
+            ],
+        ),
+        (
+            names.captured,
+            "captured tables and the state of their snapshots",
+            [
+                sql.SQL(
+                    "CREATE TABLE IF NOT EXISTS {} (table_name text PRIMARY KEY, snapshot text NOT NULL"
+                    " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
+                    " changed_at timestamptz NOT NULL DEFAULT now())"
+                ).format(names.identifier(names.captured))
+            ],
+        ),
+    ]
+
+
+def drop_schema(connection: Connection, names: Names) -> None:
+    """Drop this pipeline's tables and function; the schema too when no other pipeline uses it.
+
+    Raises:
+        SourceError: Postgres refused.
+    """
+    with explained(f"dropping what is in schema {names.schema}"), connection.transaction():
+        there = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [names.schema]).fetchone()
+        if there is None:
+            return
+        for table in (names.heartbeat, names.signal, names.captured):
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(names.identifier(table)))
+        function = names.identifier(names.truncate_function)
+        connection.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(function))
+        left = connection.execute(
+            "SELECT FROM pg_depend d JOIN pg_namespace n ON n.oid = d.refobjid"
+            " WHERE d.refclassid = 'pg_namespace'::regclass AND n.nspname = %s LIMIT 1",
+            [names.schema],
+        ).fetchone()
+        if left is None:
+            connection.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(names.schema)))

@@ -1,0 +1,83 @@
+"""The replication slot: Debezium creates it with the snapshot that belongs to it; we watch it and drop it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from cdc.errors import SourceError
+from connectors.postgres import Connection, explained
+
+# After a connector stops, the server notices its closed connection at once, a cut one after wal_sender_timeout (60 s).
+INACTIVE_SECONDS = 75.0
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A replication slot as it is.
+
+    Attributes:
+        plugin: ``pgoutput``.
+        database: the one it decodes.
+        active: a connection streams from it now.
+        pid: that connection's backend; None when inactive or not told.
+        restart_lsn: oldest WAL it keeps, in bytes; None when lost.
+        confirmed_lsn: everything committed before is acknowledged in Kafka, in bytes.
+        wal_status: ``reserved``, ``extended``, ``unreserved`` (about to be lost) or ``lost``.
+        behind_bytes: WAL that it makes the server keep.
+        safe_bytes: WAL that may still be written before it is lost; None when there is no limit.
+    """
+
+    plugin: str
+    database: str
+    active: bool
+    pid: int | None
+    restart_lsn: int | None
+    confirmed_lsn: int | None
+    wal_status: str | None
+    behind_bytes: int | None
+    safe_bytes: int | None
+
+
+def read_slot(connection: Connection, name: str) -> Slot | None:
+    """Read a slot; None if there is none."""
+    with explained(f"reading slot {name}"):
+        row = connection.execute(
+            """
+            SELECT plugin, database, active, active_pid, restart_lsn - '0/0'::pg_lsn, confirmed_flush_lsn - '0/0'::pg_lsn,
+                   wal_status,
+                   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END - restart_lsn,
+                   safe_wal_size
+            FROM pg_replication_slots WHERE slot_name = %s
+            """,
+            [name],
+        ).fetchone()
+    if row is None:
+        return None
+    plugin, database, active, pid, restart, confirmed, status, behind, safe = row
+    whole = [None if number is None else int(number) for number in (restart, confirmed, behind, safe)]
+    return Slot(str(plugin), str(database), active, pid, whole[0], whole[1], status, whole[2], whole[3])
+
+
+def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECONDS) -> bool:
+    """Wait until nobody streams from a slot, then drop it. The WAL it kept is released.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        SourceError: it is still in use after ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    while (slot := read_slot(connection, name)) is not None:
+        if not slot.active:
+            with explained(f"dropping slot {name}", fix=f"as a role with REPLICATION: SELECT pg_drop_replication_slot('{name}')"):
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+            return True
+        if time.monotonic() > deadline:
+            raise SourceError(
+                f"slot {name} is still in use by backend {slot.pid}",
+                fix=f"stop what reads it (another connector?), or SELECT pg_terminate_backend({slot.pid}), then run this again",
+            )
+        time.sleep(0.5)
+    return False

@@ -1,0 +1,194 @@
+"""The Debezium connector's configuration: a pure function of the pipeline and the catalogue.
+
+Every value is text, as Kafka Connect stores it, so that a difference between what is wanted and what runs is a
+difference between two dictionaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from cdc.catalogue import Catalogue
+from cdc.pipeline import Pipeline
+from connectors.names import Names
+
+CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+# Rows are queued between Postgres and Kafka. Counted alone, 32,768 rows of 10 MB would kill the worker.
+QUEUE_ROWS, QUEUE_BYTES, BATCH_ROWS = 32_768, 64 * 2**20, 8_192
+# How long Debezium sleeps when it finds nothing: added to every idle commit's way. Its default is 500 ms.
+POLL_MS = 10
+# The slot is told how far it may forget this often; a crash re-reads at most this much.
+STATUS_MS = 1_000
+# Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory.
+CHUNK_ROWS = 8_192
+
+HIDDEN = "(secret)"
+SECRET = re.compile(r"password|secret|token|api.?key|credential|jaas|passphrase|private", re.IGNORECASE)
+
+
+def connector_name(pipeline: Pipeline) -> str:
+    """The connector's name in Kafka Connect; with exactly-once on, also part of its transactional id."""
+    return f"headwater-{pipeline.name}"
+
+
+def connector_config(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str] = ()) -> dict[str, str]:
+    """What ``PUT /connectors/{name}/config`` should hold.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the captured tables.
+        generated: ``schema.table.column`` of generated columns, which a snapshot would read and streaming would not.
+
+    Returns:
+        The configuration with secrets in it; show it only through ``redact``.
+    """
+    config = {
+        "connector.class": CONNECTOR_CLASS,
+        "tasks.max": "1",
+        "errors.tolerance": "none",  # a record that cannot be converted must stop the task, not be skipped
+        **_source(pipeline, catalogue, generated),
+        **_values(),
+        **_snapshots(pipeline),
+        **_producer(pipeline),
+    }
+    if pipeline.policy.toast == "reselect":
+        config |= _reselect()
+    return config | {key: str(value) for key, value in pipeline.connect.options_plain().items()}
+
+
+def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) -> dict[str, str]:
+    source, names = pipeline.source, Names.of(pipeline)
+    keyless = [table for table in catalogue.tables.values() if table.replica_identity == "index"]
+    config = {
+        "topic.prefix": pipeline.kafka.topic_prefix or pipeline.name,
+        "database.hostname": source.host,
+        "database.port": str(source.port),
+        "database.dbname": source.database,
+        "database.user": source.user,
+        "database.password": source.password.get_secret_value() if source.password else "",
+        "database.sslmode": source.sslmode,
+        "plugin.name": "pgoutput",
+        "slot.name": source.slot,
+        "publication.name": source.publication,
+        # Debezium's own ALTER PUBLICATION is broken for filtered ones, and needs the tables' owner: we do it.
+        "publication.autocreate.mode": "disabled",
+        "table.include.list": pattern(sorted(catalogue.tables)),
+        "heartbeat.interval.ms": str(source.heartbeat_seconds * 1000),
+        "heartbeat.action.query": heartbeat_query(names),
+        "topic.heartbeat.prefix": "__debezium-heartbeat",
+        "poll.interval.ms": str(POLL_MS),
+        "status.update.interval.ms": str(STATUS_MS),
+        "max.queue.size": str(QUEUE_ROWS),
+        "max.queue.size.in.bytes": str(QUEUE_BYTES),
+        "max.batch.size": str(BATCH_ROWS),
+    }
+    if generated := sorted(generated):
+        config["column.exclude.list"] = pattern(generated)
+    if keyless:
+        config["message.key.columns"] = ";".join(
+            f"{pattern([table.qualified])}:{','.join(table.primary_key)}" for table in keyless
+        )
+    return config
+
+
+def _values() -> dict[str, str]:
+    return {
+        "key.converter": JSON_CONVERTER,
+        "key.converter.schemas.enable": "false",
+        "value.converter": JSON_CONVERTER,
+        "value.converter.schemas.enable": "false",
+        "decimal.handling.mode": "string",  # the digits Postgres holds; a JSON number would become a float
+        "time.precision.mode": "isostring",
+        "interval.handling.mode": "string",
+        "binary.handling.mode": "base64",
+        "hstore.handling.mode": "json",
+        "tombstones.on.delete": "true",  # without them compaction keeps deleted rows for ever
+        # A TRUNCATE event has no key, and a compacted topic refuses it: the task would die. See policy.truncate.
+        "skipped.operations": "t",
+        "provide.transaction.metadata": "false",
+    }
+
+
+def _snapshots(pipeline: Pipeline) -> dict[str, str]:
+    names = Names.of(pipeline)
+    return {
+        "snapshot.mode": "initial",
+        "snapshot.fetch.size": str(pipeline.source.snapshot_fetch_size),
+        "signal.enabled.channels": "source,kafka",
+        "signal.data.collection": names.qualified(names.signal),
+        "signal.kafka.topic": pipeline.signal_topic,
+        "signal.kafka.groupId": signal_group(pipeline),
+        "signal.kafka.bootstrap.servers": pipeline.kafka.bootstrap,
+        "incremental.snapshot.chunk.size": str(CHUNK_ROWS),
+        # Watermark rows are deleted again, or the signal table grows by two rows a chunk for ever.
+        "incremental.snapshot.watermarking.strategy": "insert_delete",
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": notification_topic(pipeline),
+    }
+
+
+def _producer(pipeline: Pipeline) -> dict[str, str]:
+    return {
+        "exactly.once.support": "required",
+        # One Kafka transaction per poll: a commit in Postgres is visible at once, and a batch costs one transaction.
+        "transaction.boundary": "poll",
+        "producer.override.linger.ms": "0",
+        "producer.override.batch.size": str(256 * 2**10),
+        "producer.override.compression.type": "lz4",
+        "producer.override.max.request.size": str(pipeline.kafka.max_message_bytes),
+    }
+
+
+def _reselect() -> dict[str, str]:
+    return {
+        "post.processors": "reselector",
+        "reselector.type": RESELECTOR,
+        "reselector.reselect.unavailable.values": "true",
+        "reselector.reselect.null.values": "false",  # a null is a null; asking again would cost a query for each
+        "reselector.reselect.use.event.key": "true",  # also right for a table keyed by its replica identity's index
+        # 'fail' would kill the connector whenever a row was deleted before its last update was read.
+        "reselector.reselect.error.handling.mode": "warn",
+    }
+
+
+def notification_topic(pipeline: Pipeline) -> str:
+    """Topic in which Debezium tells how its snapshots go."""
+    return f"{pipeline.kafka.topic_prefix or pipeline.name}-notifications"
+
+
+def signal_topic_of_table(pipeline: Pipeline) -> str:
+    """Topic that Debezium fills with the watermark rows of the signal table, whether one wants it or not."""
+    names = Names.of(pipeline)
+    return pipeline.topic(names.qualified(names.signal))
+
+
+def signal_group(pipeline: Pipeline) -> str:
+    """Consumer group with which Debezium remembers the signals it has read."""
+    return f"headwater-{pipeline.name}-signal"
+
+
+def heartbeat_query(names: Names) -> str:
+    """One update of one row; identifiers are quoted as SQL quotes them."""
+    table = ".".join('"' + part.replace('"', '""') + '"' for part in (names.schema, names.heartbeat))
+    return f"UPDATE {table} SET beat = beat + 1, at = now() WHERE id = 1"  # noqa: S608 - quoted above
+
+
+def pattern(names: Iterable[str]) -> str:
+    """A comma-separated list of regular expressions that match exactly these names (Debezium anchors them itself)."""
+    return ",".join(re.sub(r"([^A-Za-z0-9_])", r"\\\1", name) for name in names)
+
+
+def redact(config: Mapping[str, str]) -> dict[str, str]:
+    """The configuration as it may be shown: what looks like a secret, or holds one, is hidden.
+
+    References to a config provider (``${file:…}``) are no secrets and stay.
+    """
+    secrets = {value for key, value in config.items() if SECRET.search(key) and not value.startswith("${")} - {""}
+    return {
+        key: HIDDEN if value in secrets or (SECRET.search(key) and not value.startswith("${") and value) else value
+        for key, value in config.items()
+    }

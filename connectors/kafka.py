@@ -1,0 +1,204 @@
+"""The brokers' admin interface: topics as they are, and changes to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+from confluent_kafka.admin import NewTopic as KafkaNewTopic
+
+from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.pipeline import Pipeline
+
+# Brokers that do not answer within this time are down for an operator who waits at a terminal.
+SECONDS = 15.0
+TRANSIENT = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT", "NOT_CONTROLLER", "_TIMED_OUT_QUEUE"}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is, or as it should be.
+
+    Attributes:
+        name: the topic.
+        partitions: how many.
+        replication: copies of each partition.
+        config: the settings that differ from the broker's defaults, or that we want.
+    """
+
+    name: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+
+
+class Kafka:
+    """The brokers of a pipeline.
+
+    Args:
+        pipeline: for bootstrap and client options.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.bootstrap = pipeline.kafka.bootstrap
+        self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0}
+        self.admin = AdminClient(self.settings)
+
+    def describe(self, names: Collection[str]) -> dict[str, Topic]:
+        """The topics among ``names`` that exist, with the settings that were set on each of them.
+
+        Raises:
+            KafkaUnavailable: the brokers do not answer (transient).
+        """
+        try:
+            found = self.admin.list_topics(timeout=SECONDS).topics
+        except KafkaException as error:
+            raise translate("listing topics", error, self.bootstrap) from error
+        there = [name for name in sorted(names) if name in found]
+        if not there:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
+        out = {}
+        for resource, future in self.admin.describe_configs(resources, request_timeout=SECONDS).items():
+            entries = self._result("reading topic settings", future)
+            own = {name: entry.value for name, entry in entries.items() if not entry.is_default and entry.source == 1}
+            partitions = found[resource.name].partitions
+            copies = len(next(iter(partitions.values())).replicas) if partitions else 0
+            out[resource.name] = Topic(resource.name, len(partitions), copies, own)
+        return out
+
+    def create(self, topic: Topic) -> None:
+        """Create a topic and wait until the brokers know it; no error if it exists.
+
+        Raises:
+            KafkaError: refused (terminal).
+            KafkaUnavailable: no answer (transient).
+        """
+        wanted = KafkaNewTopic(topic.name, topic.partitions, topic.replication, config=dict(topic.config))
+        futures = self.admin.create_topics([wanted], request_timeout=SECONDS)
+        self._result(f"creating topic {topic.name}", futures[topic.name], allowed="TOPIC_ALREADY_EXISTS")
+        self._wait(topic.name, there=True)
+
+    def alter(self, name: str, config: Mapping[str, str]) -> None:
+        """Set some settings of a topic, leaving the others.
+
+        Raises:
+            KafkaError: refused (terminal).
+        """
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in sorted(config.items())
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        future = self.admin.incremental_alter_configs([resource], request_timeout=SECONDS)[resource]
+        self._result(f"changing topic {name}", future)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete topics and wait until they are gone; no error for those that are not there.
+
+        Raises:
+            KafkaError: refused (terminal).
+        """
+        if not names:
+            return
+        for name, future in self.admin.delete_topics(list(names), request_timeout=SECONDS).items():
+            self._result(f"deleting topic {name}", future, allowed="UNKNOWN_TOPIC_OR_PART")
+        for name in names:
+            self._wait(name, there=False)
+
+    def delete_group(self, group: str) -> None:
+        """Delete a consumer group; no error if there is none.
+
+        Raises:
+            KafkaError: it has members (terminal).
+        """
+        future = self.admin.delete_consumer_groups([group], request_timeout=SECONDS)[group]
+        self._result(f"deleting consumer group {group}", future, allowed="GROUP_ID_NOT_FOUND")
+
+    def ends(self, topics: Mapping[str, int], *, first: bool = False) -> dict[str, dict[int, int]]:
+        """End offsets (of what a ``read_committed`` consumer may read), or first offsets.
+
+        Args:
+            topics: topic -> number of partitions.
+            first: the first offset that is kept instead.
+
+        Returns:
+            topic -> partition -> offset of the next record. Offsets have gaps: they count transaction markers and
+            records that compaction has removed.
+
+        Raises:
+            KafkaUnavailable: no answer (transient).
+        """
+        from confluent_kafka import IsolationLevel
+
+        spec = OffsetSpec.earliest() if first else OffsetSpec.latest()
+        wanted = {TopicPartition(topic, part): spec for topic, count in topics.items() for part in range(count)}
+        if not wanted:
+            return {}
+        out: dict[str, dict[int, int]] = {}
+        options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": SECONDS}
+        for place, future in self.admin.list_offsets(wanted, **options).items():
+            result = self._result(f"reading the end of {place.topic}", future)
+            out.setdefault(place.topic, {})[place.partition] = int(result.offset)
+        return out
+
+    def consumer(self) -> Consumer:
+        """A consumer that sees committed records only and remembers nothing; the caller assigns and closes it."""
+        return Consumer(
+            {
+                **self.settings,
+                "group.id": "headwater-reader",  # required by the library; never committed to
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": False,
+            }
+        )
+
+    def _wait(self, name: str, *, there: bool) -> None:
+        """Topics appear and vanish asynchronously: the next step must find what this one promised."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            metadata = self.admin.list_topics(topic=name, timeout=SECONDS).topics.get(name)
+            if (metadata is not None and metadata.error is None and bool(metadata.partitions)) == there:
+                return
+            time.sleep(0.1)
+        raise KafkaUnavailable(f"topic {name} did not {'appear' if there else 'vanish'} in {SECONDS:.0f} s")
+
+    def _result(self, what: str, future: Future[Any], allowed: str = "") -> Any:
+        try:
+            return future.result(timeout=2 * SECONDS)
+        except KafkaException as error:
+            if allowed and error.args[0].name() == allowed:
+                return None
+            raise translate(what, error, self.bootstrap) from error
+
+
+def translate(what: str, error: KafkaException, bootstrap: str) -> KafkaError:
+    """An error of librdkafka in our words, transient or not."""
+    reason = error.args[0]
+    if reason.name() in TRANSIENT or reason.retriable():
+        return KafkaUnavailable(
+            f"{what}: Kafka does not answer at {bootstrap}: {reason.str()}",
+            fix="start the brokers (`headwater up` for the local one), or correct kafka.bootstrap",
+        )
+    return KafkaError(f"{what}: {reason.str()}", fix=_remedy(reason.name()))
+
+
+def _remedy(name: str) -> str:
+    if name == "INVALID_REPLICATION_FACTOR":
+        return "set kafka.replication_factor to at most the number of brokers"
+    if name.endswith("AUTHORIZATION_FAILED"):
+        return "give the client of kafka.options the right to describe, create and alter the pipeline's topics"
+    return "correct what the message names"

@@ -1,0 +1,105 @@
+"""Connections to the source database, and its errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from cdc.errors import SourceError, SourceUnavailable
+from cdc.pipeline import Source
+
+# A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
+CONNECT_SECONDS = 10
+# Our statements read catalogues or change a few objects. One that takes longer waits for a lock; an ALTER TABLE that
+# waits blocks every reader that comes after it, so it must give up rather than stop the application.
+LOCK_SECONDS = 10
+STATEMENT_SECONDS = 60
+# libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use.
+TERMINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password")
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(source: Source, *, setup: bool = False) -> Connection:
+    """Open an autocommit connection with an empty search path, so that every name must be qualified.
+
+    Args:
+        source: the pipeline's ``source``.
+        setup: as ``setup_user`` (owns the tables) rather than ``user`` (replicates).
+
+    Returns:
+        A connection; the caller closes it (it is a context manager).
+
+    Raises:
+        SourceUnavailable: no answer (transient).
+        SourceError: the server refused the login or the database (terminal).
+    """
+    user, password = source.user, source.password
+    if setup and source.setup_user:
+        user, password = source.setup_user, source.setup_password
+    where = f"{source.host}:{source.port}/{source.database} as {user}"
+    try:
+        connection = psycopg.connect(
+            host=source.host,
+            port=source.port,
+            dbname=source.database,
+            user=user,
+            password=password.get_secret_value() if password else None,
+            sslmode=source.sslmode,
+            connect_timeout=CONNECT_SECONDS,
+            application_name="headwater",
+            autocommit=True,
+        )
+        connection.execute("SET search_path = pg_catalog, pg_temp")
+        connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
+        connection.execute(sql.SQL("SET statement_timeout = {}").format(sql.Literal(f"{STATEMENT_SECONDS}s")))
+    except psycopg.Error as error:
+        reason = _last_line(error)
+        if any(part in reason for part in TERMINAL):
+            raise SourceError(
+                f"Postgres refused {where}: {reason}",
+                fix="correct `source` in the pipeline file (host, database, user, password), or create role and database",
+            ) from error
+        raise SourceUnavailable(
+            f"Postgres does not answer at {where}: {reason}",
+            fix="start the server (`headwater up` for the local one), or correct source.host and source.port",
+        ) from error
+    return connection
+
+
+@contextmanager
+def explained(what: str, *, fix: str = "") -> Iterator[None]:
+    """Turn an error of Postgres inside the block into a SourceError that says what was being done.
+
+    Raises:
+        SourceUnavailable: the connection broke or a lock was not had in time (transient).
+        SourceError: Postgres said no (terminal).
+    """
+    try:
+        yield
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
+        raise SourceUnavailable(
+            f"{what}: gave up after waiting {LOCK_SECONDS} s for a lock",
+            means="another transaction holds the table; nothing was changed by this step",
+            fix=fix or "end the long transaction (see pg_stat_activity) and run the same command again",
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SourceError(
+            f"{what}: {_last_line(error)}",
+            fix=fix or "set source.setup_user to the role that owns the tables and may CREATE in the database",
+        ) from error
+    except psycopg.OperationalError as error:
+        raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error
+    except psycopg.Error as error:
+        raise SourceError(f"{what}: {_last_line(error)}", fix=fix) from error
+
+
+def _last_line(error: psycopg.Error) -> str:
+    """The line of a message that says why; libpq lists every address it tried before it."""
+    diagnostic = error.diag.message_primary if error.diag else None
+    lines = str(error).strip().splitlines()
+    return (diagnostic or (lines[-1] if lines else type(error).__name__)).removeprefix("FATAL: ").strip()

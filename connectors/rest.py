@@ -1,0 +1,257 @@
+"""Kafka Connect's REST interface: idempotent calls with bounded patience, and failures in our words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from cdc.errors import ConnectError, ConnectUnavailable
+from cdc.pipeline import ConnectSettings
+
+# A worker that restarts is away for about 10 s, a rebalance takes a few: after a minute it is an outage to report.
+PATIENCE_SECONDS = 60.0
+REQUEST_SECONDS = 30.0
+POLL_SECONDS = 0.5
+# Answers that pass by themselves: 409 a rebalance is under way, 5xx the worker restarts or could not ask its leader.
+PASSING = {409, 500, 502, 503, 504}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What Connect says of a connector. RUNNING can be a lie for a minute: compare with the slot.
+
+    Attributes:
+        connector: ``RUNNING``, ``PAUSED``, ``STOPPED``, ``FAILED``, ``UNASSIGNED``.
+        tasks: the same for each task; empty while none is assigned.
+        trace: first line and root cause of the first failure, else "".
+    """
+
+    connector: str
+    tasks: tuple[str, ...]
+    trace: str
+
+    @property
+    def running(self) -> bool:
+        """The connector and at least one task, all of them, are RUNNING."""
+        return self.connector == "RUNNING" and bool(self.tasks) and set(self.tasks) == {"RUNNING"}
+
+    @property
+    def failed(self) -> bool:
+        """The connector or a task has FAILED; it does not start again by itself."""
+        return "FAILED" in (self.connector, *self.tasks)
+
+
+class ConnectClient:
+    """One Kafka Connect cluster.
+
+    Args:
+        settings: the pipeline's ``connect``: url, optional user and password.
+        patience_seconds: how long a call is tried again while the worker is away or rebalances.
+    """
+
+    def __init__(self, settings: ConnectSettings, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.url = settings.url.rstrip("/")
+        self.patience_seconds = patience_seconds
+        self.session = requests.Session()
+        self.session.trust_env = False  # a proxy or a .netrc of the operator's shell has no say in this
+        if settings.user:
+            self.session.auth = (settings.user, settings.password.get_secret_value() if settings.password else "")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.session.close()
+
+    def request(self, method: str, path: str, body: Any = None, *, missing: Any = None, patience: float | None = None) -> Any:
+        """Send one request, again and again while the failure may pass.
+
+        Args:
+            method: HTTP method; all that are used here are idempotent, or are guarded by the caller.
+            path: under the worker's URL, quoted.
+            body: sent as JSON.
+            missing: returned for 404.
+            patience: seconds, instead of the client's.
+
+        Returns:
+            The decoded answer; None when it has no body.
+
+        Raises:
+            ConnectUnavailable: no answer, or a rebalance, for longer than the patience (transient).
+            ConnectError: Connect refused the request (terminal).
+        """
+        retrying = Retrying(
+            stop=stop_after_delay(self.patience_seconds if patience is None else patience),
+            wait=wait_exponential(multiplier=0.2, max=3.0),
+            retry=retry_if_exception(lambda error: isinstance(error, ConnectUnavailable)),
+            retry_error_callback=_give_up,
+        )
+        return retrying(self._once, method, path, body, missing)
+
+    def _once(self, method: str, path: str, body: Any, missing: Any) -> Any:
+        try:
+            answer = self.session.request(method, self.url + path, json=body, timeout=REQUEST_SECONDS)
+        except requests.RequestException as error:
+            raise ConnectUnavailable(
+                f"Kafka Connect does not answer at {self.url}: {type(error).__name__}",
+                fix="start the worker (`headwater up` for the local one), or correct connect.url",
+            ) from error
+        if answer.status_code == 404:
+            return missing
+        if answer.status_code in PASSING:
+            raise ConnectUnavailable(
+                f"Kafka Connect cannot do {method} {path} now ({answer.status_code}): {_message(answer)}",
+                fix="run the same command again; see the worker's log if it stays so",
+            )
+        if answer.status_code >= 400:
+            raise ConnectError(
+                f"Kafka Connect refused {method} {path} ({answer.status_code}): {_message(answer)}",
+                fix=_remedy(answer.status_code, _message(answer)),
+            )
+        return answer.json() if answer.content else None
+
+    def plugins(self) -> dict[str, str]:
+        """Connector class -> version."""
+        return {p["class"]: str(p.get("version", "")) for p in self.request("GET", "/connector-plugins")}
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """A connector's configuration, secrets included; None if there is no such connector."""
+        found: dict[str, str] | None = self.request("GET", f"/connectors/{quote(name)}/config")
+        return found
+
+    def put_config(self, name: str, config: dict[str, str]) -> None:
+        """Create or change a connector; the same again changes nothing."""
+        self.request("PUT", f"/connectors/{quote(name)}/config", config)
+
+    def create_stopped(self, name: str, config: dict[str, str]) -> None:
+        """Create a connector that does not start yet, so that what was left under its name can be looked at."""
+        if self.config(name) is None:
+            self.request("POST", "/connectors", {"name": name, "config": config, "initial_state": "STOPPED"})
+
+    def validate(self, config: dict[str, str]) -> list[str]:
+        """What Connect has against a configuration: ``option: message``."""
+        plugin = quote(config["connector.class"])
+        answer = self.request("PUT", f"/connector-plugins/{plugin}/config/validate", config)
+        values = [entry["value"] for entry in answer["configs"]]
+        return [f"{value['name']}: {message}" for value in values for message in value["errors"]]
+
+    def status(self, name: str, patience: float | None = None) -> Status | None:
+        """State of a connector and its tasks; None if there is none (or it was created a moment ago)."""
+        raw = self.request("GET", f"/connectors/{quote(name)}/status", patience=patience)
+        if raw is None:
+            return None
+        parts = [raw["connector"], *raw["tasks"]]
+        traces = [first_line(part["trace"]) for part in parts if part.get("trace") and part["state"] == "FAILED"]
+        states = tuple(task["state"] for task in raw["tasks"])
+        return Status(raw["connector"]["state"], states, traces[0] if traces else "")
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """Source offsets that Connect keeps for a connector, also while it is stopped; empty if there are none.
+
+        Raises:
+            ConnectError: there is no such connector: Connect only tells for one that exists.
+        """
+        raw = self.request("GET", f"/connectors/{quote(name)}/offsets")
+        if raw is None:
+            raise ConnectError(f"there is no connector {name}", fix="run `headwater apply FILE`")
+        return [entry["offset"] for entry in raw["offsets"] if entry.get("partition") and entry.get("offset")]
+
+    def resume(self, name: str) -> None:
+        """Start a paused or stopped connector."""
+        self.request("PUT", f"/connectors/{quote(name)}/resume")
+
+    def pause(self, name: str) -> None:
+        """Let the tasks idle; they keep their connections."""
+        self.request("PUT", f"/connectors/{quote(name)}/pause")
+
+    def stop(self, name: str) -> None:
+        """Shut the tasks down; needed before offsets can be deleted."""
+        self.request("PUT", f"/connectors/{quote(name)}/stop")
+
+    def restart(self, name: str) -> None:
+        """Restart the connector and its tasks, failed or not."""
+        self.request("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=false")
+
+    def delete_offsets(self, name: str) -> None:
+        """Forget how far a stopped connector has read. Deleting the connector alone keeps that for a later namesake."""
+        self.request("DELETE", f"/connectors/{quote(name)}/offsets")
+
+    def delete(self, name: str) -> None:
+        """Delete a connector; no error if there is none."""
+        self.request("DELETE", f"/connectors/{quote(name)}")
+
+    def wait(self, name: str, good: Callable[[Status], bool], seconds: float) -> Status:
+        """Poll a connector's status until ``good``.
+
+        Raises:
+            ConnectError: a task failed, with the first line of its trace; or the time is over.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            status = self.status(name)
+            if status is not None and good(status):
+                return status
+            if status is not None and status.failed:
+                raise failure(name, status)
+            if time.monotonic() > deadline:
+                seen = "unknown" if status is None else f"{status.connector}, tasks {list(status.tasks)}"
+                raise ConnectError(
+                    f"connector {name} did not get ready in {seconds:.0f} s: it is {seen}",
+                    fix="look into the worker's log, then run the same command again",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def wait_running(self, name: str, seconds: float = 120.0) -> Status:
+        """Wait until the connector and its task are RUNNING."""
+        return self.wait(name, lambda status: status.running, seconds)
+
+    def wait_stopped(self, name: str, seconds: float = 60.0) -> Status:
+        """Wait until the connector is STOPPED and has no task."""
+        return self.wait(name, lambda status: status.connector == "STOPPED" and not status.tasks, seconds)
+
+
+def failure(name: str, status: Status) -> ConnectError:
+    """The error for a failed connector or task."""
+    return ConnectError(
+        f"connector {name} has failed: {status.trace or 'no trace was given'}",
+        means="changes wait in Postgres (its slot keeps the WAL); nothing is lost, but nothing moves",
+        fix="remove the cause, then `headwater apply FILE`, which restarts a failed connector; `headwater check FILE` may name it",
+    )
+
+
+def first_line(trace: str) -> str:
+    """A stack trace's first line, and its root cause if that says more."""
+    lines = [line.strip() for line in trace.strip().splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    first = lines[0] if lines else ""
+    return f"{first} (cause: {causes[-1]})" if causes and causes[-1] not in first else first
+
+
+def _message(answer: requests.Response) -> str:
+    try:
+        text = str(answer.json().get("message", ""))
+    except (ValueError, AttributeError):
+        text = answer.text
+    return " ".join(text.split())[:600]
+
+
+def _remedy(code: int, message: str) -> str:
+    if code in (401, 403):
+        return "set connect.user and connect.password"
+    if "exactly" in message.lower():
+        return (
+            "set exactly.once.source.support=enabled on the workers, or allow duplicates (which the sinks withstand) "
+            "with connect.options: {exactly.once.support: requested}"
+        )
+    return "correct what the message names (connect.options are merged into the connector's configuration last)"
+
+
+def _give_up(state: RetryCallState) -> Any:
+    assert state.outcome is not None
+    error = state.outcome.exception()
+    assert error is not None
+    raise error

@@ -1,0 +1,108 @@
+"""The topics of a pipeline: which there must be, and how they differ from those that are there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc.catalogue import Catalogue
+from cdc.errors import KafkaError
+from cdc.pipeline import Pipeline
+from connectors.actions import Action
+from connectors.debezium import notification_topic, signal_topic_of_table
+from connectors.kafka import Topic
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+
+
+def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
+    """One compacted topic per captured table: it holds every row's newest value for ever."""
+    kafka = pipeline.kafka
+    config = {
+        "cleanup.policy": "compact",
+        # How long a deleted row's tombstone stays after it was compacted: a consumer that is away for longer may miss
+        # the delete and keep the row for ever. Kafka's default of 24 h does not outlast a weekend.
+        "delete.retention.ms": str(int(kafka.tombstone_retention_hours * HOUR_MS)),
+        # The active segment is never compacted; rolling it bounds how long superseded values stay.
+        "segment.ms": str(int(kafka.segment_hours * HOUR_MS)),
+        # Compact when a tenth is superseded (default: a half): a rebuild reads less, the cleaner works more.
+        "min.cleanable.dirty.ratio": "0.1",
+        "min.compaction.lag.ms": "0",
+        "max.message.bytes": str(kafka.max_message_bytes),
+    }
+    return [
+        Topic(pipeline.topic(table), kafka.partitions, kafka.replication_factor, config)
+        for table in sorted(catalogue.tables)
+    ]
+
+
+def control_topics(pipeline: Pipeline) -> list[Topic]:
+    """The topics beside the data: short-lived, one partition, safe to delete with the connector."""
+
+    def short(name: str, days: int) -> Topic:
+        config = {"cleanup.policy": "delete", "retention.ms": str(days * DAY_MS), "segment.ms": str(DAY_MS)}
+        return Topic(name, 1, pipeline.kafka.replication_factor, config)
+
+    return [
+        short(pipeline.heartbeat_topic, 1),
+        # Signals are keyed by pipeline: compaction would keep only the last. One partition, or Debezium reads none.
+        short(pipeline.signal_topic, 7),
+        short(signal_topic_of_table(pipeline), 1),
+        short(notification_topic(pipeline), 7),
+    ]
+
+
+def dead_letter_topic(pipeline: Pipeline) -> Topic:
+    """Rejected documents with their reasons, the newest per document, kept for 30 days."""
+    config = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(30 * DAY_MS),
+        "segment.ms": str(DAY_MS),
+        # A letter holds the document and the reason: a little more than the row it came from.
+        "max.message.bytes": str(pipeline.kafka.max_message_bytes + 64 * 1024),
+    }
+    return Topic(pipeline.dead_letter_topic, 1, pipeline.kafka.replication_factor, config)
+
+
+def wanted_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
+    """Every topic of the pipeline."""
+    return [*data_topics(pipeline, catalogue), *control_topics(pipeline), dead_letter_topic(pipeline)]
+
+
+def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic]) -> list[Action]:
+    """What must change in Kafka.
+
+    Args:
+        wanted: every topic of the pipeline.
+        actual: those of them that exist.
+
+    Raises:
+        KafkaError: a topic has another number of partitions: that cannot be changed without breaking the order of
+            changes within a key.
+    """
+    actions = []
+    for topic in wanted:
+        there = actual.get(topic.name)
+        if there is None:
+            actions.append(_create(topic))
+            continue
+        if there.partitions != topic.partitions:
+            raise KafkaError(
+                f"topic {topic.name} has {there.partitions} partitions, the pipeline file says {topic.partitions}",
+                means="a key's changes would be spread over two partitions and could be applied in the wrong order",
+                fix=f"set kafka.partitions: {there.partitions}; or start anew: `headwater drop FILE --topics`, then apply",
+            )
+        changed = {key: value for key, value in topic.config.items() if there.config.get(key) != value}
+        if changed:
+            actions.append(_alter(topic.name, {key: there.config.get(key) for key in changed}, changed))
+    return actions
+
+
+def _create(topic: Topic) -> Action:
+    detail = f"create with {topic.partitions} partitions, {topic.config['cleanup.policy']}"
+    after = {"partitions": topic.partitions, "replication_factor": topic.replication, **topic.config}
+    return Action("topic", topic.name, detail, None, after, lambda servers: servers.kafka.create(topic))
+
+
+def _alter(name: str, before: Mapping[str, str | None], changed: Mapping[str, str]) -> Action:
+    detail = "set " + ", ".join(f"{key}={value}" for key, value in sorted(changed.items()))
+    return Action("topic", name, detail, dict(before), dict(changed), lambda servers: servers.kafka.alter(name, changed))

@@ -1,0 +1,202 @@
+"""Puts a pipeline's parts together: file + catalogue -> flows in a Spark session."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, TopicCollection
+from pyspark.sql import SparkSession
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError, KafkaError
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.view import View, resolve_views
+from sinks import iceberg
+from sinks.factory import sink_config
+from spark.expressions import analyse
+from spark.flow import Flow, Reading, plan_flows, start_live
+from spark.runner import Runner, Start
+from spark.session import build_session
+from spark.spec import FlowSpec
+from spark.state import Generation, Identity
+from spark.warehouse import catalog_settings, start_warehouse
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A pipeline ready to run: hold it for as long as it should run, then close it."""
+
+    pipeline: Pipeline
+    spark: SparkSession
+    runner: Runner
+    generations: Sequence[Generation]
+
+    def close(self) -> None:
+        """Stop the queries, give the generations back, end Spark."""
+        self.runner.stop()
+        for generation in self.generations:
+            generation.unlock()
+        self.spark.stop()
+
+
+def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
+    """Names of the sinks to work on.
+
+    Raises:
+        ConfigError: a name that the pipeline file does not have.
+    """
+    for name in only:
+        if name not in pipeline.sinks:
+            raise ConfigError(f"no sink {name} in the pipeline", fix=f"choose from {', '.join(pipeline.sinks)}")
+    return list(only) or list(pipeline.sinks)
+
+
+def state_dir(pipeline: Pipeline) -> Path:
+    """Where checkpoints and status files live."""
+    return Path(pipeline.engine.state_dir)
+
+
+def catalog_name(sink: str) -> str:
+    """The Iceberg catalogue's name inside Spark."""
+    return f"hw_{sink}"
+
+
+def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
+    """Start Spark with the catalogues of the warehouse sinks known to it."""
+    conf = dict(pipeline.engine.spark_conf)
+    for name in sinks:
+        sink = pipeline.sinks[name]
+        if isinstance(sink, IcebergSink):
+            conf = {**catalog_settings(catalog_name(name), iceberg.spark_properties(sink)), **conf}
+    engine = pipeline.engine
+    return build_session(
+        f"headwater {pipeline.name}",
+        master=engine.master,
+        jars=Path(engine.jars),
+        driver_memory=engine.driver_memory,
+        conf=conf,
+    )
+
+
+def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = (), *, once: bool = False) -> Engine:
+    """Bind and lock the sinks' generations, set the sinks up, and plan their flows.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        only: sink names; none for all.
+        once: apply what is in the log now, then finish.
+
+    Raises:
+        HeadwaterError: a view, an identity, a lock or a sink's settings do not fit; nothing was started.
+    """
+    names = chosen_sinks(pipeline, only)
+    views = {name: resolve_views(pipeline, catalogue, name) for name in names}
+    generations = [Generation(state_dir(pipeline), pipeline.name, name) for name in names]
+    ids = topic_ids(pipeline, {pipeline.topic(v.table.qualified) for of in views.values() for v in of})
+    for generation in generations:
+        of = {pipeline.topic(view.table.qualified) for view in views[generation.sink]}
+        generation.lock()
+        generation.bind(identity(pipeline, catalogue, generation.sink, {t: ids[t] for t in of}))
+    spark = open_spark(pipeline, names)
+    flows: list[tuple[Flow, Start]] = []
+    for generation in generations:
+        flows += _flows(pipeline, spark, generation, views[generation.sink], once=once)
+    return Engine(pipeline, spark, Runner(spark, flows), generations)
+
+
+def identity(pipeline: Pipeline, catalogue: Catalogue, sink: str, ids: Mapping[str, str]) -> Identity:
+    """What a sink's generation is bound to."""
+    return Identity(
+        system_identifier=str(catalogue.system_identifier),
+        timeline=catalogue.timeline,
+        database=pipeline.source.database,
+        slot=pipeline.source.slot,
+        topic_ids=ids,
+        spec_hash=pipeline.spec_hash(sink),
+    )
+
+
+def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
+    """Kafka's own ids of topics.
+
+    Raises:
+        KafkaError: a topic is not there, or the brokers do not answer.
+    """
+    admin = AdminClient({**pipeline.kafka.client(), "log_level": 0})
+    out: dict[str, str] = {}
+    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10)
+    for topic, future in futures.items():
+        try:
+            out[topic] = str(future.result().topic_id)
+        except KafkaException as error:
+            raise KafkaError(
+                f"topic {topic}: {error.args[0].str()}",
+                means="there is no changelog to read yet",
+                fix="run `headwater apply FILE`, which creates the topics and the connector",
+            ) from error
+    return out
+
+
+def _flows(
+    pipeline: Pipeline, spark: SparkSession, generation: Generation, views: Sequence[View], *, once: bool
+) -> list[tuple[Flow, Start]]:
+    sink = pipeline.sinks[generation.sink]
+    warehouse = isinstance(sink, IcebergSink)
+    computed = {view.name: analyse(spark, view).types for view in views}
+    config: dict[str, Any] = {} if warehouse else sink_config(sink, views, computed, generation=generation.number)
+    spec = flow_spec(pipeline, generation.sink, views, config)
+    reading = Reading(
+        bootstrap=pipeline.kafka.bootstrap,
+        client=pipeline.kafka.options_plain(),
+        max_offsets=pipeline.engine.max_offsets_per_trigger,
+        trigger_ms=int(sink.trigger_seconds * 1000) if isinstance(sink, IcebergSink) else pipeline.engine.trigger_ms,
+    )
+    start: Start = start_live
+    if isinstance(sink, IcebergSink):
+        start = partial(start_warehouse, catalog=catalog_name(generation.sink), namespace=sink.namespace)
+    else:
+        start = _with_setup(start_live)
+    planned = plan_flows(spec, reading, generation.folder, once=once, separate=warehouse)
+    return [(flow, start) for flow in planned]
+
+
+def _with_setup(start: Start) -> Start:
+    """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
+
+    def set_up_and_start(spark: SparkSession, flow: Flow) -> Any:
+        from sinks.factory import open_sink
+
+        sink = open_sink(dict(flow.spec.sink_config))
+        try:
+            sink.setup()
+        finally:
+            sink.close()
+        return start(spark, flow)
+
+    return set_up_and_start
+
+
+def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapping[str, Any]) -> FlowSpec:
+    """The whole work of a sink as plain data."""
+    topics: dict[str, tuple[str, ...]] = {}
+    tables = {}
+    for view in views:
+        topic = pipeline.topic(view.table.qualified)
+        topics[topic] = (*topics.get(topic, ()), view.name)
+        tables[topic] = view.table
+    return FlowSpec(
+        sink=sink,
+        views={view.name: view for view in views},
+        topics=topics,
+        tables=tables,
+        sink_config=config,
+        dead_letters={"topic": pipeline.dead_letter_topic, "client": pipeline.kafka.client()},
+    )

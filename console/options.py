@@ -1,0 +1,38 @@
+"""Options and output that several verbs share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import orjson
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def pipeline_argument(function: F) -> F:
+    """The pipeline file, as the verb's argument ``file``."""
+    return click.argument("file", type=click.Path(path_type=Path), metavar="FILE")(function)
+
+
+def json_option(function: F) -> F:
+    """``--json``: one machine-readable document on standard output."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document (documented, stable).")(function)
+
+
+def sink_option(function: F) -> F:
+    """``--sink NAME``, more than once: only these sinks."""
+    return click.option("--sink", "only", multiple=True, metavar="NAME", help="Only this sink (may be repeated).")(function)
+
+
+def print_json(value: Any) -> None:
+    """Print a JSON document."""
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=str))
+
+
+def is_terminal() -> bool:
+    """Whether a person is watching: progress bars; else plain lines."""
+    return sys.stderr.isatty()

@@ -1,0 +1,103 @@
+"""What ``headwater run`` shows: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from cdc.errors import KafkaError
+from cdc.pipeline import Pipeline
+from spark.lag import LogEnds, reached
+from spark.runner import Running
+from spark.state import committed_offsets
+from spark.status import FlowStatus
+
+
+class Watch:
+    """Shows every flow's way to the log's end.
+
+    Args:
+        pipeline: for Kafka's address.
+        running: the flows.
+        terminal: bars, else a line a flow now and then.
+        line_seconds: pause between lines.
+    """
+
+    def __init__(self, pipeline: Pipeline, running: Sequence[Running], *, terminal: bool, line_seconds: float) -> None:
+        self.running, self.terminal, self.line_seconds = running, terminal, line_seconds
+        self.log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
+        self.goal = self._ends()
+        self.bars: dict[str, TaskID] = {}
+        self.printed: dict[str, tuple[str, str | None, int]] = {}
+        self.next_line = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.progress = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
+
+    def __enter__(self) -> Watch:
+        if self.terminal:
+            self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.terminal:
+            self.progress.stop()
+        self.log.close()
+
+    def _ends(self) -> dict[str, dict[int, int]]:
+        topics = {topic for run in self.running for topic in run.flow.spec.topics}
+        try:
+            return self.log.ends(sorted(topics))
+        except KafkaError:
+            return {}  # Kafka is away: the flows say so themselves
+
+    def _way(self, run: Running) -> tuple[int, int]:
+        """Offsets done and to do for a flow."""
+        if not self.goal:
+            self.goal = self._ends()
+        _, committed = committed_offsets(run.flow.checkpoint)
+        goal = {topic: self.goal.get(topic, {}) for topic in run.flow.spec.topics}
+        total = sum(end for parts in goal.values() for end in parts.values())
+        done = sum(min(committed.get(t, {}).get(p, 0), end) for t, parts in goal.items() for p, end in parts.items())
+        return done, total
+
+    def caught_up(self) -> bool:
+        """Whether every flow that is not failed has committed what the log held at the start."""
+        for run in self.running:
+            goal = {topic: self.goal.get(topic, {}) for topic in run.flow.spec.topics}
+            if not self.goal or (not run.failed and not reached(committed_offsets(run.flow.checkpoint)[1], goal)):
+                return False
+        return True
+
+    def show(self, statuses: Sequence[FlowStatus]) -> None:
+        """Show the flows' state now."""
+        due = time.monotonic() >= self.next_line
+        for run, status in zip(self.running, statuses, strict=True):
+            done, total = self._way(run)
+            if self.terminal:
+                self._bar(run, status, done, total)
+            else:
+                self._line(run, status, done, total, due=due)
+        if due:
+            self.next_line = time.monotonic() + self.line_seconds
+
+    def _bar(self, run: Running, status: FlowStatus, done: int, total: int) -> None:
+        title = run.flow.title
+        if title not in self.bars:
+            self.bars[title] = self.progress.add_task(title, total=total, note="")
+        note = f"{status.state}: {status.last_error}" if status.last_error else f"{status.records:,} records applied"
+        self.progress.update(self.bars[title], completed=done, total=total or None, note=note)
+
+    def _line(self, run: Running, status: FlowStatus, done: int, total: int, *, due: bool) -> None:
+        title, before = run.flow.title, self.printed.get(run.flow.title)
+        now = (status.state, status.last_error, status.records)
+        if before == now or (before is not None and before[:2] == now[:2] and not due):
+            return
+        self.printed[title] = now
+        share = f"{100 * done // total}%" if total else "-"
+        trouble = f" · {status.last_error.splitlines()[0]}" if status.last_error else ""
+        click.echo(f"{title}: {status.state} {share} of the log · {status.records:,} records{trouble}", err=True)

@@ -1,0 +1,80 @@
+"""``headwater run``: keep the sinks in sync until told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from cdc.errors import StateError
+from console.options import is_terminal, pipeline_argument, sink_option
+
+# How often progress is looked at and status files are written.
+STEP_SECONDS = 0.5
+# How often a plain line is printed when nobody watches a terminal.
+LINE_SECONDS = 10.0
+
+
+@click.command(epilog="""\b
+Examples:
+  headwater run pipeline.yaml
+  headwater run pipeline.yaml --sink search
+  headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
+""")
+@pipeline_argument
+@sink_option
+@click.option("--until-caught-up", is_flag=True, help="Stop once all that is in the log at the start has been applied.")
+@click.option("--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this.")
+def command(file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: float | None) -> None:
+    """Keep the sinks of a pipeline in sync with its source.
+
+    Each sink has its own offsets: one that is down waits and catches up, the others go on. Stop with Ctrl-C or SIGTERM;
+    kill it and start it again as you like: it goes on where it was.
+    """
+    stop = threading.Event()
+
+    def asked(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGINT, asked)
+    failed = _run(file, only, stop, until_caught_up=until_caught_up, timeout=timeout)
+    sys.exit(1 if failed else 0)
+
+
+def _run(file: Path, only: Sequence[str], stop: threading.Event, *, until_caught_up: bool, timeout: float | None) -> bool:
+    # Spark's import takes a second; `headwater run --help` must not pay for it.
+    from cdc.pipeline import load
+    from console.catalogue import source_catalogue
+    from console.engine import open_engine
+    from console.progress import Watch
+
+    started = time.monotonic()
+    pipeline = load(file)
+    click.echo(f"pipeline {pipeline.name}: starting", err=True)
+    engine = open_engine(pipeline, source_catalogue(pipeline), only)
+    try:
+        with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
+            while not stop.wait(STEP_SECONDS):
+                watch.show(engine.runner.step())
+                if engine.runner.all_failed:
+                    break
+                if until_caught_up and watch.caught_up():
+                    click.echo("caught up", err=True)
+                    break
+                if timeout is not None and time.monotonic() - started > timeout:
+                    raise StateError(f"not caught up after {timeout:.0f} s", fix="`headwater status FILE` says how far")
+        errors = dict(engine.runner.errors)
+    finally:
+        engine.close()
+    for flow, reason in errors.items():
+        click.echo(f"error: {flow} failed: {reason}", err=True)
+    return bool(errors)
+
+

@@ -1,0 +1,175 @@
+"""The cache of fetched programs: ``artifacts.toml`` in, unpacked and checked folders out.
+
+A *unit* is what is used as one thing (Kafka's jars, the Postgres programs …). Its folder in the cache is named after
+the digest of its pinned list, appears by one rename when it is complete, and is never changed after that: so an
+interrupted download heals by itself, two versions of Headwater can share a cache, and "the folder exists" means "it
+is right".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from cdc.errors import StackError
+from deploy.local import maven
+from deploy.local.account import blocked_at, unprivileged
+from deploy.local.maven import Coordinate
+from deploy.local.unpack import unpack
+
+LIST = Path(__file__).with_name("artifacts.toml")
+# Where root's cache goes when root's home is closed to the user that Postgres and Elasticsearch run as.
+SYSTEM_CACHE = Path("/var/cache/headwater")
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One file of the list: its coordinate, size in bytes and SHA-512 (hex)."""
+
+    coordinate: Coordinate
+    size: int
+    sha512: str
+
+
+@cache
+def pinned() -> dict[str, tuple[Pinned, ...]]:
+    """The list, by unit."""
+    document = tomllib.loads(LIST.read_text())
+    return {
+        unit: tuple(Pinned(Coordinate.parse(f["artifact"]), f["bytes"], f["sha512"]) for f in table["files"])
+        for unit, table in document.items()
+    }
+
+
+def cache_dir() -> Path:
+    """``HEADWATER_CACHE``, else ``~/.cache/headwater``; for a root whose home is closed to others, a system folder."""
+    named = os.environ.get("HEADWATER_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    default = Path.home() / ".cache" / "headwater"
+    account = unprivileged()
+    return SYSTEM_CACHE if account is not None and blocked_at(default, account) else default
+
+
+def folder(unit: str) -> Path:
+    """Where ``unit`` is, or will be, in the cache."""
+    digest = hashlib.sha256("\n".join(f"{p.coordinate} {p.sha512}" for p in pinned()[unit]).encode()).hexdigest()
+    return cache_dir() / f"{unit}-{digest[:12]}"
+
+
+def ensure(units: Sequence[str], progress: Progress | None = None) -> dict[str, Path]:
+    """Fetch, check and unpack what is missing, by one Maven run; return each unit's folder.
+
+    Args:
+        units: names of the list's tables.
+        progress: called with one line at a time.
+
+    Raises:
+        StackError: Maven is missing or failed (transient when it is the network), or a digest differs.
+    """
+    say = progress or (lambda line: None)
+    missing = [unit for unit in units if not folder(unit).is_dir()]
+    if missing:
+        cache_dir().mkdir(mode=0o755, parents=True, exist_ok=True)
+        with _lock(cache_dir() / "fetch.lock", say):
+            missing = [unit for unit in units if not folder(unit).is_dir()]  # another process may have been faster
+            if missing:
+                _fetch(missing, say)
+    return {unit: folder(unit) for unit in units}
+
+
+def spark_jars(progress: Progress | None = None) -> list[Path]:
+    """The jars that Spark loads (Kafka source, Iceberg, JDBC drivers), fetched if they are missing."""
+    return sorted(ensure(["spark"], progress)["spark"].glob("*.jar"))
+
+
+@contextmanager
+def _lock(path: Path, say: Progress) -> Iterator[None]:
+    with path.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another process is fetching: waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(units: Sequence[str], say: Progress) -> None:
+    files = [p for unit in units for p in pinned()[unit]]
+    total = sum(p.size for p in files)
+    say(f"fetching {', '.join(units)}: {len(files)} files, {total / 2**20:.0f} MiB, into {cache_dir()}")
+    for left in cache_dir().glob(".unpacking-*"):  # ours alone: we hold the lock
+        shutil.rmtree(left, ignore_errors=True)
+    work = cache_dir() / ".fetch"
+    arrived = work / "arrived"
+
+    def report() -> None:
+        have = sum(size for size in map(_size, work.rglob("*.*")) if size > 0)
+        say(f"fetching: {min(have, total) / 2**20:.0f} of about {total / 2**20:.0f} MiB")
+
+    # Units may hold equally named files (two kafka-clients never collide: versions differ); one folder serves all.
+    pom = maven.copy_pom([p.coordinate for p in files], arrived)
+    maven.run(pom, "copy", work, report=report)
+    try:
+        for unit in units:
+            _install(unit, arrived)
+    except BadDigestError:
+        shutil.rmtree(work, ignore_errors=True)  # with Maven's own copy, so that the next run fetches anew
+        raise
+    say(f"fetched and checked {len(files)} files")
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # Maven renames its partial files under our eyes
+        return 0
+
+
+def _install(unit: str, arrived: Path) -> None:
+    for file in pinned()[unit]:
+        check(arrived / file.coordinate.file_name, file)
+    temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=cache_dir()))
+    try:
+        unpack(unit, [arrived / file.coordinate.file_name for file in pinned()[unit]], temporary)
+        _open_up(temporary)
+        temporary.rename(folder(unit))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _open_up(top: Path) -> None:
+    """Let everybody read the programs, whatever our umask: servers that refuse root run as somebody else."""
+    top.chmod(0o755)
+    for path in top.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
+class BadDigestError(StackError):
+    """A fetched file is not the pinned one."""
+
+
+def check(path: Path, file: Pinned) -> None:
+    """Raise BadDigestError unless ``path`` is the pinned file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha512").hexdigest()
+    if digest == file.sha512:
+        return
+    raise BadDigestError(
+        f"{file.coordinate} arrived with another digest than the pinned one (sha512 {digest[:16]}…, "
+        f"expected {file.sha512[:16]}…)",
+        means="the download was damaged, or the repository does not hold the file that was tested; it was thrown away",
+        fix="run it again; if it stays, compare the file with its publisher before changing the pinned list",
+    )

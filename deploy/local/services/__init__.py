@@ -1,0 +1,1 @@
+"""One module a server: its configuration, its command line, its health."""

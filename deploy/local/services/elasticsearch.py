@@ -1,0 +1,124 @@
+"""Elasticsearch 8.19, the minimal distribution, one node."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import requests
+
+from deploy.local.account import own
+from deploy.local.process import Launch
+from deploy.local.services import jvm
+from deploy.local.services.base import PROBE_SECONDS
+from deploy.local.site import HOST, Site
+
+# Below this the kernel refuses the many memory maps of Lucene's files: read them without mapping instead.
+MAP_COUNT = 262144
+MAP_COUNT_FILE = Path("/proc/sys/vm/max_map_count")
+
+
+class Elasticsearch(jvm.JavaService):
+    """The search index."""
+
+    name = "elasticsearch"
+    port_names = ("elasticsearch", "elasticsearch-transport")
+    boot_seconds = 120.0
+    stop_seconds = 30.0
+    refuses_root = True
+
+    @classmethod
+    def units(cls) -> tuple[str, ...]:
+        """The distribution."""
+        return ("elasticsearch",)
+
+    def prepare(self, site: Site, units: dict[str, Path]) -> None:
+        """Write its configuration folder anew; keep the data."""
+        root = site.shared_data(self.name)
+        for name in ("config", "tmp"):
+            shutil.rmtree(root / name, ignore_errors=True)
+        for name in ("config/jvm.options.d", "tmp", "data", "logs"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+        config = root / "config"
+        (config / "elasticsearch.yml").write_text(self._settings(site, root))
+        (config / "jvm.options").write_text("\n".join(self._jvm_options(site, root)) + "\n")
+        (config / "log4j2.properties").write_text(jvm.LOG4J2.format(log=root / "logs" / "elasticsearch.log"))
+        (root / "elasticsearch.pid").unlink(missing_ok=True)
+        link = jvm.server_log(site, self.name)
+        if not link.is_symlink():
+            link.unlink(missing_ok=True)
+            link.symlink_to(root / "logs" / "elasticsearch.log")
+        own(root, site.account)
+
+    def _settings(self, site: Site, root: Path) -> str:
+        settings = {
+            "cluster.name": "headwater",
+            "node.name": "local",
+            "path.data": root / "data",
+            "path.logs": root / "logs",
+            "http.host": HOST,
+            "http.port": site.port("elasticsearch"),
+            "transport.host": HOST,
+            "transport.port": site.port("elasticsearch-transport"),
+            "discovery.type": "single-node",
+            "xpack.security.enabled": "false",
+            # On a nearly full disk it would make every index read-only, and the sink would hold for ever.
+            "cluster.routing.allocation.disk.threshold_enabled": "false",
+            "action.destructive_requires_name": "false",
+        }
+        if int(MAP_COUNT_FILE.read_text()) < MAP_COUNT:
+            settings["node.store.allow_mmap"] = "false"
+        return "".join(f"{key}: {value}\n" for key, value in settings.items())
+
+    def _jvm_options(self, site: Site, root: Path) -> list[str]:
+        return [
+            "-Xms1g",
+            "-Xmx1g",
+            "-XX:+UseSerialGC",
+            "-XX:+ExitOnOutOfMemoryError",
+            # No class archive: the --patch-module that Elasticsearch adds for itself switches class-data sharing off.
+            # Its default touches the whole heap at the start: seconds, and memory that is not needed yet.
+            "-XX:-AlwaysPreTouch",
+            f"-Djava.io.tmpdir={root / 'tmp'}",
+            jvm.mark(site, self.name),
+            "-XX:-HeapDumpOnOutOfMemoryError",
+            f"-XX:ErrorFile={root / 'logs'}/hs_err_pid%p.log",
+        ]
+
+    def launch(self, site: Site, units: dict[str, Path]) -> Launch:
+        """Its own launcher, which ends when the node is ready and leaves a pid file."""
+        root = site.shared_data(self.name)
+        pid_file = root / "elasticsearch.pid"
+        env = {
+            "ES_JAVA_HOME": str(site.jdk.home),
+            "ES_PATH_CONF": str(root / "config"),
+            "ES_TMPDIR": str(root / "tmp"),
+            "CLI_JAVA_OPTS": f"-XX:TieredStopAtLevel=1 {jvm.mark(site, self.name)}",
+        }
+        return Launch(
+            [str(units["elasticsearch"] / "bin" / "elasticsearch"), "-d", "-p", str(pid_file)],
+            cwd=root,
+            log=site.log(self.name),
+            env=env,
+            account=site.account,
+            pid_file=pid_file,
+            starter_seconds=self.boot_seconds,
+        )
+
+    def ailment(self, site: Site) -> str | None:
+        """Cluster health is yellow or green: every primary shard serves."""
+        try:
+            url = f"{self.address(site)}/_cluster/health?timeout={PROBE_SECONDS - 1:.0f}s&wait_for_status=yellow"
+            answer = requests.get(url, timeout=PROBE_SECONDS)
+            status = answer.json().get("status")
+        except (requests.RequestException, ValueError) as error:
+            return f"no answer ({type(error).__name__})"
+        return None if status in ("yellow", "green") else f"cluster health is {status}"
+
+    def address(self, site: Site) -> str:
+        """As a URL."""
+        return f"http://{HOST}:{site.port('elasticsearch')}"
+
+    def logs(self, site: Site) -> list[Path]:
+        """Its own log, then the launcher's output."""
+        return [jvm.server_log(site, self.name), site.log(self.name)]

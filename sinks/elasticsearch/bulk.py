@@ -1,0 +1,179 @@
+"""Bulk requests: encoded by hand, cut by bytes and count, every item answered.
+
+A bulk request answers 200 while some of its items failed, so success is read item by item and only the items that the
+server could not take *now* are sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from elastic_transport import TransportError
+from elasticsearch import ApiError, Elasticsearch
+
+from cdc.errors import SinkRefused
+from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
+from sinks.elasticsearch.client import is_passing, reason_of, refused
+from sinks.retry import Patience
+
+# Only what an answer needs; without it the server repeats index, id, shards and sequence numbers for every item.
+FILTER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+# How long the server itself waits for a shard to become active (it default is 1 min, longer than our own timeout).
+SHARD_TIMEOUT = "20s"
+# An item that gets a plain 500 while others pass is tried this often before it is called poison.
+INTERNAL_ERROR_TRIES = 8
+# "…[coordinating_operation_bytes=60000000, max_coordinating_bytes=53687091]": no waiting makes such a request fit.
+PRESSURE = re.compile(r"coordinating_operation_bytes=(\d+), max_coordinating_bytes=(\d+)")
+
+Deliver = Callable[[int, Answer], None]
+
+
+class Line(NamedTuple):
+    """One encoded item: its place in the caller's list, and its action (and document) lines."""
+
+    place: int
+    data: bytes
+
+
+def encode(place: int, item: Item) -> Line:
+    """An item as bulk lines with an external version.
+
+    ``external_gte`` takes an equal version again: a repeated batch must be able to finish what it began.
+    """
+    head = b'{"_id":%b,"version":%d,"version_type":"external_gte"}}\n' % (orjson.dumps(item.key), item.version)
+    if item.document is None:
+        return Line(place, b'{"delete":' + head)
+    document = item.document
+    if b"\n" in document or b"\r" in document:
+        # A raw line break in valid JSON is white space between tokens (Postgres keeps those of a json column), but
+        # here it would end the item and break the whole request.
+        document = document.replace(b"\n", b" ").replace(b"\r", b" ")
+    return Line(place, b'{"index":%b%b\n' % (head, document))
+
+
+def chunks(lines: Sequence[Line], max_bytes: int, max_count: int) -> Iterator[list[Line]]:
+    """Cut into requests; a single line over ``max_bytes`` gets a request of its own."""
+    chunk: list[Line] = []
+    size = 0
+    for line in lines:
+        if chunk and (size + len(line.data) > max_bytes or len(chunk) >= max_count):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(line)
+        size += len(line.data)
+    if chunk:
+        yield chunk
+
+
+def judge(result: dict[str, Any], tries: int) -> Answer | str:
+    """One item's result: an answer, or (a string) the reason to try it again.
+
+    Raises:
+        SinkRefused: the index or its write alias is gone, or rights are missing: no item can be written.
+    """
+    status: int = result["status"]
+    error = result.get("error")
+    if error is None and (status < 300 or status == 404):
+        return WRITTEN  # 404 without an error: a delete of what was not there
+    kind = str((error or {}).get("type"))
+    reason = f"{status} {kind}: {(error or {}).get('reason')}"
+    cause = ((error or {}).get("caused_by") or {}).get("reason")
+    if cause:
+        reason += f" ({cause})"
+    if kind == "version_conflict_engine_exception":
+        return STALE
+    if kind in ("index_not_found_exception", "index_closed_exception"):
+        raise SinkRefused(
+            f"the index to write to is gone or closed: {reason}",
+            means="someone deleted or closed it while the sink was running; nothing is written to an unmapped index",
+            fix="restore or reopen it, or rebuild this sink from the start of the log",
+        )
+    if kind in ("security_exception",):
+        raise SinkRefused(f"no right to write: {reason}", fix="give this sink's user the index privilege 'write'")
+    if status == 500 and tries >= INTERNAL_ERROR_TRIES:
+        return rejected(reason)
+    if status in (408, 429, 500, 502, 503, 504) or kind == "cluster_block_exception":
+        return reason
+    return rejected(reason)
+
+
+class Bulk:
+    """Sends chunks of one sink. Holds no state, so several threads may call ``send``."""
+
+    def __init__(self, client: Elasticsearch, who: str) -> None:
+        self._client, self._who = client, who
+
+    def send(self, index: str, lines: list[Line], patience: Patience, deliver: Deliver) -> None:
+        """Deliver an answer for each line, however long that takes.
+
+        Raises:
+            SinkUnavailable: the patience ran out.
+            SinkRefused: final for the whole request.
+        """
+        tries = 0
+        while lines:
+            try:
+                body = self._client.bulk(
+                    index=index,
+                    operations=b"".join([line.data for line in lines]),  # type: ignore[arg-type]
+                    require_alias=True,
+                    filter_path=FILTER,
+                    timeout=SHARD_TIMEOUT,
+                ).body
+            except (ApiError, TransportError) as error:
+                if self._split(error, index, lines, patience, deliver):
+                    return
+                patience.hold(f"{self._who}: {reason_of(error)}")
+                continue
+            tries += 1
+            if not body["errors"]:
+                for line in lines:
+                    deliver(line.place, WRITTEN)
+                patience.progress()
+                return
+            lines = self._settle(lines, body["items"], tries, patience, deliver)
+
+    def _settle(
+        self, lines: list[Line], results: list[dict[str, Any]], tries: int, patience: Patience, deliver: Deliver
+    ) -> list[Line]:
+        """Deliver what is decided; wait and return what is not."""
+        again: list[Line] = []
+        why = ""
+        for line, result in zip(lines, results, strict=True):
+            answer = judge(next(iter(result.values())), tries)
+            if isinstance(answer, str):
+                again.append(line)
+                why = answer
+            else:
+                deliver(line.place, answer)
+        if again:
+            if len(again) < len(lines):
+                patience.progress()
+            patience.hold(f"{self._who}: {len(again)} of {len(lines)} items: {why}")
+        return again
+
+    def _split(self, error: Exception, index: str, lines: list[Line], patience: Patience, deliver: Deliver) -> bool:
+        """Deal with a request that failed as a whole: True when it was dealt with, False to wait and repeat it."""
+        status = error.meta.status if isinstance(error, ApiError) else None
+        reason = reason_of(error)
+        pressure = PRESSURE.search(reason)
+        too_large = status == 413 or (pressure is not None and int(pressure[1]) > int(pressure[2]))
+        if too_large or status == 400:
+            if len(lines) == 1:
+                deliver(lines[0].place, rejected(reason))
+                return True
+        elif is_passing(error):
+            if status != 429 or len(lines) == 1:
+                return False
+            patience.hold(f"{self._who}: {reason}")  # an overloaded server digests smaller requests
+        elif status == 404:
+            judge({"status": 404, "error": {"type": "index_not_found_exception", "reason": reason}}, 0)
+        else:
+            raise refused(f"{self._who}: {reason}", error) from error
+        middle = len(lines) // 2
+        self.send(index, lines[:middle], patience, deliver)
+        self.send(index, lines[middle:], patience, deliver)
+        return True

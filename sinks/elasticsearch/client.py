@@ -1,0 +1,150 @@
+"""The HTTP client: raw ``_source`` bytes, no retries of its own, errors sorted into passing and final."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from elastic_transport import ConnectionError as NoConnection
+from elastic_transport import TransportError
+from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
+from elasticsearch.serializer import JsonSerializer
+
+from cdc.errors import SinkRefused, SinkUnavailable
+from sinks.elasticsearch.settings import Settings
+
+# 408 request timeout, 429 too many requests / disk watermark, 5xx: the same request may succeed later.
+PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+_SOURCE = b'"_source":'
+_decoder = json.JSONDecoder()
+
+
+class RawSourceSerializer(JsonSerializer):
+    """JSON, except that each ``_source`` comes out as the very text the server sent, which is the very text that was
+    indexed: parsing and printing it again would turn 1.10 into 1.1 and round long numbers.
+
+    The marker can't occur inside a JSON string: there its second quote would have a backslash before it.
+    """
+
+    def json_dumps(self, data: Any) -> bytes:
+        """Requests are small; orjson because it is there."""
+        return orjson.dumps(data)
+
+    def json_loads(self, data: bytes) -> Any:
+        """Parse a response; raises SerializationError (a ValueError inside) for what isn't JSON."""
+        if _SOURCE not in data:
+            return orjson.loads(data)
+        envelope, sources = split_sources(data)
+        return _put_back(orjson.loads(envelope), iter(sources))
+
+
+def split_sources(data: bytes) -> tuple[bytes, list[bytes]]:
+    """Cut every ``_source`` out of a response: (the response with null in their place, the sources in order)."""
+    text = data.decode()
+    marker = _SOURCE.decode()
+    envelope: list[str] = []
+    sources: list[bytes] = []
+    at = 0
+    while (found := text.find(marker, at)) >= 0:
+        start = found + len(marker)
+        envelope.append(text[at:start])
+        _, at = _decoder.raw_decode(text, start)
+        sources.append(text[start:at].encode())
+        envelope.append("null")
+    envelope.append(text[at:])
+    return "".join(envelope).encode(), sources
+
+
+def _put_back(parsed: Any, sources: Iterator[bytes]) -> Any:
+    """Fill the nulls in document order, over the shapes that carry sources: search, multi-get, get."""
+    hits = parsed["hits"]["hits"] if "hits" in parsed else parsed.get("docs", [parsed])
+    for hit in hits:
+        if "_source" in hit:
+            hit["_source"] = next(sources)
+    return parsed
+
+
+def connect(settings: Settings) -> Elasticsearch:
+    """A client that keeps connections alive and never repeats anything by itself (``bulk`` decides that per item).
+
+    Needs no ``GET /``: the product check reads a header of the first real answer.
+    """
+    auth: dict[str, Any] = {}
+    if settings.api_key:
+        auth["api_key"] = settings.api_key
+    elif settings.user:
+        auth["basic_auth"] = (settings.user, settings.password or "")
+    if settings.ca_certs:
+        auth["ca_certs"] = settings.ca_certs
+    return Elasticsearch(
+        settings.url,
+        serializers={"application/json": RawSourceSerializer()},
+        request_timeout=settings.request_timeout_seconds,
+        max_retries=0,
+        retry_on_timeout=False,
+        retry_on_status=(),
+        connections_per_node=settings.bulk_workers + 2,
+        **auth,
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """One line for a person: the server's type and reason where there is one."""
+    if isinstance(error, ApiError):
+        body = error.body
+        cause = body.get("error") if isinstance(body, dict) else None
+        if isinstance(cause, dict):
+            return f"{error.meta.status} {cause.get('type')}: {cause.get('reason')}"
+        return f"{error.meta.status} {str(body)[:300]}"
+    return f"{type(error).__name__}: {error}"[:500]
+
+
+def is_passing(error: Exception) -> bool:
+    """May the same request succeed later? A certificate that is not trusted won't be, so it isn't an outage."""
+    if isinstance(error, UnsupportedProductError):
+        return False
+    if isinstance(error, ApiError):
+        return error.meta.status in PASSING or _blocked(error.body)
+    if isinstance(error, NoConnection):
+        return "CERTIFICATE_VERIFY_FAILED" not in str(error)
+    # A half-read answer of a server that is going down parses as bad JSON.
+    return isinstance(error, TransportError)
+
+
+def _blocked(body: Any) -> bool:
+    """A cluster block (read-only after a full disk, no master yet) is lifted by a person or by the server."""
+    cause = body.get("error") if isinstance(body, dict) else None
+    return isinstance(cause, dict) and cause.get("type") == "cluster_block_exception"
+
+
+@contextmanager
+def translated(who: str, doing: str) -> Iterator[None]:
+    """Turn the client's errors into ours.
+
+    Raises:
+        SinkUnavailable: transient.
+        SinkRefused: final, with the server's words.
+    """
+    try:
+        yield
+    except (ApiError, TransportError) as error:
+        what = f"{who}: {doing} failed: {reason_of(error)}"
+        if is_passing(error):
+            raise SinkUnavailable(what, fix="check that the server is up, then run again") from error
+        raise refused(what, error) from error
+
+
+def refused(what: str, error: Exception) -> SinkRefused:
+    """A final error with the way out that fits its status."""
+    status = error.meta.status if isinstance(error, ApiError) else None
+    if status in (401, 403):
+        return SinkRefused(what, fix="check user, password or api_key of this sink and the rights of that user")
+    if isinstance(error, UnsupportedProductError):
+        return SinkRefused(what, fix="this sink speaks to Elasticsearch 8 only; check the url")
+    if status == 405 or "UNSUPPORTED" in what:
+        return SinkRefused(what, fix="is the url really that of Elasticsearch?")
+    return SinkRefused(what, means="Elasticsearch will not accept this as things are; nothing more was written")

@@ -1,0 +1,126 @@
+"""Deletes that stay deleted.
+
+Elasticsearch keeps a deleted document's version for ``index.gc_deletes`` and forgets it at a restart; after that an
+older write of the same key would bring the document back. So every delete first leaves a fence, a tiny document in a
+hidden index whose own external version is the delete's version, and an upsert that could be older than a delete is
+checked against the fences first.
+
+Looking up every key of every batch would be dear, so the highest fence of all is kept under one id (its version is the
+value): an upsert above it can't be older than any delete. During a first load that is every upsert, and the price is
+one small GET a batch.
+
+The order makes it safe: fence, then delete; and between a check and its write a delete by someone else is still in
+Elasticsearch's own memory (``gc_deletes`` is an hour).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from elasticsearch import Elasticsearch
+
+from cdc.errors import SinkRefused
+from sinks.contract import Item
+from sinks.elasticsearch.bulk import Bulk, Line, encode
+from sinks.elasticsearch.settings import Target
+from sinks.retry import Patience
+
+HIGHEST = "highest"
+KEY_PREFIX = "."  # keeps HIGHEST apart from every key
+MGET_COUNT = 5000
+
+MAPPINGS: dict[str, Any] = {"dynamic": False, "properties": {"at": {"type": "date", "format": "epoch_millis"}}}
+
+
+class Fences:
+    """The fences of one sink's targets."""
+
+    def __init__(self, client: Elasticsearch, bulk: Bulk, who: str) -> None:
+        self._client, self._bulk, self._who = client, bulk, who
+
+    def raise_for(self, target: Target, deletes: Sequence[Item], patience: Patience) -> None:
+        """Leave a fence for every delete; returns when all are durable.
+
+        Raises:
+            SinkUnavailable, SinkRefused: as ``Bulk.send``.
+        """
+        note = b'{"at":%d}' % int(time.time() * 1000)
+        highest = max(item.version for item in deletes)
+        marks = [Item(KEY_PREFIX + item.key, item.version, note) for item in deletes]
+        marks.append(Item(HIGHEST, highest, note))
+        failed: list[str] = []
+        lines: list[Line] = [encode(place, mark) for place, mark in enumerate(marks)]
+
+        def check(_place: int, answer: Any) -> None:
+            if answer.reason:
+                failed.append(answer.reason)
+
+        self._bulk.send(target.fence_writer, lines, patience, check)
+        if failed:
+            raise SinkRefused(
+                f"{self._who}: a delete's fence was refused: {failed[0]}",
+                means="the delete was not carried out, because without a fence an older write could undo it",
+                fix=f"is the index {target.fences} as setup made it?",
+            )
+
+    def newer(self, target: Target, upserts: Sequence[Item]) -> set[str]:
+        """Keys among ``upserts`` that were deleted at a higher version.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate or retry.
+        """
+        highest = self.highest(target)
+        doubtful = [item for item in upserts if item.version < highest]
+        found: set[str] = set()
+        for start in range(0, len(doubtful), MGET_COUNT):
+            part = doubtful[start : start + MGET_COUNT]
+            answer = self._client.mget(
+                index=target.fence_writer,
+                ids=[KEY_PREFIX + item.key for item in part],
+                filter_path="docs._version,docs._id,docs.error",
+                source=False,
+            )
+            for item, doc in zip(part, answer.body["docs"], strict=True):
+                if "error" in doc:
+                    raise missing(self._who, target)
+                if doc.get("_version", -1) > item.version:
+                    found.add(item.key)
+        return found
+
+    def highest(self, target: Target) -> int:
+        """The highest version of any delete so far; -1 when there was none."""
+        answer = self._client.options(ignore_status=404).get(index=target.fence_writer, id=HIGHEST, source=False)
+        if "error" in answer.body:
+            raise missing(self._who, target)
+        version: int = answer.body.get("_version", -1)
+        return version
+
+    def purge(self, target: Target, older_than_seconds: int, patience: Patience) -> int:
+        """Forget fences that are too old to matter: nothing older than the log's own tombstones can be replayed.
+
+        Returns how many were removed.
+        """
+        before = int((time.time() - older_than_seconds) * 1000)
+        old = {"bool": {"filter": {"range": {"at": {"lt": before}}}, "must_not": {"ids": {"values": [HIGHEST]}}}}
+        purged = 0
+        while True:
+            self._client.indices.refresh(index=target.fence_writer)
+            hits = self._client.search(
+                index=target.fence_writer, query=old, size=MGET_COUNT, version=True, source=False
+            ).body["hits"]["hits"]
+            if not hits:
+                return purged
+            lines = [encode(place, Item(hit["_id"], hit["_version"], None)) for place, hit in enumerate(hits)]
+            self._bulk.send(target.fence_writer, lines, patience, lambda _place, _answer: None)
+            purged += len(hits)
+
+
+def missing(who: str, target: Target) -> SinkRefused:
+    """The fence index is gone."""
+    return SinkRefused(
+        f"{who}: the index {target.fences} is gone",
+        means="it remembers which documents were deleted; without it a replay could bring them back",
+        fix="restore it, or rebuild this sink from the start of the log",
+    )

@@ -1,0 +1,148 @@
+"""Making an index ready: created with mapping, settings and aliases in one step; checked when it is there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elasticsearch import BadRequestError, Elasticsearch
+
+from cdc.errors import SinkRefused
+from sinks.elasticsearch import fences, mapping
+from sinks.elasticsearch.client import reason_of, translated
+from sinks.elasticsearch.settings import Settings, Target
+
+_HIDDEN: dict[str, Any] = {"is_hidden": True}
+
+
+class Indices:
+    """Setup of one sink's indices. All of it is safe to repeat."""
+
+    def __init__(self, client: Elasticsearch, settings: Settings) -> None:
+        self._client, self._settings = client, settings
+
+    def setup(self) -> None:
+        """Server check, then every target.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: an index, alias or mapping is in the way.
+        """
+        with translated(self._settings.who, "setup"):
+            self._check_server()
+            for target in self._settings.targets.values():
+                self._setup_target(target)
+
+    def _check_server(self) -> None:
+        """Version 8, read from the nodes, because ``GET /`` is missing in the minimal distribution."""
+        nodes = self._client.nodes.info(metric="http", filter_path="nodes.*.version").body["nodes"]
+        wrong = {node["version"] for node in nodes.values() if not node["version"].startswith("8.")}
+        if wrong:
+            raise SinkRefused(
+                f"{self._settings.who} runs version {', '.join(sorted(wrong))}",
+                means="its bulk format differs from version 8's in ways that could lose versions",
+                fix="use Elasticsearch 8",
+            )
+
+    def _setup_target(self, target: Target) -> None:
+        live = self._alias_or_nothing(target)
+        wanted = mapping.index_settings(self._settings.index_settings)
+        owner = {"sink": self._settings.name, "view": target.view, "generation": target.generation}
+        aliases: dict[str, Any] = {target.writer: _HIDDEN}
+        if not live:
+            aliases[target.index] = {}
+        self._ensure(target, target.fences, {target.fence_writer: _HIDDEN}, _fence_settings(wanted), fences.MAPPINGS)
+        self._ensure(target, target.concrete, aliases, wanted, mapping.mappings(target.properties, owner))
+
+    def _alias_or_nothing(self, target: Target) -> bool:
+        """Is the readers' alias there already (pointing at this or an older generation)?"""
+        if self._client.indices.exists_alias(name=target.index):
+            return True
+        if self._client.indices.exists(index=target.index):
+            raise SinkRefused(
+                f"{self._settings.who}: {target.index!r} is an index, but this sink needs that name for an alias",
+                means=f"the documents live in {target.concrete!r}; readers use the alias, so that a rebuilt index can "
+                "take over without them noticing",
+                fix=f"choose another `index:` for this sink, or remove or rename the index {target.index!r}",
+            )
+        return False
+
+    def _ensure(
+        self, target: Target, name: str, aliases: dict[str, Any], settings: dict[str, Any], wanted: dict[str, Any]
+    ) -> None:
+        if not self._client.indices.exists(index=name):
+            try:
+                self._client.indices.create(index=name, aliases=aliases, settings=settings, mappings=wanted)
+                return
+            except BadRequestError as error:
+                if "resource_already_exists_exception" not in reason_of(error):
+                    raise SinkRefused(
+                        f"{self._settings.who}: index {name} could not be created: {reason_of(error)}",
+                        fix="check `mapping:` and `settings:` of this sink in the pipeline file",
+                    ) from error
+        self._check_owner(target, name, wanted)
+        self._update_mapping(target, name, wanted)
+        self._update_settings(name, settings)
+        there = self._client.indices.get_alias(index=name).body[name]["aliases"]
+        actions = [
+            {"add": {"index": name, "alias": alias, **how}} for alias, how in aliases.items() if alias not in there
+        ]
+        if actions:
+            self._client.indices.update_aliases(actions=actions)
+
+    def _check_owner(self, target: Target, name: str, wanted: dict[str, Any]) -> None:
+        """An index of the same name that another sink or view made must not be written to by both."""
+        ours = wanted.get("_meta")
+        theirs = self._client.indices.get_mapping(index=name).body[name]["mappings"].get("_meta")
+        if ours is not None and theirs != ours:
+            made_by = (theirs or {}).get("headwater") or "someone else"
+            raise SinkRefused(
+                f"{self._settings.who}: index {name} exists, but was made by {made_by}, not for view {target.view!r}",
+                fix="choose another `index:` for this sink, or delete that index",
+            )
+
+    def _update_mapping(self, target: Target, name: str, wanted: dict[str, Any]) -> None:
+        """Add new fields; the server itself judges what can't be changed, and names the field."""
+        try:
+            self._client.indices.put_mapping(index=name, dynamic=wanted["dynamic"], properties=wanted["properties"])
+        except BadRequestError as error:
+            raise SinkRefused(
+                f"{self._settings.who}: the mapping of {name} differs from what view {target.view!r} needs: "
+                f"{reason_of(error)}",
+                means="a field's type can't be changed in an index that exists; nothing was changed",
+                fix=f"set `mapping:` back, or delete the indices {name} and {target.fences} and load the sink afresh",
+            ) from error
+
+    def _update_settings(self, name: str, wanted: dict[str, Any]) -> None:
+        actual = self._client.indices.get_settings(index=name, flat_settings=True).body[name]["settings"]
+        changes = mapping.changed_settings(wanted, actual)
+        if not changes:
+            return
+        try:
+            self._client.indices.put_settings(index=name, settings=changes)
+        except BadRequestError as error:
+            raise SinkRefused(
+                f"{self._settings.who}: settings of {name} can't be changed: {reason_of(error)}",
+                means="some settings (shards, analysis) are fixed when an index is created; nothing was changed",
+                fix="set them back in the pipeline file, or delete the index and load the sink afresh",
+            ) from error
+
+    def bulk_load(self, target: Target, on: bool) -> None:
+        """Turn refresh off for a load from nothing, and back on (with one refresh) after it. ``setup`` heals a crash
+        in between, because the interval is one of its settings."""
+        interval = mapping.index_settings(self._settings.index_settings)["index.refresh_interval"]
+        with translated(self._settings.who, "bulk load"):
+            self._client.indices.put_settings(
+                index=target.concrete, settings={"index.refresh_interval": "-1" if on else interval}
+            )
+            if not on:
+                self._client.indices.refresh(index=target.concrete)
+
+
+def _fence_settings(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Fences are read by id only: no need to refresh often, never shown to ``flights*`` patterns."""
+    keep = ("index.number_of_replicas", "index.auto_expand_replicas")
+    return {key: wanted[key] for key in keep if key in wanted} | {
+        "index.number_of_shards": 1,
+        "index.refresh_interval": "30s",
+        "index.hidden": True,
+        "index.gc_deletes": mapping.GC_DELETES,
+    }

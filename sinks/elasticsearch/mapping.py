@@ -1,0 +1,87 @@
+"""Mappings and settings: defaults, the user's overrides, and what may be changed on an index that exists. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# Elasticsearch's own memory of deletes; covers two writers racing (a zombie beside its successor). Older replays are
+# stopped by the fences, so this need not be longer: each remembered delete costs heap.
+GC_DELETES = "1h"
+
+DEFAULT_SETTINGS: dict[str, Any] = {
+    "index.number_of_shards": 1,
+    # 0 replicas on a single node (green, no second copy possible), 1 as soon as there are two.
+    "index.auto_expand_replicas": "0-1",
+    # Said explicitly, because an index that leaves it out stops refreshing when nobody has searched for 30 s.
+    "index.refresh_interval": "1s",
+    "index.gc_deletes": GC_DELETES,
+}
+
+
+def merge(default: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep merge of two mappings' ``properties``; the override wins.
+
+    A field whose override names another ``type`` is replaced as a whole: the default's other parameters
+    (``ignore_above`` of a keyword, say) belong to the default's type.
+    """
+    merged = dict(default)
+    for name, value in override.items():
+        old = merged.get(name)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("type", old.get("type")) == old.get("type")
+        ):
+            merged[name] = merge(old, value)
+        else:
+            merged[name] = dict(value) if isinstance(value, Mapping) else value
+    return merged
+
+
+def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as dotted keys that begin with ``index.``, whichever of the server's spellings was used."""
+    flat: dict[str, Any] = {}
+    for key, value in _leaves(settings, ""):
+        flat[key if key.startswith("index.") else f"index.{key}"] = value
+    return flat
+
+
+def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def index_settings(user: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a new index: defaults under the user's."""
+    mine = flatten(user)
+    settings = DEFAULT_SETTINGS | mine
+    if "index.number_of_replicas" in mine and "index.auto_expand_replicas" not in mine:
+        settings["index.auto_expand_replicas"] = False  # otherwise it would override the number the user chose
+    return settings
+
+
+def changed_settings(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``wanted`` that the index (flat settings, values as the server prints them) has otherwise."""
+    return {key: value for key, value in wanted.items() if _printed(value) != _printed(actual.get(key))}
+
+
+def _printed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return [_printed(one) for one in value]
+    return str(value)
+
+
+def mappings(properties: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of a documents' index.
+
+    ``dynamic: false``: a field without a mapping stays in ``_source`` but is not indexed. The alternatives are worse:
+    ``true`` guesses a type from the first value it meets (and rejects later ones), ``strict`` rejects every document
+    once a column is added at the source.
+    """
+    return {"dynamic": False, "_meta": {"headwater": dict(owner)}, "properties": dict(properties)}

@@ -1,0 +1,70 @@
+"""Reading back what the index holds: by key (for checks and repairs) and everything (for verification)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from elastic_transport import TransportError
+from elasticsearch import ApiError, Elasticsearch
+
+from sinks.contract import Held
+
+KEEP_ALIVE = "5m"
+# A page is sized by bytes, not count: the next one is scaled so that a response stays near this.
+PAGE_BYTES = 4 << 20
+FIRST_PAGE, MAX_PAGE = 500, 5000  # Elasticsearch's own limit is 10,000 hits
+GET_COUNT = 500
+
+
+def get(client: Elasticsearch, index: str, keys: Sequence[str]) -> dict[str, Held]:
+    """Multi-get, realtime: sees a write before it was refreshed. Raises the client's errors."""
+    found: dict[str, Held] = {}
+    for start in range(0, len(keys), GET_COUNT):
+        part = list(keys[start : start + GET_COUNT])
+        answer = client.mget(index=index, ids=part)
+        for doc in answer.body["docs"]:
+            if doc.get("found"):
+                found[doc["_id"]] = Held(doc["_id"], doc["_version"], doc["_source"])
+    return found
+
+
+def versions(client: Elasticsearch, index: str, keys: Sequence[str]) -> dict[str, int]:
+    """Held versions by key, realtime, without the documents. Raises the client's errors."""
+    found: dict[str, int] = {}
+    for start in range(0, len(keys), GET_COUNT):
+        answer = client.mget(index=index, ids=list(keys[start : start + GET_COUNT]), source=False)
+        found |= {doc["_id"]: doc["_version"] for doc in answer.body["docs"] if doc.get("found")}
+    return found
+
+
+def scan(client: Elasticsearch, index: str) -> Iterator[Held]:
+    """Everything as of one point in time (refreshed first). Raises the client's errors."""
+    client.indices.refresh(index=index)
+    pit: str = client.open_point_in_time(index=index, keep_alive=KEEP_ALIVE).body["id"]
+    try:
+        after: list[Any] | None = None
+        size = FIRST_PAGE
+        while True:
+            answer = client.search(
+                pit={"id": pit, "keep_alive": KEEP_ALIVE},
+                size=size,
+                sort=[{"_shard_doc": "asc"}],
+                search_after=after,
+                version=True,
+                track_total_hits=False,
+            ).body
+            pit = answer["pit_id"]
+            hits = answer["hits"]["hits"]
+            if not hits:
+                return
+            read = 0
+            for hit in hits:
+                read += len(hit["_source"])
+                yield Held(hit["_id"], hit["_version"], hit["_source"])
+            after = hits[-1]["sort"]
+            size = max(1, min(MAX_PAGE, 2 * size, PAGE_BYTES * len(hits) // max(read, 1)))
+    finally:
+        with suppress(ApiError, TransportError):  # it runs out by itself
+            client.close_point_in_time(id=pit)

@@ -1,0 +1,130 @@
+"""The Elasticsearch sink's settings and names, from plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from cdc.errors import ConfigError
+from sinks.fields import Fields
+
+# What Elasticsearch itself allows as an index name, less the leading dot (reserved for the server's own).
+INDEX_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,199}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where one view lives.
+
+    Attributes:
+        view: view name, the ``target`` of ``write``.
+        index: the alias that readers use.
+        generation: which build of the view; the real index is ``<index>_g<generation>``.
+        properties: the mapping's ``properties``, defaults from the table's types with the user's overrides merged in.
+    """
+
+    view: str
+    index: str
+    generation: int
+    properties: Mapping[str, Any]
+
+    @property
+    def concrete(self) -> str:
+        """The real index."""
+        return f"{self.index}_g{self.generation}"
+
+    @property
+    def writer(self) -> str:
+        """The hidden alias that writes go through: with ``require_alias`` a deleted index is an error, whereas a write
+        to a missing concrete index would silently create one without our mapping."""
+        return f"{self.concrete}_w"
+
+    @property
+    def fences(self) -> str:
+        """The hidden index that remembers deletes."""
+        return f"{self.concrete}_fences"
+
+    @property
+    def fence_writer(self) -> str:
+        """The hidden write alias of ``fences``."""
+        return f"{self.fences}_w"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything the sink needs. Sizes in bytes, times in seconds."""
+
+    name: str
+    url: str = field(repr=False)
+    targets: Mapping[str, Target]
+    index_settings: Mapping[str, Any]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    ca_certs: str | None = None
+    bulk_bytes: int = 5 << 20
+    bulk_count: int = 2000
+    bulk_workers: int = 3
+    max_document_bytes: int = 50 << 20
+    request_timeout_seconds: float = 60.0
+    give_up_seconds: float | None = None
+    fence_seconds: int = 7 * 86400
+
+    @property
+    def who(self) -> str:
+        """How errors name this sink; credentials inside the URL are left out."""
+        parts = urlsplit(self.url)
+        return f"sink {self.name!r} (Elasticsearch at {parts.scheme}://{parts.hostname}:{parts.port or 9200})"
+
+
+def read_settings(config: Mapping[str, Any]) -> Settings:
+    """Check and convert the plain-data configuration.
+
+    Raises:
+        ConfigError: an unknown key, a value out of bounds, a name Elasticsearch would refuse.
+    """
+    fields = Fields(f"sink {config.get('name', '?')!r}", config)
+    fields.text("type")
+    name, url = fields.text("name"), fields.text("url")
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise ConfigError(f"{fields.who}: url must look like http://host:9200 or https://host:9200")
+    settings = Settings(
+        name=name,
+        url=url,
+        targets={view: _target(fields.who, view, spec) for view, spec in fields.mapping("targets").items()},
+        index_settings=fields.mapping("settings"),
+        user=fields.optional("user"),
+        password=fields.optional("password"),
+        api_key=fields.optional("api_key"),
+        ca_certs=fields.optional("ca_certs"),
+        # Over ~15 MB a bulk gains nothing and begins to trip the server's indexing-pressure limit on small heaps.
+        bulk_bytes=fields.number("bulk_bytes", 5 << 20, 1 << 10, 90 << 20),
+        bulk_count=fields.number("bulk_count", 2000, 1, 100_000),
+        bulk_workers=fields.number("bulk_workers", 3, 1, 32),
+        # The server's http.max_content_length is 100 MB, and a body over it ends in a broken connection, which looks
+        # exactly like an outage: so one too large document would hold the batch for ever.
+        max_document_bytes=fields.number("max_document_bytes", 50 << 20, 1 << 10, 95 << 20),
+        request_timeout_seconds=fields.seconds("request_timeout_seconds", 60.0, 3600) or 60.0,
+        give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
+        fence_seconds=fields.number("fence_seconds", 7 * 86400, 1, 86400 * 3650),
+    )
+    fields.done()
+    if not settings.targets:
+        raise ConfigError(f"{fields.who}: no view to write")
+    return settings
+
+
+def _target(who: str, view: str, spec: Any) -> Target:
+    fields = Fields(f"{who}, view {view!r}", spec if isinstance(spec, Mapping) else {})
+    index = fields.text("index", view)
+    if not INDEX_NAME.fullmatch(index):
+        raise ConfigError(
+            f"{fields.who}: {index!r} can't be an index name",
+            fix="use up to 200 lower-case letters, digits, '_', '-' and '.', beginning with a letter or digit",
+        )
+    target = Target(view, index, fields.number("generation", 1, 1, 10**6), fields.mapping("properties"))
+    fields.done()
+    return target

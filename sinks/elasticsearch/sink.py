@@ -1,0 +1,166 @@
+"""The Elasticsearch sink: the contract's verbs over index, bulk, fences and reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from elastic_transport import TransportError
+from elasticsearch import ApiError
+
+from cdc.errors import ConfigError
+from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
+from sinks.elasticsearch import read
+from sinks.elasticsearch.bulk import Bulk, Line, chunks, encode
+from sinks.elasticsearch.client import connect, is_passing, reason_of, refused, translated
+from sinks.elasticsearch.fences import KEY_PREFIX, Fences
+from sinks.elasticsearch.index import Indices
+from sinks.elasticsearch.settings import Target, read_settings
+from sinks.retry import Patience, quiet
+
+T = TypeVar("T")
+
+# The server's limit is 512 bytes; a fence's id has one more than its key.
+MAX_KEY_BYTES = 512 - len(KEY_PREFIX)
+
+
+class ElasticsearchSink:
+    """Keeps views in Elasticsearch indices. Thread-safe: writes from several threads share connections.
+
+    Args:
+        config: plain data, see ``sinks.elasticsearch.settings``.
+        on_wait: told the reason whenever the server makes it wait.
+
+    Raises:
+        ConfigError: a setting is wrong. No connection is made yet.
+    """
+
+    def __init__(self, config: Mapping[str, Any], on_wait: OnWait = quiet) -> None:
+        self._settings = read_settings(config)
+        self._on_wait = on_wait
+        self._client = connect(self._settings)
+        self._bulk = Bulk(self._client, self._settings.who)
+        self._fences = Fences(self._client, self._bulk, self._settings.who)
+        self._indices = Indices(self._client, self._settings)
+        self._stop = threading.Event()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def setup(self) -> None:
+        """See the contract; also forgets fences older than ``fence_seconds``."""
+        self._indices.setup()
+        for target in self._settings.targets.values():
+            with translated(self._settings.who, "purge of old fences"):
+                self._fences.purge(target, self._settings.fence_seconds, self._patience())
+
+    def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
+        """See the contract. Order: refuse what can't be sent, look up fences, leave fences, then the bulk requests."""
+        place = self._target(target)
+        answers: list[Answer | None] = [self._refuse(item) for item in items]
+        todo = [item for item, answer in zip(items, answers, strict=True) if answer is None]
+        upserts = [item for item in todo if item.document is not None]
+        fenced = self._retrying(lambda: self._fences.newer(place, upserts)) if upserts else set()
+        held = self._held_versions(place, [item.key for item in todo if item.version == UNVERSIONED])
+        deletes: list[Item] = []
+        lines: list[Line] = []
+        for number, item in enumerate(items):
+            if answers[number] is not None:
+                continue
+            if item.version == UNVERSIONED:
+                if item.key not in held:
+                    answers[number] = WRITTEN
+                    continue
+                item = Item(item.key, held[item.key], None)  # noqa: PLW2901
+            if item.document is None:
+                deletes.append(item)
+            elif item.key in fenced:
+                answers[number] = STALE
+                continue
+            lines.append(encode(number, item))
+        if deletes:
+            self._fences.raise_for(place, deletes, self._patience())
+        self._send_all(place.writer, lines, answers)
+        done = [answer for answer in answers if answer is not None]
+        if len(done) != len(items):
+            raise AssertionError(f"{len(items) - len(done)} items were not answered")
+        return done
+
+    def _held_versions(self, target: Target, keys: list[str]) -> dict[str, int]:
+        """For UNVERSIONED deletes. The held version is used again: a plain delete would raise it by one, and a replay
+        of the document's own write would then be refused."""
+        return self._retrying(lambda: read.versions(self._client, target.writer, keys)) if keys else {}
+
+    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
+        """See the contract."""
+        with translated(self._settings.who, "get"):
+            return read.get(self._client, self._target(target).concrete, keys)
+
+    def scan(self, target: str) -> Iterator[Held]:
+        """See the contract."""
+        with translated(self._settings.who, "scan"):
+            yield from read.scan(self._client, self._target(target).concrete)
+
+    def refresh(self, target: str) -> None:
+        """Make everything written so far visible to searches now."""
+        with translated(self._settings.who, "refresh"):
+            self._client.indices.refresh(index=self._target(target).concrete)
+
+    def bulk_load(self, target: str, on: bool) -> None:
+        """Refresh off (True) or back on (False) around a load from nothing."""
+        self._indices.bulk_load(self._target(target), on)
+
+    def close(self) -> None:
+        """See the contract."""
+        self._stop.set()
+        if self._pool:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._client.close()
+
+    def _target(self, view: str) -> Target:
+        try:
+            return self._settings.targets[view]
+        except KeyError:
+            raise ConfigError(f"{self._settings.who} has no view {view!r}") from None
+
+    def _patience(self) -> Patience:
+        return Patience(
+            self._settings.who, give_up_seconds=self._settings.give_up_seconds, on_wait=self._on_wait, stop=self._stop
+        )
+
+    def _refuse(self, item: Item) -> Answer | None:
+        """What Elasticsearch would refuse together with the whole request must not reach it."""
+        if not item.key or (len(item.key) * 4 > MAX_KEY_BYTES and len(item.key.encode()) > MAX_KEY_BYTES):
+            return rejected(f"the key must have 1 to {MAX_KEY_BYTES} bytes, this one has {len(item.key.encode())}")
+        fault = version_fault(item) or size_fault(item, self._settings.max_document_bytes)
+        return rejected(fault) if fault else None
+
+    def _retrying(self, read_verb: Callable[[], T]) -> T:
+        """A look-up that a write needs, repeated while the server is away."""
+        patience = self._patience()
+        while True:
+            try:
+                return read_verb()
+            except (ApiError, TransportError) as error:
+                if not is_passing(error):
+                    raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
+                patience.hold(f"{self._settings.who}: {reason_of(error)}")
+
+    def _send_all(self, index: str, lines: list[Line], answers: list[Answer | None]) -> None:
+        """One request from this very thread; several through the pool, some in flight at once."""
+        requests = list(chunks(lines, self._settings.bulk_bytes, self._settings.bulk_count))
+        deliver = answers.__setitem__
+        if len(requests) <= 1:
+            for request in requests:
+                self._bulk.send(index, request, self._patience(), deliver)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._settings.bulk_workers, f"bulk-{self._settings.name}")
+        running = [self._pool.submit(self._bulk.send, index, part, self._patience(), deliver) for part in requests]
+        try:
+            for future in running:
+                future.result()
+        except BaseException:
+            for future in running:
+                future.cancel()
+            raise

@@ -1,0 +1,90 @@
+"""The Redis sink's settings, from plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from cdc.errors import ConfigError
+from sinks.fields import Fields
+
+SCHEMES = ("redis", "rediss", "unix")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything the sink needs. Sizes in bytes, times in seconds.
+
+    Attributes:
+        targets: views that may be written.
+        key_prefix: put before ``<view>:<id>``.
+        ttl_seconds: how long a value lives without being written again; None: for ever.
+        fence_seconds: how long a delete's version is remembered; must outlive any replay, so by default as long as
+            the topics keep tombstones.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    targets: frozenset[str]
+    key_prefix: str = ""
+    ttl_seconds: int | None = None
+    fence_seconds: int = 7 * 86400
+    cluster: bool = False
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_certs: str | None = None
+    pipeline_count: int = 1000
+    pipeline_bytes: int = 8 << 20
+    max_document_bytes: int = 64 << 20
+    request_timeout_seconds: float = 30.0
+    give_up_seconds: float | None = None
+
+    @property
+    def who(self) -> str:
+        """How errors name this sink; credentials inside the URL are left out."""
+        parts = urlsplit(self.url)
+        where = parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+        return f"sink {self.name!r} (Redis at {where})"
+
+
+def read_settings(config: Mapping[str, Any]) -> Settings:
+    """Check and convert the plain-data configuration.
+
+    Raises:
+        ConfigError: an unknown key or a value out of bounds.
+    """
+    fields = Fields(f"sink {config.get('name', '?')!r}", config)
+    fields.text("type")
+    name, url = fields.text("name"), fields.text("url")
+    if urlsplit(url).scheme not in SCHEMES:
+        raise ConfigError(f"{fields.who}: url must look like redis://host:6379/0 or rediss://host:6379/0")
+    settings = Settings(
+        name=name,
+        url=url,
+        targets=frozenset(fields.mapping("targets")),
+        key_prefix=fields.text("key_prefix", ""),
+        ttl_seconds=fields.number("ttl_seconds", 0, 0, 86400 * 3650) or None,
+        fence_seconds=fields.number("fence_seconds", 7 * 86400, 1, 86400 * 3650),
+        cluster=fields.flag("cluster"),
+        user=fields.optional("user"),
+        password=fields.optional("password"),
+        ca_certs=fields.optional("ca_certs"),
+        # One pipeline's answers are kept in the server's memory until it has read all of it.
+        pipeline_count=fields.number("pipeline_count", 1000, 1, 100_000),
+        pipeline_bytes=fields.number("pipeline_bytes", 8 << 20, 1 << 10, 256 << 20),
+        # Over proto-max-bulk-len (512 MB) the server hangs up, which looks exactly like an outage.
+        max_document_bytes=fields.number("max_document_bytes", 64 << 20, 1 << 10, 500 << 20),
+        request_timeout_seconds=fields.seconds("request_timeout_seconds", 30.0, 3600) or 30.0,
+        give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
+    )
+    fields.done()
+    if not settings.targets:
+        raise ConfigError(f"{fields.who}: no view to write")
+    if "{" in settings.key_prefix or "}" in settings.key_prefix:
+        raise ConfigError(
+            f"{fields.who}: key_prefix can't contain braces",
+            means="in Redis Cluster they choose the slot, and a value must share one with its version",
+        )
+    return settings

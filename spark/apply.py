@@ -1,0 +1,138 @@
+"""The write stage: entries go to the sink in batches, every one is answered for, and a summary comes back.
+
+Runs inside ``mapInArrow`` on executors. A task's last act is its summary: Spark commits the offsets only when every
+task has returned, so a crash anywhere replays the batch, and versions make the replay change nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import pyarrow as pa
+
+from cdc.view import merge_fields
+from sinks.contract import Answer, Item, Outcome, Sink
+from sinks.deadletters import DeadLetter
+from sinks.factory import open_sink
+from spark import deadletters
+from spark.entries import Decoded, Entry, decode_batches
+from spark.spec import FlowSpec, unpack
+
+SUMMARY = pa.schema(
+    [
+        ("view", pa.string()),
+        ("records", pa.int64()),
+        ("written", pa.int64()),
+        ("stale", pa.int64()),
+        ("deleted", pa.int64()),
+        ("rejected", pa.int64()),
+        ("position", pa.int64()),
+        ("ts_ms", pa.int64()),
+    ]
+)
+SUMMARY_DDL = (
+    "view string, records bigint, written bigint, stale bigint, deleted bigint, rejected bigint, "
+    "position bigint, ts_ms bigint"
+)
+
+
+@lru_cache(maxsize=8)
+def _sink(packed: bytes) -> Sink:
+    """The worker's open sink: connections live as long as the worker, across batches."""
+    return open_sink(dict(unpack(packed).sink_config))
+
+
+def apply_records(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Whole way of a flow without Spark SQL: Kafka records in, summary out (a ``mapInArrow`` function)."""
+    spec = unpack(packed)
+    yield from _apply(packed, spec, decode_batches(spec, batches))
+
+
+def apply_entries(packed: bytes, computed: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Second half of a flow with Spark SQL fields: computed columns join the base document, then it is written.
+
+    Args:
+        packed: the flow's spec.
+        computed: names of the columns that Spark SQL computed; ``__where`` (bool) says whether the row stays.
+        batches: the entry columns of ``spark.expressions`` with the computed columns beside them.
+    """
+    spec = unpack(packed)
+    yield from _apply(packed, spec, (_from_arrow(batch, computed) for batch in batches if batch.num_rows))
+
+
+def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
+    rows = batch.to_pylist()
+    entries = []
+    for row in rows:
+        document = row["document"]
+        if document is not None:
+            if row.get("__where", True) is not True:
+                document = None
+            else:
+                fields = {name: row[f"__f_{name}"] for name in computed}
+                document = merge_fields(document, fields) if fields else document
+        entries.append(
+            Entry(row["view"], row["id"], row["version"], document, row["topic"], row["partition"], row["offset"], row["ts_ms"])
+        )
+    return Decoded(entries, [], len(rows))
+
+
+def _apply(packed: bytes, spec: FlowSpec, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    for batch in decoded:
+        letters = list(batch.letters)
+        totals[""]["records"] += batch.records
+        totals[""]["rejected"] += len(batch.letters)
+        if batch.entries:
+            letters += _write(_sink(packed), spec, batch.entries, totals)
+        deadletters.send(spec.dead_letters, letters)
+    yield _summary(totals)
+
+
+def _write(sink: Sink, spec: FlowSpec, entries: list[Entry], totals: dict[str, Counter[str]]) -> list[DeadLetter]:
+    by_view: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_view[entry.view].append(entry)
+    letters: list[DeadLetter] = []
+    for view, group in by_view.items():
+        answers = sink.write(view, [Item(entry.id, entry.version, entry.document) for entry in group])
+        letters += _account(spec, group, answers, totals[view])
+    return letters
+
+
+def _account(spec: FlowSpec, group: list[Entry], answers: list[Answer], count: Counter[str]) -> list[DeadLetter]:
+    letters = []
+    for entry, answer in zip(group, answers, strict=True):
+        if answer.outcome is Outcome.REJECTED:
+            count["rejected"] += 1
+            letters.append(_letter(spec, entry, answer.reason or "rejected without a reason"))
+        elif answer.outcome is Outcome.STALE:
+            count["stale"] += 1
+        else:
+            count["deleted" if entry.document is None else "written"] += 1
+        count["position"] = max(count["position"], entry.version)
+        count["ts_ms"] = max(count["ts_ms"], entry.ts_ms)
+    return letters
+
+
+def _letter(spec: FlowSpec, entry: Entry, reason: str) -> DeadLetter:
+    return DeadLetter(
+        sink=spec.sink,
+        view=entry.view,
+        key=entry.id,
+        version=entry.version,
+        reason=reason,
+        document=entry.document,
+        topic=entry.topic,
+        partition=entry.partition,
+        offset=entry.offset,
+        at_ms=int(time.time() * 1000),
+    )
+
+
+def _summary(totals: dict[str, Counter[str]]) -> pa.RecordBatch:
+    rows = [{"view": view, **{name: count[name] for name in SUMMARY.names[1:]}} for view, count in totals.items()]
+    return pa.RecordBatch.from_pylist(rows, schema=SUMMARY)

@@ -1,0 +1,95 @@
+"""Spark SQL fields and conditions of a view, computed in the JVM between the two Python halves of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from cdc.errors import ConfigError
+from cdc.view import View
+from spark.entries import decode_batches
+from spark.spec import unpack
+
+# An entry's own columns: name -> (Arrow type, Spark type).
+META: dict[str, tuple[pa.DataType, str]] = {
+    "view": (pa.string(), "string"),
+    "id": (pa.string(), "string"),
+    "version": (pa.int64(), "bigint"),
+    "document": (pa.binary(), "binary"),
+    "topic": (pa.string(), "string"),
+    "partition": (pa.int32(), "int"),
+    "offset": (pa.int64(), "bigint"),
+    "ts_ms": (pa.int64(), "bigint"),
+}
+# A table may have a column called `view` or `offset`: ours travel under a prefix that no Postgres user would choose.
+PREFIX = "__m_"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What Spark SQL adds to a view's documents: output name -> Spark type (``simpleString``)."""
+
+    types: dict[str, str]
+
+
+def analyse(spark: SparkSession, view: View) -> Computed:
+    """Check a view's expressions against its root's columns and learn their types.
+
+    Raises:
+        ConfigError: an expression does not parse or names a column that the root has not (terminal).
+    """
+    empty = spark.createDataFrame([], _schema(spark, view))
+    types: dict[str, str] = {}
+    for name, expression in {**view.fields, **({"where": view.where} if view.where else {})}.items():
+        try:
+            types[name] = empty.select(F.expr(expression)).schema[0].dataType.simpleString()
+        except (AnalysisException, ParseException) as error:
+            reason = str(error).split("\n", maxsplit=1)[0]
+            raise ConfigError(
+                f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason}",
+                fix="use the table's own column names; see docs/types.md for the type each column has in Spark",
+            ) from error
+    if view.where and types.pop("where") != "boolean":
+        raise ConfigError(f"view {view.name}: `where: {view.where}` must be true or false for a row")
+    return Computed(types)
+
+
+def _schema(spark: SparkSession, view: View) -> T.StructType:
+    return T.StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in view.spark_schema()))
+
+
+def entry_schema(view: View) -> str:
+    """DDL of the rows between the halves: an entry's own columns (prefixed), then the root's typed columns."""
+    own = [(PREFIX + name, kind) for name, (_, kind) in META.items()]
+    return ", ".join(f"`{name}` {kind}" for name, kind in [*own, *view.spark_schema()])
+
+
+def entries_with_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """First half: Kafka records in, entries with their typed rows out (a ``mapInArrow`` function)."""
+    spec = unpack(packed)
+    (view,) = spec.views.values()
+    row_schema = view.arrow_schema()
+    nulls = (None,) * len(row_schema)
+    for decoded in decode_batches(spec, batches, typed=True):
+        entries = decoded.entries
+        arrays = [pa.array([getattr(e, name) for e in entries], kind) for name, (kind, _) in META.items()]
+        rows = [e.row if e.row is not None else nulls for e in entries]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(row_schema)
+        arrays += [pa.array(values, f.type) for values, f in zip(columns, row_schema, strict=True)]
+        names = [PREFIX + name for name in META] + row_schema.names
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def compute(frame: DataFrame, view: View) -> DataFrame:
+    """Select the entry's own columns and every computed field: ``__f_<name>``, and ``__where``."""
+    columns = [F.col(PREFIX + name).alias(name) for name in META]
+    columns += [F.expr(expression).alias(f"__f_{name}") for name, expression in view.fields.items()]
+    if view.where:
+        columns.append(F.expr(view.where).alias("__where"))
+    return frame.select(*columns)

@@ -1,0 +1,169 @@
+"""A flow: one streaming query that keeps some views of one sink.
+
+Views without Spark SQL share a flow whose whole work is one ``mapInArrow`` in the streaming plan itself, with a ``noop``
+sink: ``foreachBatch`` would plan anew for every micro-batch, which costs more than the work (docs/decisions). A view with
+Spark SQL fields has a flow of its own: decode in Python, expressions in the JVM, write in Python, all in one stage.
+Warehouse views have a flow each as well (spark/warehouse.py). Each flow has its own checkpoint, so its own offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc.errors import StateError
+from cdc.view import View
+from spark.apply import SUMMARY_DDL, apply_entries, apply_records
+from spark.expressions import compute, entries_with_rows, entry_schema
+from spark.source import read_changelog
+from spark.spec import FlowSpec
+from spark.state import check_checkpoint
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a flow reads the log.
+
+    Attributes:
+        bootstrap: Kafka brokers.
+        client: librdkafka-style options, secrets included.
+        max_offsets: records a micro-batch may hold at the most.
+        trigger_ms: 0 for "as soon as there is something", else the least time between two batches.
+    """
+
+    bootstrap: str
+    client: Mapping[str, str]
+    max_offsets: int | None
+    trigger_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow, ready to start.
+
+    Attributes:
+        name: unique within its sink: ``main`` for plain views, else the view's name.
+        spec: what its tasks do.
+        reading: how it reads.
+        folder: holds ``checkpoint`` and ``status.json``.
+        once: stop when all that is in the log now has been applied.
+    """
+
+    name: str
+    spec: FlowSpec
+    reading: Reading
+    folder: Path
+    once: bool = False
+
+    @property
+    def title(self) -> str:
+        """``sink/flow``, as status shows it."""
+        return f"{self.spec.sink}/{self.name}"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint of this flow."""
+        return self.folder / "checkpoint"
+
+    def check(self) -> None:
+        """Refuse to start on a checkpoint that has lost its place.
+
+        Raises:
+            StateError: (terminal) with the way out.
+        """
+        fix = f"`headwater drop FILE --sink {self.spec.sink}`, then `headwater run FILE` fills it from offset 0"
+        check_checkpoint(self.checkpoint, fix)
+        if (self.folder / "status.json").exists() and not (self.checkpoint / "metadata").exists():
+            raise StateError(
+                f"sink {self.spec.sink}: the checkpoint of {self.title} is gone, but it has run before",
+                means="starting at offset 0 over a living target would leave rows that were deleted meanwhile",
+                fix=fix,
+            )
+
+
+Starter = Callable[[SparkSession, Flow], StreamingQuery]
+
+
+def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, once: bool = False, separate: bool = False) -> list[Flow]:
+    """Cut a sink's views into flows.
+
+    Args:
+        spec: the sink's whole work.
+        reading: how to read.
+        folder: the generation's folder.
+        once: see Flow.
+        separate: a flow for every view (the warehouse).
+    """
+    alone = [view for view in spec.views.values() if separate or view.fields or view.where]
+    plain = [view for view in spec.views.values() if view not in alone]
+    groups = ([("main", plain)] if plain else []) + [(view.name, [view]) for view in alone]
+    return [Flow(name, _part(spec, views), reading, folder / name, once) for name, views in groups]
+
+
+def _part(spec: FlowSpec, views: list[View]) -> FlowSpec:
+    names = {view.name for view in views}
+    topics = {topic: tuple(n for n in of if n in names) for topic, of in spec.topics.items()}
+    topics = {topic: of for topic, of in topics.items() if of}
+    return replace(
+        spec,
+        views={view.name: view for view in views},
+        topics=topics,
+        tables={topic: spec.tables[topic] for topic in topics},
+    )
+
+
+def changelog(spark: SparkSession, flow: Flow) -> DataFrame:
+    """The flow's records."""
+    reading = flow.reading
+    return read_changelog(
+        spark,
+        bootstrap=reading.bootstrap,
+        topics=sorted(flow.spec.topics),
+        client=reading.client,
+        max_offsets=reading.max_offsets,
+    )
+
+
+def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
+    """Start a flow that writes documents (Elasticsearch, Redis)."""
+    flow.check()
+    packed = flow.spec.pack()
+    records = changelog(spark, flow)
+    views = list(flow.spec.views.values())
+    if len(views) == 1 and (views[0].fields or views[0].where):
+        typed = records.mapInArrow(_bound(entries_with_rows, packed), entry_schema(views[0]))
+        finish = partial(apply_entries, packed, tuple(views[0].fields))
+        summary = compute(typed, views[0]).mapInArrow(finish, SUMMARY_DDL)
+    else:
+        summary = records.mapInArrow(_bound(apply_records, packed), SUMMARY_DDL)
+    counted = summary.observe(
+        "applied",
+        *(F.sum(name).alias(name) for name in ("records", "written", "stale", "deleted", "rejected")),
+        F.max("position").alias("position"),
+        F.max("ts_ms").alias("ts_ms"),
+    )
+    writer = counted.writeStream.queryName(flow.title).format("noop")
+    writer = writer.option("checkpointLocation", str(flow.checkpoint))
+    return with_trigger(writer, flow).start()
+
+
+def with_trigger(writer: object, flow: Flow):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Set the flow's trigger on a DataStreamWriter."""
+    if flow.once:
+        return writer.trigger(availableNow=True)  # type: ignore[attr-defined]
+    if flow.reading.trigger_ms:
+        return writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")  # type: ignore[attr-defined]
+    return writer
+
+
+def _bound(
+    function: Callable[[bytes, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], packed: bytes
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return partial(function, packed)

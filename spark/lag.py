@@ -1,0 +1,105 @@
+"""How far a flow is behind the log: committed offsets in its checkpoint against the log's ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from cdc.errors import KafkaError, KafkaUnavailable
+
+# A status command must answer even when the brokers do not.
+TIMEOUT_SECONDS = 5.0
+
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far behind.
+
+    Attributes:
+        events: records between the committed offsets and the log's end (compaction may have removed some of them).
+        seconds: age of the oldest record not yet applied; 0 when there is none.
+    """
+
+    events: int
+    seconds: float
+
+
+class LogEnds:
+    """Reads the log's ends; keep one open while asking often.
+
+    Args:
+        bootstrap: Kafka brokers.
+        client: librdkafka options.
+    """
+
+    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
+        self._consumer = Consumer(
+            {
+                **client,
+                "bootstrap.servers": bootstrap,
+                "group.id": "headwater-status",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """End offsets of every partition of ``topics``.
+
+        Raises:
+            KafkaError: the brokers do not answer in time (transient), or a topic does not exist.
+        """
+        try:
+            known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+            out: dict[str, dict[int, int]] = {}
+            for topic in topics:
+                if topic not in known:
+                    raise KafkaError(f"topic {topic} does not exist", fix="run `headwater apply FILE`")
+                out[topic] = {part: self._bounds(topic, part)[1] for part in known[topic].partitions}
+            return out
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
+
+    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS)
+        return low, high
+
+    def lag(self, ends: Offsets, committed: Offsets) -> Lag:
+        """Compare; asks Kafka for the age of the first record of each partition that is behind."""
+        behind = [
+            TopicPartition(topic, part, committed.get(topic, {}).get(part, 0))
+            for topic, parts in ends.items()
+            for part, end in parts.items()
+            if committed.get(topic, {}).get(part, 0) < end
+        ]
+        events = sum(ends[at.topic][at.partition] - at.offset for at in behind)
+        return Lag(events, self._age(behind) if behind else 0.0)
+
+    def _age(self, behind: list[TopicPartition]) -> float:
+        self._consumer.assign(behind)
+        oldest, waiting, until = None, len(behind), time.monotonic() + TIMEOUT_SECONDS
+        seen: set[tuple[str | None, int | None]] = set()
+        while len(seen) < waiting and time.monotonic() < until:
+            message = self._consumer.poll(0.2)
+            if message is None or message.error():
+                continue
+            seen.add((message.topic(), message.partition()))
+            stamp = message.timestamp()[1]
+            oldest = stamp if oldest is None else min(oldest, stamp)
+        self._consumer.unassign()
+        return max(0.0, time.time() - oldest / 1000) if oldest else 0.0
+
+
+def reached(committed: Offsets, goal: Offsets) -> bool:
+    """Whether ``committed`` is at or past ``goal`` in every partition."""
+    return all(committed.get(t, {}).get(p, 0) >= end for t, parts in goal.items() for p, end in parts.items())

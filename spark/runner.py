@@ -1,0 +1,170 @@
+"""Keeps a pipeline's flows alive: starts them, watches them, starts them again, and says how they are.
+
+One flow's trouble is its own: a flow whose sink or broker is away is started again with growing pauses, its offsets not
+moving (back-pressure, never loss), while the others go on. A flow that can't go on (its sink refuses, its checkpoint has
+lost its place, the log has a gap) stays failed with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc.errors import HeadwaterError
+from spark.flow import Flow
+from spark.status import FlowStatus, Meter
+
+# Pauses between two starts of a flow that failed: short enough to be back soon after a broker's restart, and long enough
+# not to burn the machine while a sink is away for an hour.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+# A flow that ran this long was well: its next failure begins with the short pause again.
+WELL_AFTER = 60.0
+
+# Our own errors that no retry cures, by what the exception's text holds.
+_REFUSED = re.compile(r"cdc\.errors\.(SinkRefused|StateError|ConfigError|DecodeError)")
+# The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
+# recovered its high watermark: it counts only when it is said this often in a row (about half a minute).
+_LOST = re.compile(
+    r"Some data may have been lost|KafkaIllegalStateException|KAFKA_DATA_LOSS|OffsetOutOfRange"
+    r"|UNKNOWN_TOPIC_OR_PARTITION|UnknownTopicOrPartition|PARTITIONS_DELETED|OFFSET_CHANGED"
+)
+LOST_TIMES = 6
+_OURS = re.compile(r"cdc\.errors\.(\w+): (.+)")
+
+Start = Callable[[SparkSession, Flow], StreamingQuery]
+
+
+@dataclass
+class Running:
+    """A flow and how it fares."""
+
+    flow: Flow
+    start: Start
+    pool: str
+    query: StreamingQuery | None = None
+    started: float = 0.0
+    pause: float = FIRST_PAUSE
+    retry_at: float = 0.0
+    lost: int = 0
+    failed: bool = False
+    finished: bool = False
+    meter: Meter = field(default_factory=Meter)
+    last_error: str | None = None
+
+
+class Runner:
+    """Supervises flows in one Spark session.
+
+    Args:
+        spark: the session.
+        flows: (flow, how to start it) pairs; a flow's sink names its scheduler pool.
+    """
+
+    def __init__(self, spark: SparkSession, flows: Sequence[tuple[Flow, Start]]) -> None:
+        self.spark = spark
+        self.running = [Running(flow, start, flow.spec.sink) for flow, start in flows]
+
+    def step(self) -> list[FlowStatus]:
+        """Start what should run, note what ended, and return every flow's status."""
+        now = time.monotonic()
+        for run in self.running:
+            if run.failed or run.finished:
+                continue
+            if run.query is None:
+                if now >= run.retry_at:
+                    self._start(run, now)
+            elif not run.query.isActive:
+                self._ended(run, now)
+        return [self._report(run) for run in self.running]
+
+    def _start(self, run: Running, now: float) -> None:
+        # A pool a sink: FAIR scheduling then shares the task slots between sinks, not between tasks.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", run.pool)
+        try:
+            run.query = run.start(self.spark, run.flow)
+            run.started = now
+        except HeadwaterError as error:
+            self._failure(run, str(error), terminal=not error.transient, now=now)
+        except Exception as error:  # Spark wraps what servers say in many types: the text decides
+            self._spark_failure(run, str(error), now)
+
+    def _ended(self, run: Running, now: float) -> None:
+        assert run.query is not None
+        run.meter.read(run.query)
+        error = run.query.exception()
+        run.query = None
+        if error is None:
+            run.finished = True
+            return
+        text = _whole(error)
+        if now - run.started > WELL_AFTER:
+            run.pause = FIRST_PAUSE
+        self._spark_failure(run, text, now)
+
+    def _spark_failure(self, run: Running, text: str, now: float) -> None:
+        run.lost = run.lost + 1 if _LOST.search(text) else 0
+        terminal = bool(_REFUSED.search(text)) or run.lost >= LOST_TIMES
+        self._failure(run, explain(text), terminal=terminal, now=now)
+
+    @staticmethod
+    def _failure(run: Running, reason: str, *, terminal: bool, now: float) -> None:
+        run.last_error = reason
+        run.query = None
+        if terminal:
+            run.failed = True
+            return
+        run.retry_at = now + run.pause
+        run.pause = min(run.pause * 2, LONGEST_PAUSE)
+
+    def _report(self, run: Running) -> FlowStatus:
+        if run.query is not None:
+            run.meter.read(run.query)
+            if run.meter.advanced:
+                run.last_error, run.lost = None, 0
+        state = "failed" if run.failed else "finished" if run.finished else "running" if run.query else "retrying"
+        status = run.meter.status(run.flow, state, run.last_error)
+        status.write(run.flow.folder)
+        return status
+
+    def stop(self) -> None:
+        """Stop every query after its current batch, as far as Spark allows; offsets of a cut batch do not move."""
+        for run in self.running:
+            if run.query is not None and run.query.isActive:
+                run.query.stop()
+                run.query = None
+                run.meter.status(run.flow, "stopped", run.last_error).write(run.flow.folder)
+
+    @property
+    def all_failed(self) -> bool:
+        """No flow is left that could do anything."""
+        return all(run.failed for run in self.running)
+
+    @property
+    def all_finished(self) -> bool:
+        """Every flow has come to an end (only with ``once``)."""
+        return all(run.failed or run.finished for run in self.running)
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """Failed flows and why."""
+        return {run.flow.title: run.last_error or "" for run in self.running if run.failed}
+
+
+def _whole(error: StreamingQueryException) -> str:
+    cause = error.cause if hasattr(error, "cause") else None
+    return f"{error}\n{cause or ''}"
+
+
+def explain(text: str) -> str:
+    """The line of a long Spark error that says what happened: our own error if there is one, else the root cause."""
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1][1]).strip()
+    causes = [line.strip() for line in text.splitlines() if "Caused by:" in line or re.match(r"\w[\w.]*(Error|Exception)", line)]
+    return (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]

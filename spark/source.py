@@ -1,0 +1,72 @@
+"""The changelog as a streaming DataFrame: Debezium's topics through Spark's Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc.errors import ConfigError
+
+# librdkafka's names for what the Java client calls otherwise; everything else is passed on under its own name.
+_SASL = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-256": "scram.ScramLoginModule", "SCRAM-SHA-512": "scram.ScramLoginModule"}
+_RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
+
+
+def java_client(options: Mapping[str, str]) -> dict[str, str]:
+    """Translate the pipeline's Kafka options (librdkafka's names) into the Java client's.
+
+    Raises:
+        ConfigError: a SASL mechanism that has no plain translation (terminal).
+    """
+    left = dict(options)
+    user, password = left.pop("sasl.username", None), left.pop("sasl.password", None)
+    out = {_RENAMED.get(name, name): value for name, value in left.items()}
+    if "ssl.ca.location" in left:
+        out["ssl.truststore.type"] = "PEM"
+    if user is not None:
+        mechanism = left.get("sasl.mechanism", "PLAIN")
+        if mechanism not in _SASL:
+            raise ConfigError(f"kafka.options: sasl.mechanism {mechanism} is not supported", fix=f"use {', '.join(_SASL)}")
+        quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (user, password or "")]
+        out["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{_SASL[mechanism]} required "
+            f'username="{quoted[0]}" password="{quoted[1]}";'
+        )
+    return out
+
+
+def read_changelog(
+    spark: SparkSession,
+    *,
+    bootstrap: str,
+    topics: Sequence[str],
+    client: Mapping[str, str],
+    max_offsets: int | None,
+    fetch_wait_ms: int = 10,
+) -> DataFrame:
+    """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
+
+    Args:
+        bootstrap: Kafka brokers, ``host:port,…``.
+        topics: the topics to read.
+        client: librdkafka-style options.
+        max_offsets: records a micro-batch may hold at the most; bounds memory and replay. None for no bound.
+        fetch_wait_ms: how long a broker may hold an empty fetch. The default of 500 made every other batch wait 600 ms.
+    """
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", "earliest")
+        # Connect writes in transactions: what was aborted must not be seen.
+        .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", str(fetch_wait_ms))
+        # Offsets that the log no longer has, or a topic that was re-created, stop the query: never a silent gap.
+        .option("failOnDataLoss", "true")
+    )
+    for name, value in java_client(client).items():
+        reader = reader.option(f"kafka.{name}", value)
+    if max_offsets is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(max_offsets))
+    return reader.load().select("key", "value", "topic", "partition", "offset")

@@ -1,0 +1,57 @@
+"""What a flow's tasks must know, as plain data that travels to executors once and is opened there once."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from cdc.catalogue import Table
+from cdc.debezium_json import Decoder
+from cdc.view import View
+
+
+@dataclass(frozen=True)
+class FlowSpec:
+    """One streaming query's work.
+
+    Attributes:
+        sink: the sink's name in the pipeline file.
+        views: the views this flow keeps, by name.
+        topics: topic -> the names of the views rooted in it.
+        tables: topic -> the source table behind it.
+        sink_config: plain settings for ``sinks.factory.open_sink``; holds secrets, so never logged.
+        dead_letters: ``{"topic": …, "client": librdkafka settings}``.
+        epoch: the source epoch that positions carry (see cdc/position.py).
+    """
+
+    sink: str
+    views: Mapping[str, View]
+    topics: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, Table]
+    sink_config: Mapping[str, Any] = field(repr=False)
+    dead_letters: Mapping[str, Any] = field(repr=False)
+    epoch: int = 0
+
+    def pack(self) -> bytes:
+        """Serialise for a task's closure."""
+        return pickle.dumps(self)
+
+    def decoders(self) -> dict[str, Decoder]:
+        """A decoder a topic."""
+        return {topic: Decoder(table, self.epoch) for topic, table in self.tables.items()}
+
+
+@lru_cache(maxsize=32)
+def _unpack(digest: bytes, packed: bytes) -> FlowSpec:
+    spec = pickle.loads(packed)  # noqa: S301 (our own driver's bytes, over Spark's channel)
+    assert isinstance(spec, FlowSpec)
+    return spec
+
+
+def unpack(packed: bytes) -> FlowSpec:
+    """Read a spec in a worker; the same bytes give the same object, so what hangs on it is opened once a worker."""
+    return _unpack(hashlib.blake2b(packed, digest_size=16).digest(), packed)

@@ -1,0 +1,17 @@
+"""The Python worker daemon that Spark starts on every executor (``spark.python.daemon.module``).
+
+Spark asks every task to call ``importlib.invalidate_caches()``, which makes each zip or jar on ``sys.path`` read its
+directory again; PySpark's launcher puts pyspark.zip and the whole spark-core jar there although the installed package
+serves. Dropping them took about 150 ms off every micro-batch (found by sampling a worker), more than all our own work.
+"""
+
+import sys
+
+sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
+for _entry in [entry for entry in sys.path_importer_cache if ".zip" in entry or ".jar" in entry]:
+    del sys.path_importer_cache[_entry]
+
+from pyspark.daemon import manager  # noqa: E402  (the path must be clean first)
+
+if __name__ == "__main__":
+    manager()

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import SecretStr
 
 from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
@@ -23,6 +26,8 @@ QUEUE_ROWS, QUEUE_BYTES, BATCH_ROWS = 32_768, 64 * 2**20, 8_192
 POLL_MS = 10
 # The slot is told how far it may forget this often; a crash re-reads at most this much.
 STATUS_MS = 1_000
+# How soon a signal is seen. Debezium's default of 5 s is what a user who adds a table would wait.
+SIGNAL_POLL_MS = 1_000
 # Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory.
 CHUNK_ROWS = 8_192
 
@@ -57,7 +62,13 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, generated: Iterab
     }
     if pipeline.policy.toast == "reselect":
         config |= _reselect()
-    return config | {key: str(value) for key, value in pipeline.connect.options_plain().items()}
+    return config | {key: _text(value) for key, value in pipeline.connect.options.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) -> dict[str, str]:
@@ -77,7 +88,7 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) 
         # Debezium's own ALTER PUBLICATION is broken for filtered ones, and needs the tables' owner: we do it.
         "publication.autocreate.mode": "disabled",
         "table.include.list": pattern(sorted(catalogue.tables)),
-        "heartbeat.interval.ms": str(source.heartbeat_seconds * 1000),
+        "heartbeat.interval.ms": str(int(source.heartbeat_seconds * 1000)),
         "heartbeat.action.query": heartbeat_query(names),
         "topic.heartbeat.prefix": "__debezium-heartbeat",
         "poll.interval.ms": str(POLL_MS),
@@ -120,6 +131,7 @@ def _snapshots(pipeline: Pipeline) -> dict[str, str]:
         "snapshot.fetch.size": str(pipeline.source.snapshot_fetch_size),
         "signal.enabled.channels": "source,kafka",
         "signal.data.collection": names.qualified(names.signal),
+        "signal.poll.interval.ms": str(SIGNAL_POLL_MS),
         "signal.kafka.topic": pipeline.signal_topic,
         "signal.kafka.groupId": signal_group(pipeline),
         "signal.kafka.bootstrap.servers": pipeline.kafka.bootstrap,

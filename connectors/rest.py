@@ -12,7 +12,7 @@ import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from cdc.errors import ConnectError, ConnectUnavailable
-from cdc.pipeline import ConnectSettings
+from cdc.pipeline import Connect
 
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after a minute it is an outage to report.
 PATIENCE_SECONDS = 60.0
@@ -55,7 +55,7 @@ class ConnectClient:
         patience_seconds: how long a call is tried again while the worker is away or rebalances.
     """
 
-    def __init__(self, settings: ConnectSettings, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, settings: Connect, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self.url = settings.url.rstrip("/")
         self.patience_seconds = patience_seconds
         self.session = requests.Session()

@@ -10,16 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, KafkaError
 from cdc.pipeline import IcebergSink, Pipeline
-from cdc.view import View, resolve_views
+from cdc.resolve import resolve_views
+from cdc.view import View
 from sinks import iceberg
-from sinks.factory import sink_config
+from sinks.configure import sink_config
+from sinks.factory import open_sink
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
 from spark.runner import Runner, Start
@@ -79,7 +81,7 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
     return build_session(
         f"headwater {pipeline.name}",
         master=engine.master,
-        jars=Path(engine.jars),
+        jars=Path(engine.jars or os.environ.get('HEADWATER_SPARK_JARS', '')),
         driver_memory=engine.driver_memory,
         conf=conf,
     )
@@ -151,7 +153,9 @@ def _flows(
     sink = pipeline.sinks[generation.sink]
     warehouse = isinstance(sink, IcebergSink)
     computed = {view.name: analyse(spark, view).types for view in views}
-    config: dict[str, Any] = {} if warehouse else sink_config(sink, views, computed, generation=generation.number)
+    config: dict[str, Any] = {}
+    if not warehouse:
+        config = sink_config(generation.sink, sink, views, computed, generation.number)
     spec = flow_spec(pipeline, generation.sink, views, config)
     reading = Reading(
         bootstrap=pipeline.kafka.bootstrap,
@@ -172,8 +176,6 @@ def _with_setup(start: Start) -> Start:
     """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
 
     def set_up_and_start(spark: SparkSession, flow: Flow) -> Any:
-        from sinks.factory import open_sink
-
         sink = open_sink(dict(flow.spec.sink_config))
         try:
             sink.setup()

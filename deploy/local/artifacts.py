@@ -75,17 +75,26 @@ def ensure(units: Sequence[str], progress: Progress | None = None) -> dict[str, 
         progress: called with one line at a time.
 
     Raises:
-        StackError: Maven is missing or failed (transient when it is the network), or a digest differs.
+        StackError: Maven is missing or failed (transient when it is the network), a digest differs, or the cache
+            can't be written.
     """
     say = progress or (lambda line: None)
-    missing = [unit for unit in units if not folder(unit).is_dir()]
-    if missing:
-        cache_dir().mkdir(mode=0o755, parents=True, exist_ok=True)
-        with _lock(cache_dir() / "fetch.lock", say):
-            missing = [unit for unit in units if not folder(unit).is_dir()]  # another process may have been faster
-            if missing:
-                _fetch(missing, say)
+    if _missing(units):
+        try:
+            cache_dir().mkdir(mode=0o755, parents=True, exist_ok=True)
+            with _lock(cache_dir() / "fetch.lock", say) as lock:
+                if missing := _missing(units):  # another process may have been faster
+                    _fetch(missing, say, lock)
+        except OSError as error:
+            raise StackError(
+                f"can't fill the cache {cache_dir()}: {error.strerror} ({error.filename})",
+                fix="free some space, or set HEADWATER_CACHE to a folder you may write to",
+            ) from error
     return {unit: folder(unit) for unit in units}
+
+
+def _missing(units: Sequence[str]) -> list[str]:
+    return [unit for unit in units if not folder(unit).is_dir()]
 
 
 def spark_jars(progress: Progress | None = None) -> list[Path]:
@@ -94,17 +103,17 @@ def spark_jars(progress: Progress | None = None) -> list[Path]:
 
 
 @contextmanager
-def _lock(path: Path, say: Progress) -> Iterator[None]:
+def _lock(path: Path, say: Progress) -> Iterator[int]:
     with path.open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another process is fetching: waiting for it")
             fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+        yield stream.fileno()
 
 
-def _fetch(units: Sequence[str], say: Progress) -> None:
+def _fetch(units: Sequence[str], say: Progress, lock: int) -> None:
     files = [p for unit in units for p in pinned()[unit]]
     total = sum(p.size for p in files)
     say(f"fetching {', '.join(units)}: {len(files)} files, {total / 2**20:.0f} MiB, into {cache_dir()}")
@@ -114,12 +123,12 @@ def _fetch(units: Sequence[str], say: Progress) -> None:
     arrived = work / "arrived"
 
     def report() -> None:
-        have = sum(size for size in map(_size, work.rglob("*.*")) if size > 0)
+        have = sum(size for size in map(_size, (work / "repository").rglob("*.*")) if size > 0)
         say(f"fetching: {min(have, total) / 2**20:.0f} of about {total / 2**20:.0f} MiB")
 
-    # Units may hold equally named files (two kafka-clients never collide: versions differ); one folder serves all.
+    # One folder serves all units: a file's name holds artifact and version, so equal names are equal files.
     pom = maven.copy_pom([p.coordinate for p in files], arrived)
-    maven.run(pom, "copy", work, report=report)
+    maven.run(pom, "copy", work, report=report, pass_fds=(lock,))
     try:
         for unit in units:
             _install(unit, arrived)

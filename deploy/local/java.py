@@ -29,7 +29,7 @@ class Jdk:
     @property
     def major(self) -> int:
         """The feature release, e.g. 17."""
-        return int(self.version.split(".")[0])
+        return int(re.split(r"\D", self.version, maxsplit=1)[0])  # also "26-ea", "17+35"
 
     @property
     def java(self) -> Path:

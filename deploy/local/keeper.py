@@ -24,8 +24,8 @@ from deploy.local.site import Site
 GRACE_SECONDS = 20.0
 # How long a port may stay taken after its owner's death (the kernel is closing its sockets).
 PORT_SECONDS = 3.0
-# How long left-over processes get to end by themselves.
-STRAY_SECONDS = 3.0
+# A process that survives SIGKILL this long hangs in the kernel (a dead disk).
+END_SECONDS = 15.0
 
 
 class Keeper:
@@ -56,16 +56,19 @@ class Keeper:
 
     def _end_strays(self, say: Callable[[str], None]) -> None:
         """End what is left of a killed server or of a killed `up`: orphaned backends, a half-started server."""
-        strays = process.matching(lambda candidate: self.service.is_ours(self.site, candidate))
-        if not strays:
-            return
-        # Postgres's backends see for themselves that their postmaster is dead, within a second or so.
-        _, strays = psutil.wait_procs(strays, timeout=STRAY_SECONDS)
-        for stray in strays:
-            say(f"{self.service.name}: ending pid {stray.pid}, left from an earlier start")
-            with suppress(psutil.NoSuchProcess):
-                stray.kill()
-        psutil.wait_procs(strays, timeout=5)
+        patience = self.service.stray_seconds
+        deadline = time.monotonic() + patience + END_SECONDS
+        # Again and again: a starter may give birth to its server after it has been looked for.
+        while strays := process.matching(lambda candidate: self.service.is_ours(self.site, candidate)):
+            _, strays = psutil.wait_procs(strays, timeout=patience)
+            for stray in strays:
+                say(f"{self.service.name}: ending pid {stray.pid}, left from an earlier start")
+                with suppress(psutil.NoSuchProcess):
+                    stray.kill()
+            psutil.wait_procs(strays, timeout=1)
+            if time.monotonic() > deadline:
+                pids = ", ".join(str(stray.pid) for stray in strays)
+                raise StackError(f"{self.service.name}: pid {pids}, left from an earlier start, can't be ended")
 
     def up(self, units: dict[str, Path], say: Callable[[str], None], cancelled: threading.Event) -> float:
         """Make it healthy; returns the seconds that took, 0.0 if it was. ``cancelled`` ends the waiting.
@@ -87,7 +90,10 @@ class Keeper:
         self._check_ports()
         self.service.prepare(self.site, units)
         launch = self.service.launch(self.site, units)
-        server = process.spawn(self.service.name, launch, cancelled)
+        try:
+            server = process.spawn(self.service.name, launch, cancelled)
+        except process.StartError as error:
+            raise StackError(f"{error.what}{self._tails()}") from None
         server.save(self.pid_file)
         ailment = self._wait(server, self.service.boot_seconds, cancelled)
         if ailment is not None:
@@ -144,6 +150,7 @@ class Keeper:
         server = self.find()
         if server is not None:
             self._stop(server)
+        self._end_strays(lambda line: None)
         self.pid_file.unlink(missing_ok=True)
         return server is not None
 

@@ -6,13 +6,12 @@ repository is a folder of ours: a half-filled default repository breaks other re
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -85,7 +84,14 @@ def copy_pom(coordinates: Iterable[Coordinate], target: Path) -> str:
     )
 
 
-def run(pom_text: str, goal: str, work: Path, *options: str, report: Callable[[], None] | None = None) -> None:
+def run(
+    pom_text: str,
+    goal: str,
+    work: Path,
+    *options: str,
+    report: Callable[[], None] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> None:
     """Run one goal of the dependency plugin on a generated pom.
 
     Args:
@@ -94,43 +100,29 @@ def run(pom_text: str, goal: str, work: Path, *options: str, report: Callable[[]
         work: folder of ours for pom and local repository; kept after a failure so that the next run goes on.
         options: further ``-D`` options.
         report: called every few seconds while Maven runs.
+        pass_fds: file descriptors that Maven keeps open. With a lock among them, the lock stays taken for as long as
+            Maven works, even if we are killed: the next run can't meet it in the same repository.
 
     Raises:
         StackError: no ``mvn``, or it failed (often transient: the network).
     """
-    mvn = shutil.which("mvn")
-    if mvn is None:
-        raise StackError(
-            "Maven (mvn) is not on the PATH",
-            means="the local servers can't be fetched",
-            fix="install Maven (Debian: apt-get install maven), or point the pipeline at servers that already exist",
-        )
     work.mkdir(parents=True, exist_ok=True)
     pom_file = work / "pom.xml"
     pom_file.write_text(pom_text)
-    repository = work / "repository"
-    argv = [mvn, "-B", "-ntp", "-f", str(pom_file), f"-Dmaven.repo.local={repository}", f"{PLUGIN}:{goal}", *options]
-    env = {**os.environ, "MAVEN_OPTS": os.environ.get("MAVEN_OPTS", "") + " -Xmx512m -XX:TieredStopAtLevel=1"}
+    repository = f"-Dmaven.repo.local={work / 'repository'}"
     process = subprocess.Popen(  # noqa: S603 - a list of our own making, no shell
-        argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [_program(), "-B", "-ntp", "-f", str(pom_file), repository, f"{PLUGIN}:{goal}", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=pass_fds,
     )
     output: list[bytes] = []
     assert process.stdout is not None
     reader = threading.Thread(target=lambda pipe: output.append(pipe.read()), args=(process.stdout,), daemon=True)
     reader.start()
-    deadline = time.monotonic() + FETCH_SECONDS
     try:
-        while True:
-            try:
-                code = process.wait(REPORT_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    raise StackError(
-                        f"Maven did not finish within {FETCH_SECONDS} s", fix="run it again: what is there is kept"
-                    ) from None
-                if report is not None:
-                    report()
+        code = _await(process, report)
     finally:
         if process.poll() is None:
             process.kill()
@@ -142,6 +134,31 @@ def run(pom_text: str, goal: str, work: Path, *options: str, report: Callable[[]
             f"Maven could not fetch what is missing: {first_error(b''.join(output).decode(errors='replace'))}",
             fix="check the network and Maven's settings.xml, then run it again: what is there is kept",
         )
+
+
+def _program() -> str:
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise StackError(
+            "Maven (mvn) is not on the PATH",
+            means="the local servers can't be fetched",
+            fix="install Maven (Debian: apt-get install maven), or point the pipeline at servers that already exist",
+        )
+    return mvn
+
+
+def _await(process: subprocess.Popen[bytes], report: Callable[[], None] | None) -> int:
+    deadline = time.monotonic() + FETCH_SECONDS
+    while True:
+        try:
+            return process.wait(REPORT_SECONDS)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"Maven did not finish within {FETCH_SECONDS} s", fix="run it again: what is there is kept"
+                ) from None
+            if report is not None:
+                report()
 
 
 def first_error(output: str) -> str:

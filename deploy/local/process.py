@@ -49,6 +49,10 @@ class Launch:
     starter_seconds: float = 120.0
 
 
+class StartError(StackError):
+    """A server could not be started; its logs say why."""
+
+
 class InterruptedStartError(StackError):
     """Someone pressed Ctrl-C while a server was starting."""
 
@@ -137,7 +141,7 @@ def spawn(service: str, launch: Launch, cancelled: threading.Event) -> Record:
     _children.append(child)
     started = record(service, child.pid)
     if started is None:
-        raise StackError(f"{service} ended at once{log_tail(launch.log)}")
+        raise StartError(f"{service} ended at once")
     return started
 
 
@@ -175,14 +179,14 @@ def _from_starter(service: str, starter: subprocess.Popen[bytes], launch: Launch
             starter.wait()
             if cancelled.is_set():
                 raise InterruptedStartError(f"{service} was not started: interrupted")
-            raise StackError(f"{service} was not ready after {launch.starter_seconds:.0f} s{log_tail(launch.log)}")
+            raise StartError(f"{service} was not ready after {launch.starter_seconds:.0f} s")
     try:
         pid = int(launch.pid_file.read_text())
     except (OSError, ValueError):
-        raise StackError(f"{service} did not start (exit code {code}){log_tail(launch.log)}") from None
+        raise StartError(f"{service} did not start (exit code {code})") from None
     started = record(service, pid)
     if started is None:
-        raise StackError(f"{service} ended right after its start{log_tail(launch.log)}")
+        raise StartError(f"{service} ended right after its start")
     return started
 
 

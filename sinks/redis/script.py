@@ -33,12 +33,12 @@ SHA = hashlib.sha1(SOURCE, usedforsecurity=False).hexdigest().encode()
 
 assert UNVERSIONED == -1  # the script says '-1'
 
-Command = tuple[bytes, bytes, int, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+Command = tuple[str, bytes, int, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
 
 
 def command(item: Item, value: bytes, version: bytes, ttl: bytes, fence: bytes) -> Command:
     """The EVALSHA call for one item."""
     digits = b"%d" % item.version
     if item.document is None:
-        return (b"EVALSHA", SHA, 2, value, version, digits, b"D", b"", ttl, fence)
-    return (b"EVALSHA", SHA, 2, value, version, digits, b"S", item.document, ttl, fence)
+        return ("EVALSHA", SHA, 2, value, version, digits, b"D", b"", ttl, fence)
+    return ("EVALSHA", SHA, 2, value, version, digits, b"S", item.document, ttl, fence)

@@ -1,4 +1,4 @@
-"""The dual-write failure on the real servers: it must happen by hand, and only then does headwater's half mean anything."""
+"""The dual-write failure on the real servers: by hand it must happen, or headwater's half means nothing."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from cdc.errors import ConfigError, SourceError
-from examples.common import Server, conninfo, connect, drop_database
+from examples.common import Server, connect, conninfo, drop_database
 from examples.shop.generate import TABLES, Sizes, fill, generate, load
 from examples.shop.workload import run_workload
 
@@ -82,20 +82,18 @@ def test_the_edges_are_really_there(server: Server) -> None:
         "NaN real": "SELECT count(*) FROM customers WHERE rating = 'NaN'",
         "infinite double": "SELECT count(*) FROM customers WHERE affinity IN ('Infinity', '-Infinity')",
         "infinite date": "SELECT count(*) FROM customers WHERE born IN ('infinity', '-infinity')",
-        "year 10000": "SELECT count(*) FROM customers WHERE last_seen > '9999-12-31 23:59:59.999999' AND isfinite(last_seen)",
+        "year 10000": "SELECT count(*) FROM customers WHERE last_seen >= '10000-01-01' AND isfinite(last_seen)",
         "microseconds": "SELECT count(*) FROM customers WHERE date_part('microseconds', last_seen)::int % 1000 <> 0",
         "empty text": "SELECT count(*) FROM customers WHERE name = ''",
         "four bytes": "SELECT count(*) FROM customers WHERE octet_length(name) > char_length(name) * 2",
         "null": "SELECT count(*) FROM customers WHERE tags IS NULL",
-        "null in array": "SELECT count(*) FROM customers WHERE NULL IS NOT DISTINCT FROM ANY (SELECT unnest(tags))"
-        " OR array_position(tags, NULL) IS NOT NULL",
+        "null in array": "SELECT count(*) FROM customers WHERE array_position(tags, NULL) IS NOT NULL",
         "NUL in json": r"SELECT count(*) FROM customers WHERE profile::text LIKE '%\\u0000%'",
         "24:00": "SELECT count(*) FROM customers WHERE wakes_at = '24:00'",
         "padded": "SELECT count(*) FROM customers WHERE octet_length(language) = 5 AND language = 'en'",
         "large value": "SELECT count(*) FROM products WHERE octet_length(description) > 8000",
         "generated": "SELECT count(*) FROM products WHERE price_gross = round(price * 1.19, 2)",
     }
-    wanted["null in array"] = "SELECT count(*) FROM customers WHERE array_position(tags, NULL) IS NOT NULL"
     try:
         with connect(load(server, name, seed=1, sizes=Sizes(customers=600, products=50, orders=10))) as conn:
             counts = {what: conn.execute(query).fetchone() for what, query in wanted.items()}

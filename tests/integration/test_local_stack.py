@@ -115,10 +115,14 @@ def test_warm_start_and_memory_keep_the_promise(
 def test_nothing_listens_outside_of_loopback(full: LocalStack) -> None:
     family = {child.pid for pid in pids(full).values() for child in psutil.Process(pid).children(recursive=True)}
     ours = family | set(pids(full).values())
-    listening = [c for c in psutil.net_connections("inet") if c.pid in ours and c.status == psutil.CONN_LISTEN]
-    assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} == {"127.0.0.1"}
-    assert len({c.laddr.port for c in listening}) >= 8  # six servers, Kafka's controller, Elasticsearch's transport
-    assert all(BASE <= c.laddr.port < BASE + 1000 for c in listening)
+    listening = [
+        c.laddr for c in psutil.net_connections("inet") if c.pid in ours and c.status == psutil.CONN_LISTEN and c.laddr
+    ]
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert (
+        len({address.port for address in listening}) >= 8
+    )  # six servers, Kafka's controller, Elasticsearch's transport
+    assert all(BASE <= address.port < BASE + 1000 for address in listening)
 
 
 def test_postgres_is_ready_for_logical_decoding(full: LocalStack) -> None:

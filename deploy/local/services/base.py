@@ -22,7 +22,7 @@ class Service(ABC):
     ``needs``: servers that must be up first. ``units``: what must be in the cache. ``port_names``: its listeners, the
     first is the one clients use. ``boot_seconds``: how long it may take to become healthy on a loaded two-core machine
     with cold disks. ``stop_seconds``: how long a clean stop may take before SIGKILL. ``programs``: names of its
-    executables.
+    executables. ``stray_seconds``: how long processes of a killed server may take to notice and end by themselves.
     """
 
     name: ClassVar[str]
@@ -31,6 +31,7 @@ class Service(ABC):
     boot_seconds: ClassVar[float] = 60.0
     stop_seconds: ClassVar[float] = 20.0
     stop_signal: ClassVar[int] = signal.SIGTERM
+    stray_seconds: ClassVar[float] = 0.0
     refuses_root: ClassVar[bool] = False
     programs: ClassVar[tuple[str, ...]] = ()
 

@@ -45,6 +45,7 @@ class Postgres(Service):
     name = "postgres"
     port_names = ("postgres",)
     refuses_root = True
+    stray_seconds = 3.0  # backends see within a second or so that their postmaster is dead
     programs = ("postgres",)
     stop_signal = signal.SIGINT  # "fast": SIGTERM would wait for every client to leave by itself
 

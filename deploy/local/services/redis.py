@@ -51,9 +51,9 @@ class _Redis(Service):
         """Write redis.conf."""
         folder = site.data(self.name)
         settings = {
-            "bind": "0.0.0.0",
+            "bind": HOST,
             "port": str(site.port(self.name)),
-            "protected-mode": "no",
+            "protected-mode": "yes",
             "daemonize": "no",
             "dir": str(folder),
             "save": '""',

@@ -1,0 +1,96 @@
+"""The list of captured tables and how each one's rows came, or are to come, into its topic. Kept in the source database.
+
+``initial``: by the connector's first snapshot. ``wanted``: the table was added later; its rows must still be asked for.
+``requested``: a signal for an incremental snapshot is sent. ``done``: every row is in the topic. A signal can be lost
+(Debezium notes that it was read before it has begun): a request that nobody works on is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg import sql
+
+from connectors.actions import Action, statements
+from connectors.names import Names
+from connectors.postgres import Connection, explained
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured table's snapshot.
+
+    Attributes:
+        table: ``schema.table``.
+        state: ``initial``, ``wanted``, ``requested`` or ``done``.
+        signal_id: of the signal, once requested; Debezium's notifications carry it.
+        changed_at: when ``state`` changed.
+    """
+
+    table: str
+    state: str
+    signal_id: str | None
+    changed_at: datetime
+
+
+def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
+    """The list, by table; empty when nothing was applied yet."""
+    with explained("reading the list of captured tables"):
+        there = connection.execute(
+            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            [names.schema, names.captured],
+        ).fetchone()
+        if there is None:
+            return {}
+        select = sql.SQL("SELECT table_name, snapshot, signal_id, changed_at FROM {}").format(names.identifier(names.captured))
+        return {row[0]: Captured(*row) for row in connection.execute(select)}
+
+
+def plan_captured(
+    names: Names, tables: Iterable[str], captured: dict[str, Captured], *, fresh: bool
+) -> tuple[list[Action], list[Action]]:
+    """Changes to the list. Pure.
+
+    Args:
+        names: the pipeline's.
+        tables: captured tables, as the file says.
+        captured: the list as it is.
+        fresh: there is no connector yet: its first snapshot will read all of them.
+
+    Returns:
+        Actions to do before the connector changes, and after it.
+    """
+    wanted = sorted(tables)
+    state = "initial" if fresh else "wanted"
+    come = [table for table in wanted if table not in captured]
+    if fresh:  # what an earlier, dropped capture remembers is void
+        come = [table for table in wanted if table not in captured or captured[table].state != "initial"]
+    before = [_note(names, table, state, captured.get(table)) for table in come]
+    return before, [_forget(names, table) for table in sorted(set(captured) - set(wanted))]
+
+
+def _note(names: Names, table: str, state: str, was: Captured | None) -> Action:
+    how = "by the initial snapshot" if state == "initial" else "by an incremental snapshot of this table alone"
+    upsert = sql.SQL(
+        "INSERT INTO {0} (table_name, snapshot) VALUES ({1}, {2})"
+        " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now()"
+    ).format(names.identifier(names.captured), sql.Literal(table), sql.Literal(state))
+    run = statements(f"noting the capture of {table}", upsert)
+    return Action("snapshot", table, f"rows will be read {how}", was.state if was else None, state, run)
+
+
+def _forget(names: Names, table: str) -> Action:
+    delete = sql.SQL("DELETE FROM {} WHERE table_name = {}").format(names.identifier(names.captured), sql.Literal(table))
+    run = statements(f"forgetting the capture of {table}", delete)
+    return Action("snapshot", table, "no longer captured; its topic stays as it is", "captured", None, run)
+
+
+def mark(connection: Connection, names: Names, tables: Iterable[str], state: str, signal_id: str | None = None) -> None:
+    """Set the state of some tables."""
+    with explained("updating the list of captured tables"):
+        update = sql.SQL(
+            "UPDATE {} SET snapshot = %s, signal_id = %s, changed_at = now() WHERE table_name = ANY(%s)"
+        ).format(names.identifier(names.captured))
+        connection.execute(update, [state, signal_id, sorted(tables)])

@@ -1,0 +1,137 @@
+"""Signals to a running Debezium connector, and what it tells of its snapshots."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Producer, TopicPartition
+
+from cdc.errors import KafkaUnavailable
+from cdc.pipeline import Pipeline
+from connectors.debezium import notification_topic, pattern
+from connectors.kafka import SECONDS, Kafka
+
+# Statuses of a table's incremental snapshot that mean that all of its rows were sent.
+COMPLETE = {"SUCCEEDED", "EMPTY"}
+
+
+def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Iterable[str]) -> str:
+    """Ask for an incremental snapshot of some tables: in chunks by key, while streaming goes on.
+
+    Args:
+        kafka: the brokers.
+        pipeline: whose connector is asked.
+        tables: ``schema.table``; the publication must send them already.
+
+    Returns:
+        The signal's id.
+
+    Raises:
+        KafkaUnavailable: the brokers did not take it in time (transient); send again, a repeat does no harm.
+    """
+    signal_id = f"headwater-{uuid.uuid4()}"
+    data = {"type": "INCREMENTAL", "data-collections": [pattern([table]) for table in sorted(tables)]}
+    value = json.dumps({"id": signal_id, "type": "execute-snapshot", "data": data})
+    producer = Producer({**kafka.settings, "enable.idempotence": True})
+    failed: list[str] = []
+    producer.produce(
+        pipeline.signal_topic,
+        key=pipeline.kafka.topic_prefix or pipeline.name,  # Debezium ignores signals with another key
+        value=value,
+        on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+    )
+    if producer.flush(SECONDS) or failed:
+        raise KafkaUnavailable(
+            f"the snapshot signal was not taken by {pipeline.signal_topic}: {(failed or ['no answer'])[0]}",
+            fix="run `headwater apply FILE` again",
+        )
+    return signal_id
+
+
+@dataclass
+class Heard:
+    """What the notifications said so far.
+
+    Attributes:
+        rows: table -> rows scanned, as far as told.
+        statuses: signal id (or ``initial``) -> table -> ``SUCCEEDED``, ``EMPTY``, ``SQL_EXCEPTION`` ….
+        ended: signal ids (and ``initial``) whose snapshot has ended.
+        current: the table being read now.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, dict[str, str]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    current: str | None = None
+
+    def hear(self, note: Mapping[str, Any]) -> None:
+        """Take in one notification; unknown ones are ignored. Pure."""
+        data = note.get("additional_data") or {}
+        initial = note.get("aggregate_type") == "Initial Snapshot"
+        of = "initial" if initial else str(note.get("id"))
+        kind = note.get("type")
+        if kind == "STARTED" and initial:  # an interrupted initial snapshot begins again from nothing
+            self.statuses.pop(of, None)
+            self.ended.discard(of)
+        elif kind == "IN_PROGRESS":
+            self.current = data.get("current_collection_in_progress")
+        elif kind == "TABLE_SCAN_COMPLETED":
+            table = str(data.get("scanned_collection"))
+            self.statuses.setdefault(of, {})[table] = str(data.get("status"))
+            self.rows[table] = int(data.get("total_rows_scanned") or 0)
+        elif kind in ("COMPLETED", "ABORTED"):
+            self.ended.add(of)
+
+
+class Notifications:
+    """Reads a pipeline's notifications from the beginning, then on.
+
+    Args:
+        kafka: the brokers.
+        pipeline: whose connector.
+    """
+
+    def __init__(self, kafka: Kafka, pipeline: Pipeline) -> None:
+        self.heard = Heard()
+        self.consumer = kafka.consumer()
+        self.consumer.assign([TopicPartition(notification_topic(pipeline), 0, 0)])
+        self.end = kafka.ends({notification_topic(pipeline): 1})[notification_topic(pipeline)][0]
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self.consumer.close()
+
+    def read(self, seconds: float) -> Heard:
+        """Take in what arrives within ``seconds``; what was there at the start is taken in fully first."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.consumer.poll(left)
+            if message is None or message.error():
+                continue
+            try:
+                self.heard.hear(json.loads(message.value() or b"{}"))
+            except ValueError:
+                continue  # not Debezium's: somebody else writes into this topic
+        return self.heard
+
+    def catch_up(self, seconds: float = SECONDS) -> Heard:
+        """Take in everything that was there when this was opened.
+
+        Raises:
+            KafkaUnavailable: it could not be read in time (transient).
+        """
+        deadline = time.monotonic() + seconds
+        while self._position() < self.end:
+            if time.monotonic() > deadline:
+                raise KafkaUnavailable("Debezium's notifications could not be read in time", fix="run the same command again")
+            self.read(0.2)
+        return self.heard
+
+    def _position(self) -> int:
+        place = self.consumer.position(self.consumer.assignment())[0].offset
+        return int(place) if place >= 0 else 0

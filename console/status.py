@@ -1,0 +1,140 @@
+"""``headwater status``: where every sink stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from cdc.errors import KafkaError
+from cdc.pipeline import Pipeline, load
+from console.options import json_option, pipeline_argument, print_json, sink_option
+
+# A runner writes its status about twice a second; older than this, it is not alive or hangs.
+STALE_SECONDS = 15.0
+
+
+@click.command(epilog="""\b
+Examples:
+  headwater status pipeline.yaml
+  headwater status pipeline.yaml --sink search --json | jq .sinks[0].lag_events
+""")
+@pipeline_argument
+@sink_option
+@json_option
+def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
+    """Show each sink's offsets, lag and last error, whether or not it is running now.
+
+    Offsets are read from the checkpoints, the log's ends from Kafka. lag_events counts offsets, of which compaction may
+    have removed some; lag_seconds is the age of the oldest record that is not applied yet.
+    """
+    pipeline = load(file)
+    report = status_report(pipeline, only)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any]:
+    """The status as plain data; the shape of ``--json``."""
+    from console.engine import chosen_sinks
+    from spark.lag import LogEnds
+
+    log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
+    try:
+        sinks = [_sink(pipeline, name, log) for name in chosen_sinks(pipeline, only)]
+    finally:
+        log.close()
+    return {"pipeline": pipeline.name, "at": time.time(), "sinks": sinks}
+
+
+def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
+    from console.engine import state_dir
+    from spark.state import Generation
+
+    generation = Generation(state_dir(pipeline), pipeline.name, name)
+    flows = [_flow(generation.flow_folder(flow), flow, log) for flow in generation.flows()]
+    states = {flow["state"] for flow in flows}
+    worst = next((s for s in ("failed", "retrying", "dead", "stopped", "running", "finished") if s in states), "never run")
+    lags = [flow["lag_events"] for flow in flows]
+    ages = [flow["lag_seconds"] for flow in flows]
+    return {
+        "sink": name,
+        "type": pipeline.sinks[name].type,
+        "generation": generation.number,
+        "state": worst,
+        "lag_events": None if not lags or None in lags else sum(lags),
+        "lag_seconds": None if not ages or None in ages else max(ages),
+        "last_error": next((flow["last_error"] for flow in flows if flow["last_error"]), None),
+        "flows": flows,
+    }
+
+
+def _flow(folder: Path, name: str, log: Any) -> dict[str, Any]:
+    from spark.state import committed_offsets
+    from spark.status import FlowStatus
+
+    status = FlowStatus.read(folder)
+    batch, offsets = committed_offsets(folder / "checkpoint")
+    lag_events, lag_seconds = _lag(log, offsets)
+    return {
+        "flow": name,
+        "state": _alive(status),
+        "pid": status.pid if status else None,
+        "batch_id": batch,
+        "offsets": {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()},
+        "lag_events": lag_events,
+        "lag_seconds": lag_seconds,
+        "written": status.written if status else 0,
+        "deleted": status.deleted if status else 0,
+        "stale": status.stale if status else 0,
+        "rejected": status.rejected if status else 0,
+        "batch_ms": status.batch_ms if status else None,
+        "source_ts_ms": status.source_ts_ms if status else None,
+        "position": status.position if status else None,
+        "last_error": status.last_error if status else None,
+    }
+
+
+def _alive(status: Any) -> str:
+    if status is None:
+        return "never run"
+    if status.state in ("running", "retrying") and (
+        not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS
+    ):
+        return "dead"
+    return str(status.state)
+
+
+def _lag(log: Any, offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:
+    if not offsets:
+        return None, None
+    try:
+        lag = log.lag(log.ends(sorted(offsets)), offsets)
+    except KafkaError:
+        return None, None
+    return lag.events, round(lag.seconds, 3)
+
+
+def _print(report: dict[str, Any]) -> None:
+    table = Table(title=f"pipeline {report['pipeline']}")
+    for heading in ("sink", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
+        table.add_column(heading)
+    for sink in report["sinks"]:
+        flows = sink["flows"]
+        table.add_row(
+            f"{sink['sink']} ({sink['type']})",
+            sink["state"],
+            "?" if sink["lag_events"] is None else f"{sink['lag_events']:,}",
+            "?" if sink["lag_seconds"] is None else f"{sink['lag_seconds']:.1f} s",
+            *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
+            (sink["last_error"] or "").split("\n")[0],
+        )
+    Console().print(table)

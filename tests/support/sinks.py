@@ -1,0 +1,109 @@
+"""What the sinks' tests share: sinks on real servers under names of their own, cleaned up afterwards."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from elasticsearch import Elasticsearch
+
+from deploy.local.stack import LocalStack
+from sinks.contract import Item, Sink
+from sinks.factory import open_sink
+
+VIEW = "thing"
+PROPERTIES: dict[str, Any] = {"n": {"type": "long"}, "t": {"type": "text"}}
+# A test that waits for a server longer than this has failed.
+GIVE_UP_SECONDS = 90.0
+
+
+@dataclass
+class Subject:
+    """One kind of sink on one server, with a name space of its own.
+
+    ``open`` gives a new sink on the same documents each time; ``waits`` collects what ``on_wait`` was told.
+    """
+
+    kind: str
+    url: str
+    name: str = field(default_factory=lambda: f"hwtest-{uuid.uuid4().hex[:10]}")
+    waits: list[str] = field(default_factory=list)
+    _open: list[Sink] = field(default_factory=list)
+
+    def config(self, **over: Any) -> dict[str, Any]:
+        target: dict[str, Any] = {}
+        own: dict[str, Any] = {"key_prefix": f"{self.name}:"}
+        if self.kind == "elasticsearch":
+            target, own = {"index": self.name, "properties": PROPERTIES}, {}
+        base = {
+            "type": self.kind,
+            "name": "tested",
+            "url": self.url,
+            "targets": {VIEW: target},
+            "give_up_seconds": GIVE_UP_SECONDS,
+        }
+        return base | own | over
+
+    def open(self, **over: Any) -> Sink:
+        sink = open_sink(self.config(**over), self.waits.append)
+        self._open.append(sink)
+        return sink
+
+    def via(self, port: int) -> str:
+        """This server's url through another local port."""
+        parts = urlsplit(self.url)
+        return parts._replace(netloc=f"127.0.0.1:{port}").geturl()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.url)
+        assert parts.hostname and parts.port
+        return parts.hostname, parts.port
+
+    def clean(self) -> None:
+        for sink in self._open:
+            sink.close()
+        if self.kind == "elasticsearch":
+            with Elasticsearch(self.url, request_timeout=60) as client:
+                names = f"{self.name},{self.name}_g*"
+                found = client.indices.get(index=names, ignore_unavailable=True, expand_wildcards="all").body
+                for index in found:
+                    client.indices.delete(index=index)
+        else:
+            with redis.Redis.from_url(self.url) as client:
+                for pattern in (f"{self.name}:*", f"hw:v:{{{self.name}:*"):
+                    for key in client.scan_iter(match=pattern, count=1000):
+                        client.delete(key)
+
+
+def address_of(stack: LocalStack, kind: str) -> str:
+    ends = stack.endpoints
+    return ends.elasticsearch_url if kind == "elasticsearch" else ends.redis_cache_url
+
+
+@contextmanager
+def subject_on(stack: LocalStack, kind: str) -> Iterator[Subject]:
+    stack.up(["elasticsearch" if kind == "elasticsearch" else "redis-cache"])
+    subject = Subject(kind, address_of(stack, kind))
+    try:
+        yield subject
+    finally:
+        subject.clean()
+
+
+def doc(n: int, text: str = "x") -> bytes:
+    return b'{"n":%d,"t":"%s"}' % (n, text.encode())
+
+
+def items(count: int, version: int, make: Callable[[int], bytes] = doc) -> list[Item]:
+    return [Item(str(number), version, make(number)) for number in range(count)]
+
+
+def held(sink: Sink) -> dict[str, tuple[int, bytes]]:
+    """Everything a sink holds, by scan."""
+    return {one.key: (one.version, one.document) for one in sink.scan(VIEW)}

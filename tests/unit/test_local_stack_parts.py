@@ -1,0 +1,264 @@
+"""The pure parts of the local stack: coordinates, Java's choice, sites, records, unpacking, selection."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import StackError
+from deploy.local import artifacts, java, maven, ports, process
+from deploy.local.account import Account, blocked_at, unprivileged
+from deploy.local.java import Jdk
+from deploy.local.maven import Coordinate
+from deploy.local.process import Record
+from deploy.local.services.registry import SERVICES, select
+from deploy.local.site import Site
+from deploy.local.unpack import unpack
+
+
+@pytest.mark.parametrize(
+    ("text", "file_name"),
+    [
+        ("g.h:a:1.0", "a-1.0.jar"),
+        ("g:a:1.0:zip", "a-1.0.zip"),
+        ("g:a:1.0:tar.gz:plugin", "a-1.0-plugin.tar.gz"),
+    ],
+)
+def test_coordinates_round_trip(text: str, file_name: str) -> None:
+    coordinate = Coordinate.parse(text)
+    assert str(coordinate) == text
+    assert coordinate.file_name == file_name
+
+
+@pytest.mark.parametrize("text", ["", "g:a", "g:a:", "g:a:1:jar:c:x"])
+def test_what_is_no_coordinate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a Maven coordinate"):
+        Coordinate.parse(text)
+
+
+def test_maven_errors_lose_colour_and_address() -> None:
+    output = "[INFO] x\n\x1b[1;31m[ERROR]\x1b[m Could not find artifact g:a in central (https://repo.example/x)\n"
+    assert maven.first_error(output.replace("\x1b[1;31m[ERROR]\x1b[m", "[ERROR]")) == (
+        "Could not find artifact g:a in central ((repository)"
+    )
+    assert "example" not in maven.first_error(output)
+    assert maven.first_error("") == "no output"
+
+
+def test_the_pinned_list_is_whole_and_names_no_host() -> None:
+    pinned = artifacts.pinned()
+    files = [file for unit in pinned.values() for file in unit]
+    assert all(re.fullmatch(r"[0-9a-f]{128}", file.sha512) and file.size > 0 for file in files)
+    assert "://" not in artifacts.LIST.read_text()
+    assert {
+        "kafka",
+        "connect-plugins",
+        "elasticsearch",
+        "postgres-x86_64",
+        "postgres-aarch64",
+        "redis",
+        "spark",
+    } == set(pinned)
+    names = [file.coordinate.artifact for file in pinned["kafka"]]
+    assert len(names) == len(set(names))  # two versions of one jar on a class path would be decided by file order
+    versions = {f.coordinate.version for f in pinned["kafka"] if f.coordinate.group == "org.apache.kafka"}
+    assert versions == {"4.3.1"}
+
+
+def fake_jdk(folder: Path, version: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\n")
+    (folder / "bin" / "java").chmod(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+@pytest.fixture
+def jvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with no Java but those made below the returned folder."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(java, "SYSTEM_FOLDER", tmp_path / "jvm")
+    (tmp_path / "jvm").mkdir()
+    return tmp_path / "jvm"
+
+
+def test_java_17_alone_will_do(jvms: Path) -> None:
+    fake_jdk(jvms / "old", "11.0.2")
+    fake_jdk(jvms / "a", "17.0.15")
+    assert java.choose().version == "17.0.15"
+
+
+def test_the_newest_tried_java_is_taken_and_an_untried_one_only_in_need(
+    jvms: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_jdk(jvms / "c", "99-ea")
+    assert java.choose().major == 99
+    fake_jdk(jvms / "a", "17.0.15")
+    fake_jdk(jvms / "b", "25.0.3")
+    assert java.choose().major == 25
+    monkeypatch.setenv("JAVA_HOME", str(jvms / "a"))
+    assert java.choose().major == 17
+
+
+def test_no_java_is_told_with_what_was_found(jvms: Path) -> None:
+    fake_jdk(jvms / "old", "1.8.0_392")
+    with pytest.raises(StackError, match=r"found: 8\.0_392 in ") as caught:
+        java.choose()
+    assert "JAVA_HOME" in caught.value.fix
+
+
+def test_class_archives_renew_themselves_only_where_java_can(tmp_path: Path) -> None:
+    archive = tmp_path / "x.jsa"
+    assert "-XX:+AutoCreateSharedArchive" in Jdk(tmp_path, "25.0.3").archive_flags(archive)
+    old = Jdk(tmp_path, "17.0.15")
+    assert old.archive_flags(archive)[0] == f"-XX:ArchiveClassesAtExit={archive}"
+    archive.touch()
+    assert old.archive_flags(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+
+
+def test_a_closed_folder_on_the_way_is_found(tmp_path: Path) -> None:
+    account = Account("somebody", 54321, 54321)
+    closed = tmp_path / "closed"
+    (closed / "in").mkdir(parents=True)
+    closed.chmod(0o700)
+    first = blocked_at(closed / "in" / "missing", account)
+    assert first is not None  # pytest's own folder is closed already, or ours is
+    assert first == closed or first in closed.parents
+    assert blocked_at(Path("/usr/bin/env"), account) is None
+
+
+def test_root_needs_another_user_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("HEADWATER_RUN_AS", "no-such-user")
+    with pytest.raises(StackError, match="does not exist"):
+        unprivileged()
+    monkeypatch.setenv("HEADWATER_RUN_AS", "root")
+    with pytest.raises(StackError, match="is root"):
+        unprivileged()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert unprivileged() is None
+
+
+def test_site_comes_from_arguments_then_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_HOME", str(tmp_path / "env"))
+    monkeypatch.setenv("HEADWATER_PORT_BASE", "20000")
+    assert Site.find().home == tmp_path / "env"
+    assert Site.find().port("postgres") == 20432
+    assert Site.find(tmp_path / "arg", 30000).port("kafka") == 30092
+    monkeypatch.delenv("HEADWATER_HOME")
+    monkeypatch.delenv("HEADWATER_PORT_BASE")
+    monkeypatch.chdir(tmp_path)
+    assert (Site.find().home, Site.find().port_base) == (tmp_path / ".headwater", 15000)
+
+
+@pytest.mark.parametrize("base", ["x", "80", "65535", "-1", "1e4"])
+def test_a_bad_port_base_is_refused(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_PORT_BASE", base)
+    with pytest.raises(StackError, match="no usable port base"):
+        Site.find()
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "a\nb", 'a"b'])
+def test_a_home_that_servers_would_mangle_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="HEADWATER_HOME"):
+        Site.find(tmp_path / name)
+
+
+def test_secrets_are_made_once_and_closed(tmp_path: Path) -> None:
+    site = Site(tmp_path, 20000, None)
+    assert not site.has_secret("postgres")
+    secret = site.secret("postgres")
+    assert len(secret) >= 32
+    assert site.secret("postgres") == secret
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "secrets" / "postgres").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_record_knows_its_process_and_no_other(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        server = process.record("x", child.pid)
+        assert server is not None
+        server.save(tmp_path / "x.pid")
+        assert Record.load(tmp_path / "x.pid") == server
+        assert server.alive()
+        assert not Record("x", server.pid, server.ticks + 1, server.boot).alive()
+        assert not Record("x", server.pid, server.ticks, "another boot").alive()
+        child.kill()
+    assert not server.alive()
+    (tmp_path / "x.pid").write_text("[]")
+    assert Record.load(tmp_path / "x.pid") is None
+    assert Record.load(tmp_path / "missing.pid") is None
+
+
+def test_a_zombie_is_not_alive() -> None:
+    child = subprocess.Popen(["true"])
+    try:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert process.start_ticks(child.pid) is None
+    finally:
+        child.wait()
+
+
+def test_log_tail_is_short_and_survives_a_missing_log(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    assert process.log_tail(log) == ""
+    log.write_text("".join(f"line {number}\n" for number in range(10000)))
+    tail = process.log_tail(log, 3)
+    assert tail.splitlines()[-3:] == ["    line 9997", "    line 9998", "    line 9999"]
+    assert str(log) in tail
+
+
+def test_selection_pulls_in_needs_in_order_or_not() -> None:
+    assert [s.name for s in select(["connect"], with_needs=True)] == ["kafka", "connect"]
+    assert [s.name for s in select(["connect"], with_needs=False)] == ["connect"]
+    assert [s.name for s in select(None, with_needs=True)] == list(SERVICES)
+    for wrong in (["mysql"], []):
+        with pytest.raises(StackError, match="no server"):
+            select(wrong, with_needs=True)
+    order = list(SERVICES)
+    assert all(order.index(need) < order.index(s.name) for s in SERVICES.values() for need in s.needs)
+
+
+def test_ports_do_not_collide() -> None:
+    site = Site(Path("/x"), 15000, None)
+    numbers = [site.port(name) for service in SERVICES.values() for name in service.port_names]
+    assert len(numbers) == len(set(numbers)) == 8
+    assert ports.describe(None) == "a process that belongs to someone else"
+
+
+def test_zip_keeps_execute_bits_and_stays_inside(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.zip", tmp_path / "bad.zip"
+    with zipfile.ZipFile(good, "w") as archive:
+        for name, mode in (("top/bin/run", 0o755), ("top/lib/x.jar", 0o644)):
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, b"x")
+    (tmp_path / "out").mkdir()
+    unpack("elasticsearch", [good], tmp_path / "out")
+    assert (tmp_path / "out/bin/run").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "out/lib/x.jar").stat().st_mode & 0o777 == 0o644
+    with zipfile.ZipFile(bad, "w") as archive:
+        archive.writestr("top/../../evil", b"x")
+    with pytest.raises(StackError, match="outside of itself"):
+        unpack("elasticsearch", [bad], tmp_path / "out")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_tar_stays_inside(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.tar.gz"
+    with tarfile.open(bad, "w:gz") as archive:
+        info = tarfile.TarInfo("../evil")
+        info.size = 1
+        archive.addfile(info, io.BytesIO(b"x"))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(tarfile.TarError):
+        unpack("connect-plugins", [bad], tmp_path / "out")
+    assert not (tmp_path / "evil").exists()

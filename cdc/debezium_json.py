@@ -13,9 +13,9 @@ import orjson
 from cdc.catalogue import Table
 from cdc.change import Change, Op
 from cdc.errors import DecodeError
+from cdc.placeholders import marks_of, unavailable
 from cdc.position import MAX_LSN, pack
 
-PLACEHOLDER = "__debezium_unavailable_value"
 _OPS = {op.value: op for op in Op if op is not Op.TOMBSTONE}
 _WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
 
@@ -26,16 +26,21 @@ class Decoder:
     Args:
         table: the table as the catalogue knows it.
         epoch: of the source's identity; goes into every position.
+        snapshot_lsn: LSN of the initial snapshot, in bytes, as ``snapshot_lsn`` reads it from the marker's record. The
+            first transaction after a snapshot may hold records from before it, which would lose against the
+            snapshot's rows; 0 if unknown, which leaves that hole open.
 
     Raises:
         StateError: the epoch does not fit a position.
     """
 
-    def __init__(self, table: Table, epoch: int = 0) -> None:
-        self.table, self.epoch = table, epoch
+    def __init__(self, table: Table, epoch: int = 0, snapshot_lsn: int = 0) -> None:
+        self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
         self._base = pack(epoch, 0)
-        self._key_columns = table.primary_key
+        self._where = (table.name, table.schema)
+        self._qualified = table.qualified
         self._known = frozenset(table.by_name)
+        self._marks = marks_of(table)
 
     def decode(self, key: bytes | None, value: bytes | None, topic: str, partition: int, offset: int) -> Change:
         """One record.
@@ -52,17 +57,23 @@ class Decoder:
         """
         try:
             if value is None:
-                return Change(self.table.qualified, Op.TOMBSTONE, self._key(key), None, 0, topic, partition, offset, 0)
+                keys = self._key(key)
+                return Change(self._qualified, Op.TOMBSTONE, keys, None, 0, topic, partition, offset, 0)
             event = orjson.loads(value)
             source = event["source"]
             op = _OPS[event["op"]]
-            after = event["after"] if op in _WITH_ROW else None
-            if op in _WITH_ROW and type(after) is not dict:
-                raise ValueError(f"an event of kind {op.value!r} must have `after`")
-            if source["table"] != self.table.name or source["schema"] != self.table.schema:
+            if (source["table"], source["schema"]) != self._where:
                 raise ValueError(f"it is of {source['schema']}.{source['table']}")
+            after: dict[str, Any] | None = None
+            missing: tuple[str, ...] = ()
+            if op in _WITH_ROW:
+                after = event["after"]
+                if type(after) is not dict:
+                    raise ValueError(f"an event of kind {op.value} must have a row in `after`")
+                if op is not Op.READ and any([mark in value for mark in self._marks]):  # noqa: C419 (faster)
+                    missing = unavailable(after)
             return Change(
-                self.table.qualified,
+                self._qualified,
                 op,
                 {} if op is Op.TRUNCATE else self._key(key),
                 after,
@@ -70,12 +81,12 @@ class Decoder:
                 topic,
                 partition,
                 offset,
-                source.get("ts_ms") or 0,
-                unavailable(after) if after is not None and _may_hold_placeholder(value) else (),
+                source["ts_ms"] or 0,
+                missing,
                 op is Op.READ,
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._undecodable(error, value, topic, partition, offset) from error
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise self._undecodable(error, value, f"{topic}/{partition}/{offset}") from error
 
     def _key(self, key: bytes | None) -> dict[str, Any]:
         if key is None:
@@ -83,20 +94,15 @@ class Decoder:
         found = orjson.loads(key)
         if type(found) is not dict:
             raise ValueError("its key is not a JSON object")
-        for name in self._key_columns:
+        for name in self.table.primary_key:
             if found.get(name) is None:
                 raise ValueError(f"its key lacks the column {name}")
         return found
 
     def _position(self, source: dict[str, Any]) -> int:
-        lsn = source.get("lsn") or 0
-        sequence = source.get("sequence")
-        if sequence:
-            for text in orjson.loads(sequence):
-                if text is not None and int(text) > lsn:
-                    lsn = int(text)
-        if type(lsn) is not int or not 0 < lsn <= MAX_LSN:
-            raise ValueError(f"its source has no usable LSN (lsn {source.get('lsn')!r}, sequence {sequence!r})")
+        lsn = lsn_of(source)
+        if lsn < self.snapshot_lsn and source["snapshot"] == "false" and source["sequence"].startswith("[null"):
+            lsn = self.snapshot_lsn
         return self._base | lsn
 
     def drift(self, change: Change) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,36 +112,45 @@ class Decoder:
         names = change.after.keys()
         return tuple(sorted(names - self._known)), tuple(sorted(self._known - names))
 
-    def _undecodable(
-        self, error: Exception, value: bytes | None, topic: str, partition: int, offset: int
-    ) -> DecodeError:
+    def _undecodable(self, error: Exception, value: bytes | None, record: str) -> DecodeError:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        fix = ""
-        if value is not None and value[:9] == b'{"schema"':
+        fix = "look at the record: is another connector or application writing to this topic?"
+        if value is not None and value.startswith(b'{"schema"'):
             fix = "set key.converter.schemas.enable and value.converter.schemas.enable to false: run `headwater apply`"
         return DecodeError(
-            f"record {topic}/{partition}/{offset} is not an event of {self.table.qualified}: {why}",
-            means="it goes to the dead letters; the row it is about may be out of date in the sinks",
+            f"record {record} is not an event of {self._qualified}: {why}",
+            means="it goes to the dead letters; the row that it is about may be out of date in the sinks",
             fix=fix,
         )
 
 
-# The placeholder's base64 and the first numbers of its bytes: how it looks in bytea and in integer arrays.
-_MARKS = (PLACEHOLDER.encode(),)
+def lsn_of(source: dict[str, Any]) -> int:
+    """Where an event stands in the log, in bytes: the highest of its record's LSN and the last commit before it.
+
+    Args:
+        source: an event's ``source`` block.
+
+    Raises:
+        ValueError, TypeError: there is none, or it is not a number that fits a position.
+    """
+    lsn, sequence = source["lsn"] or 0, source["sequence"]
+    if sequence:
+        for text in orjson.loads(sequence):
+            if text is not None and (number := int(text)) > lsn:
+                lsn = number
+    if type(lsn) is not int or not 0 < lsn <= MAX_LSN:
+        raise ValueError(f"its source has no usable LSN (lsn {source['lsn']!r}, sequence {sequence!r})")
+    return lsn
 
 
-def _may_hold_placeholder(value: bytes) -> bool:
-    """A cheap look before the dear one: hardly any event holds the placeholder."""
-    return any(mark in value for mark in _MARKS)
+def snapshot_lsn(value: bytes) -> int | None:
+    """The snapshot's LSN from the value of a record that a snapshot read (the marker's); None if it was streamed.
 
-
-def unavailable(after: dict[str, Any]) -> tuple[str, ...]:
-    """The columns whose value is Debezium's placeholder."""
-    return tuple(name for name, value in after.items() if is_placeholder(value))
-
-
-def is_placeholder(value: Any) -> bool:
-    """Whether a raw value stands for "unchanged, and not in the log"."""
-    return bool(value in (PLACEHOLDER, [PLACEHOLDER]))
-
-
+    Raises:
+        DecodeError: not an event of Debezium (terminal).
+    """
+    try:
+        event = orjson.loads(value)
+        return lsn_of(event["source"]) if event["op"] == Op.READ.value else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DecodeError(f"the snapshot marker's record is not an event of Debezium: {error!r}") from error

@@ -11,8 +11,8 @@ import orjson
 def document_id(values: Sequence[Any]) -> str:
     """The id of the document with these key values.
 
-    One column: its canonical value as text. Several: each with ``\\`` and ``|`` escaped by ``\\``, joined with ``|``, so
-    that ("a|b", "c") and ("a", "b|c") stay two documents.
+    One column: its canonical value as text. Several: joined with ``|``, in each of them ``\\`` and ``|`` escaped by
+    ``\\``, so that ("a|b", "c") and ("a", "b|c") stay two documents.
 
     Args:
         values: canonical values of the key columns, in the key's order.

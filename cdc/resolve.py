@@ -25,8 +25,13 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
 def find_table(catalogue: Catalogue, name: str, where: str) -> Table:
     found = [t for t in catalogue.tables.values() if name in (t.qualified, t.name)]
     if len(found) != 1:
-        near = difflib.get_close_matches(name, [t.qualified for t in catalogue.tables.values()] + [t.name for t in catalogue.tables.values()])
-        raise ConfigError(f"{where}: no captured table {name}" if not found else f"{where}: {name} is ambiguous", fix=f"did you mean {' or '.join(near)}?" if near else "")
+        near = difflib.get_close_matches(
+            name, [t.qualified for t in catalogue.tables.values()] + [t.name for t in catalogue.tables.values()]
+        )
+        raise ConfigError(
+            f"{where}: no captured table {name}" if not found else f"{where}: {name} is ambiguous",
+            fix=f"did you mean {' or '.join(near)}?" if near else "",
+        )
     return found[0]
 
 
@@ -34,7 +39,10 @@ def _known(table: Table, names: Iterable[str], where: str) -> None:
     for name in names:
         if name not in table.by_name:
             near = difflib.get_close_matches(name, list(table.by_name))
-            raise ConfigError(f"{where}: {table.qualified} has no column {name}", fix=f"did you mean {' or '.join(near)}?" if near else "")
+            raise ConfigError(
+                f"{where}: {table.qualified} has no column {name}",
+                fix=f"did you mean {' or '.join(near)}?" if near else "",
+            )
 
 
 def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:

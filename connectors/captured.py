@@ -44,7 +44,9 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
         ).fetchone()
         if there is None:
             return {}
-        select = sql.SQL("SELECT table_name, snapshot, signal_id, changed_at FROM {}").format(names.identifier(names.captured))
+        select = sql.SQL("SELECT table_name, snapshot, signal_id, changed_at FROM {}").format(
+            names.identifier(names.captured)
+        )
         return {row[0]: Captured(*row) for row in connection.execute(select)}
 
 
@@ -82,7 +84,9 @@ def _note(names: Names, table: str, state: str, was: Captured | None) -> Action:
 
 
 def _forget(names: Names, table: str) -> Action:
-    delete = sql.SQL("DELETE FROM {} WHERE table_name = {}").format(names.identifier(names.captured), sql.Literal(table))
+    delete = sql.SQL("DELETE FROM {} WHERE table_name = {}").format(
+        names.identifier(names.captured), sql.Literal(table)
+    )
     run = statements(f"forgetting the capture of {table}", delete)
     return Action("snapshot", table, "no longer captured; its topic stays as it is", "captured", None, run)
 

@@ -94,7 +94,9 @@ def read_catalogue(connection: Connection, tables: Sequence[str]) -> Catalogue:
         out = {}
         for qualified in wanted:
             oid, schema, name, ident = found[qualified]
-            out[qualified] = Table(schema, name, tuple(columns.get(oid, ())), keys.get(oid, ()), REPLICA_IDENTITY[ident])
+            out[qualified] = Table(
+                schema, name, tuple(columns.get(oid, ())), keys.get(oid, ()), REPLICA_IDENTITY[ident]
+            )
         return Catalogue(out, *_identity(connection))
 
 

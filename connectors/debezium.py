@@ -115,7 +115,7 @@ def _values() -> dict[str, str]:
         "decimal.handling.mode": "string",  # the digits Postgres holds; a JSON number would become a float
         "time.precision.mode": "isostring",
         "interval.handling.mode": "string",
-        "binary.handling.mode": "base64",
+        "binary.handling.mode": "bytes",
         "hstore.handling.mode": "json",
         "tombstones.on.delete": "true",  # without them compaction keeps deleted rows for ever
         # A TRUNCATE event has no key, and a compacted topic refuses it: the task would die. See policy.truncate.

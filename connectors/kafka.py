@@ -98,7 +98,8 @@ class Kafka:
             KafkaError: refused (terminal).
         """
         entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in sorted(config.items())
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in sorted(config.items())
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         future = self.admin.incremental_alter_configs([resource], request_timeout=SECONDS)[resource]
@@ -162,7 +163,7 @@ class Kafka:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
-                "enable.partition.eof": False,
+                "enable.partition.eof": True,
             }
         )
 

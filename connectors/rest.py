@@ -67,7 +67,9 @@ class ConnectClient:
         """Close the connection."""
         self.session.close()
 
-    def request(self, method: str, path: str, body: Any = None, *, missing: Any = None, patience: float | None = None) -> Any:
+    def request(
+        self, method: str, path: str, body: Any = None, *, missing: Any = None, patience: float | None = None
+    ) -> Any:
         """Send one request, again and again while the failure may pass.
 
         Args:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
 from cdc.pipeline import Pipeline
@@ -98,40 +99,46 @@ class Notifications:
 
     def __init__(self, kafka: Kafka, pipeline: Pipeline) -> None:
         self.heard = Heard()
+        self.caught_up = False
         self.consumer = kafka.consumer()
-        self.consumer.assign([TopicPartition(notification_topic(pipeline), 0, 0)])
-        self.end = kafka.ends({notification_topic(pipeline): 1})[notification_topic(pipeline)][0]
+        self.consumer.assign([TopicPartition(notification_topic(pipeline), 0, OFFSET_BEGINNING)])
 
     def close(self) -> None:
         """Close the consumer."""
         self.consumer.close()
 
     def read(self, seconds: float) -> Heard:
-        """Take in what arrives within ``seconds``; what was there at the start is taken in fully first."""
+        """Take in what arrives within ``seconds``."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            message = self.consumer.poll(left)
-            if message is None or message.error():
-                continue
-            try:
-                self.heard.hear(json.loads(message.value() or b"{}"))
-            except ValueError:
-                continue  # not Debezium's: somebody else writes into this topic
+            self._take(left)
         return self.heard
 
     def catch_up(self, seconds: float = SECONDS) -> Heard:
-        """Take in everything that was there when this was opened.
+        """Take in everything that is there now.
 
         Raises:
             KafkaUnavailable: it could not be read in time (transient).
         """
         deadline = time.monotonic() + seconds
-        while self._position() < self.end:
+        self.caught_up = False
+        while not self.caught_up:
             if time.monotonic() > deadline:
-                raise KafkaUnavailable("Debezium's notifications could not be read in time", fix="run the same command again")
-            self.read(0.2)
+                raise KafkaUnavailable(
+                    "Debezium's notifications could not be read in time", fix="run the same command again"
+                )
+            self._take(0.2)
         return self.heard
 
-    def _position(self) -> int:
-        place = self.consumer.position(self.consumer.assignment())[0].offset
-        return int(place) if place >= 0 else 0
+    def _take(self, seconds: float) -> None:
+        message = self.consumer.poll(seconds)
+        if message is None:
+            return
+        if message.error():
+            # The end is told by an event: offsets count transaction markers, which a reader never sees.
+            self.caught_up = self.caught_up or message.error().code() == CoreError._PARTITION_EOF
+            return
+        try:
+            self.heard.hear(json.loads(message.value() or b"{}"))
+        except ValueError:
+            return  # not Debezium's: somebody else writes into this topic

@@ -105,4 +105,6 @@ def _create(topic: Topic) -> Action:
 
 def _alter(name: str, before: Mapping[str, str | None], changed: Mapping[str, str]) -> Action:
     detail = "set " + ", ".join(f"{key}={value}" for key, value in sorted(changed.items()))
-    return Action("topic", name, detail, dict(before), dict(changed), lambda servers: servers.kafka.alter(name, changed))
+    return Action(
+        "topic", name, detail, dict(before), dict(changed), lambda servers: servers.kafka.alter(name, changed)
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,10 +43,14 @@ class Engine:
 
     def close(self) -> None:
         """Stop the queries, give the generations back, end Spark."""
-        self.runner.stop()
+        try:
+            self.runner.stop()
+        except Exception as error:  # SIGTERM to the whole group ends the JVM before us: offsets are where they were
+            logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
         for generation in self.generations:
             generation.unlock()
-        self.spark.stop()
+        with suppress(Exception):
+            self.spark.stop()
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -82,6 +87,7 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
         f"headwater {pipeline.name}",
         master=engine.master,
         jars=Path(engine.jars or os.environ.get('HEADWATER_SPARK_JARS', '')),
+        log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{'-'.join(sinks)}.log",
         driver_memory=engine.driver_memory,
         conf=conf,
     )

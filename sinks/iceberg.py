@@ -163,9 +163,7 @@ def _jdbc(uri: str) -> tuple[str, dict[str, str]]:
     rest = uri.removeprefix("jdbc:")
     scheme = rest.split(":", 1)[0] if re.match(r"[a-z+]+:", rest) else ""
     if scheme in ("", "sqlite", "file"):
-        path = rest.removeprefix("sqlite:").removeprefix("file:")
-        if path.startswith("///"):
-            path = path[2:] if path.startswith("////") else path[3:] if rest.startswith("sqlite:") else path[2:]
+        path = unquote(urlsplit(rest).path) if scheme == "file" else rest.removeprefix("sqlite:").removeprefix("///")
         return f"jdbc:sqlite:{Path(path.split('?')[0]).expanduser().absolute()}", {}
     if scheme.split("+")[0] in ("postgresql", "postgres"):
         parts = urlsplit(rest)

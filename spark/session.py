@@ -22,6 +22,9 @@ REQUIRED_JARS = (
     "postgresql",
 )
 
+# Deep regular expressions overflow the default stack when a query stops; serial GC keeps a small heap small.
+JAVA_OPTIONS = "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
+
 SETTINGS: Mapping[str, str] = {
     # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
     "spark.driver.bindAddress": "127.0.0.1",
@@ -30,8 +33,6 @@ SETTINGS: Mapping[str, str] = {
     # Each checkpoint file otherwise gets a checksum file beside it: twice the files and twice the pause a batch.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.ui.showConsoleProgress": "false",
-    # Deep regular expressions overflow the default stack when a query stops; serial GC keeps a small heap small.
-    "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
     # Without these three every micro-batch pays ~150 ms for re-reading jar directories and loopback TCP.
     "spark.python.daemon.module": "spark.worker_daemon",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -50,7 +51,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    "spark.log.level": "ERROR",
 }
 
 
@@ -72,7 +72,13 @@ def find_jars(folder: Path) -> list[Path]:
 
 
 def build_session(
-    app: str, *, master: str, jars: Path, driver_memory: str = "1g", conf: Mapping[str, str] | None = None
+    app: str,
+    *,
+    master: str,
+    jars: Path,
+    log: Path,
+    driver_memory: str = "1g",
+    conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Start (or reuse) this process's Spark session.
 
@@ -80,14 +86,18 @@ def build_session(
         app: name shown by Spark's tools.
         master: a Spark master URL; ``local[4]`` runs here. More threads than cores are right: tasks wait on servers.
         jars: folder with the pinned jars.
+        log: Spark's own log file; rolled at 20 MB, three kept.
         driver_memory: JVM heap, in Spark's notation (``1g``).
         conf: the operator's own settings, which win over ours.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    logging = Path(__file__).with_name("log4j2.properties").as_uri()
     settings = {
         **SETTINGS,
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging} -Dheadwater.log={log}",
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
         "spark.jars": ",".join(str(jar) for jar in find_jars(jars)),

@@ -54,4 +54,16 @@ def load(path: Path, env: Mapping[str, str] | None = None) -> Pipeline:
         raise PipelineFileError(f"{path}:1:1: {error}") from error
 
 
-__all__ = ["Connect", "ElasticsearchSink", "Engine", "IcebergSink", "Kafka", "Pipeline", "Policy", "RedisSink", "Source", "View", "load"]
+__all__ = [
+    "Connect",
+    "ElasticsearchSink",
+    "Engine",
+    "IcebergSink",
+    "Kafka",
+    "Pipeline",
+    "Policy",
+    "RedisSink",
+    "Source",
+    "View",
+    "load",
+]

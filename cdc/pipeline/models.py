@@ -162,6 +162,9 @@ class Pipeline(Part):
         return f"__debezium-heartbeat.{self.kafka.topic_prefix}"
 
     def spec_hash(self, sink: str) -> str:
-        part = self.sinks[sink].model_dump(mode="json", include={"type", "view", "views", "tables", "index", "mapping", "settings", "key_prefix", "namespace"})
+        part = self.sinks[sink].model_dump(
+            mode="json",
+            include={"type", "view", "views", "tables", "index", "mapping", "settings", "key_prefix", "namespace"},
+        )
         text = json.dumps([part, {n: v.model_dump(mode="json") for n, v in self.views.items()}], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

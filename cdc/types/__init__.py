@@ -1,29 +1,37 @@
-"""Postgres types: what each becomes in documents, in Spark and Arrow, and in Elasticsearch. docs/types.md is for users."""
+"""Postgres types: what each becomes in documents, in Spark and in Elasticsearch. docs/types.md is for users."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cdc.catalogue import Column
+from cdc.types.limits import lossy, may_be_large, never_reselected, null_when_unchanged, supported, unsupported
 from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
 from cdc.types.rules import RULES, Rule, element_rule, rule_for, type_key
-from cdc.types.values import Converter
+from cdc.types.values import REFUSALS, Converter
 
 __all__ = [
+    "REFUSALS",
     "RULES",
     "Converter",
     "Rule",
     "arrow_converter",
     "arrow_type",
     "canonical_result",
-    "element_rule",
     "elasticsearch_mapping",
+    "element_rule",
     "json_converter",
+    "lossy",
     "mapping_of_spark",
+    "may_be_large",
     "merge_fields",
+    "never_reselected",
+    "null_when_unchanged",
     "rule_for",
     "spark_type",
+    "supported",
     "type_key",
+    "unsupported",
 ]
 
 

@@ -6,14 +6,14 @@ import base64
 import math
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import orjson
 
-from cdc.types.rules import _DATE, _KEYWORD, _TEXT
+from cdc.types.rules import DATE_FIELD, FLATTENED_FIELD, KEYWORD_FIELD, TEXT_FIELD
 
 _MAPPINGS: dict[str, dict[str, Any]] = {
     "boolean": {"type": "boolean"},
@@ -24,17 +24,17 @@ _MAPPINGS: dict[str, dict[str, Any]] = {
     "float": {"type": "float", "ignore_malformed": True},
     "double": {"type": "double", "ignore_malformed": True},
     "decimal": {"type": "double", "ignore_malformed": True},
-    "string": _TEXT,
-    "varchar": _TEXT,
-    "char": _TEXT,
-    "date": _DATE,
-    "timestamp": _DATE,
-    "timestamp_ntz": _DATE,
+    "string": TEXT_FIELD,
+    "varchar": TEXT_FIELD,
+    "char": TEXT_FIELD,
+    "date": DATE_FIELD,
+    "timestamp": DATE_FIELD,
+    "timestamp_ntz": DATE_FIELD,
     "binary": {"type": "binary"},
-    "interval": _KEYWORD,
-    "time": _KEYWORD,
-    "map": {"type": "flattened"},
-    "variant": {"type": "flattened"},
+    "interval": KEYWORD_FIELD,
+    "time": KEYWORD_FIELD,
+    "map": FLATTENED_FIELD,
+    "variant": FLATTENED_FIELD,
 }
 
 
@@ -87,7 +87,7 @@ def _trim(text: str) -> str:
 def _timestamp(value: datetime) -> str:
     if value.tzinfo is None:
         return _trim(value.isoformat())
-    return _trim(value.astimezone(timezone.utc).replace(tzinfo=None).isoformat()) + "Z"
+    return _trim(value.astimezone(UTC).replace(tzinfo=None).isoformat()) + "Z"
 
 
 def interval_text(value: timedelta) -> str:
@@ -132,7 +132,7 @@ def mapping_of_spark(spark: str) -> dict[str, Any]:
         fields = (item.split(":", 1) for item in _split(spark.strip()[7:-1]))
         return {"properties": {name: mapping_of_spark(inner) for name, inner in fields}}
     word = re.match(r"[a-z_]*", kind)
-    return dict(_MAPPINGS.get(word[0] if word else "", _TEXT))
+    return dict(_MAPPINGS.get(word[0] if word else "", TEXT_FIELD))
 
 
 def _split(text: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""One line a Postgres type: what its values become. docs/types.md shows this table to users; a test compares the two."""
+"""One line a Postgres type: what its values become. docs/types.md shows this table to users; a test compares them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +13,13 @@ from cdc.types.values import Converter
 # Spark's widest decimal; wider numerics, and those without a precision, travel as exact text.
 MAX_PRECISION = 38
 # A keyword longer than Lucene's 32,766 bytes rejects the document: 256 characters sort and aggregate, the rest is text.
-_TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
-_KEYWORD = {"type": "keyword", "ignore_above": 8191}
+TEXT_FIELD = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+# 8,191 characters of four bytes each are the most that fits those 32,766 bytes.
+KEYWORD_FIELD = {"type": "keyword", "ignore_above": 8191}
+FLATTENED_FIELD = {"type": "flattened", "ignore_above": 8191}
 # `infinity`, year 10000 and NaN are values of Postgres: the field is left unindexed, the document is kept.
-_DATE = {"type": "date", "format": "strict_date_optional_time", "ignore_malformed": True}
+DATE_FIELD = {"type": "date", "format": "strict_date_optional_time", "ignore_malformed": True}
+DOUBLE_FIELD = {"type": "double", "ignore_malformed": True}
 
 
 @dataclass(frozen=True)
@@ -32,53 +36,57 @@ class Rule:
     json: Converter | None = None
     typed: Converter | None = None
     spark: str = "string"
-    elasticsearch: dict[str, Any] = field(default_factory=lambda: dict(_TEXT))
+    elasticsearch: dict[str, Any] = field(default_factory=lambda: dict(TEXT_FIELD))
 
 
-def _typed_stamp(value: Any) -> Any:
-    return times.timestamp_us(times.canonical_timestamp(value))
+def _number(spark: str, elasticsearch: str) -> Rule:
+    return Rule(None, None, spark, {"type": elasticsearch})
 
 
-_KEYWORD_RULE = Rule(values.text, values.text, "string", _KEYWORD)
-_TEXT_RULE = Rule()
-UNKNOWN = Rule(values.text, values.text)
+_PLAIN_TEXT = Rule(values.text, values.text)
+_KEYWORD = Rule(values.text, values.text, "string", KEYWORD_FIELD)
+_JSON = Rule(values.json_fragment, values.json_text, "string", FLATTENED_FIELD)
+UNKNOWN = Rule(values.unknown, values.unknown)
 
 RULES: dict[str, Rule] = {
-    "bool": Rule(None, None, "boolean", {"type": "boolean"}),
-    "int2": Rule(None, None, "smallint", {"type": "short"}),
-    "int4": Rule(None, None, "int", {"type": "integer"}),
-    "int8": Rule(None, None, "bigint", {"type": "long"}),
-    "oid": Rule(None, None, "bigint", {"type": "long"}),
+    "bool": _number("boolean", "boolean"),
+    "int2": _number("smallint", "short"),
+    "int4": _number("int", "integer"),
+    "int8": _number("bigint", "long"),
+    "oid": _number("bigint", "long"),
     "float4": Rule(values.real, values.real_float, "float", {"type": "float", "ignore_malformed": True}),
-    "float8": Rule(values.real, values.real_float, "double", {"type": "double", "ignore_malformed": True}),
-    "numeric": Rule(values.numeric, values.numeric, "string", {"type": "double", "ignore_malformed": True}),
-    "money": Rule(
-        values.numeric, values.numeric_decimal, "decimal(19,2)", {"type": "double", "ignore_malformed": True}
-    ),
-    "text": _TEXT_RULE,
-    "varchar": _TEXT_RULE,
-    "bpchar": _TEXT_RULE,
-    "name": _TEXT_RULE,
-    "citext": _TEXT_RULE,
-    "uuid": Rule(None, None, "string", _KEYWORD),
-    "enum": Rule(None, None, "string", _KEYWORD),
-    "timestamptz": Rule(times.canonical_timestamptz, times.timestamp_us, "timestamp", _DATE),
-    "timestamp": Rule(times.canonical_timestamp, _typed_stamp, "timestamp_ntz", _DATE),
-    "date": Rule(times.canonical_date, times.date_days, "date", _DATE),
-    "time": Rule(times.canonical_time, times.canonical_time, "string", _KEYWORD),
-    "timetz": Rule(None, None, "string", _KEYWORD),
-    "interval": Rule(None, None, "string", _KEYWORD),
+    "float8": Rule(values.real, values.real_float, "double", DOUBLE_FIELD),
+    "numeric": Rule(values.numeric, values.numeric, "string", DOUBLE_FIELD),
+    "money": Rule(None, values.numeric_decimal, "decimal(19,2)", DOUBLE_FIELD),
+    "text": Rule(),
+    "varchar": Rule(),
+    "bpchar": Rule(),
+    "citext": Rule(),
+    "name": _KEYWORD,
+    "char": _KEYWORD,
+    "uuid": Rule(None, None, "string", KEYWORD_FIELD),
+    "enum": Rule(None, None, "string", KEYWORD_FIELD),
+    "timestamptz": Rule(times.canonical_timestamptz, times.arrow_timestamptz, "timestamp", DATE_FIELD),
+    "timestamp": Rule(times.canonical_timestamp, times.arrow_timestamp, "timestamp_ntz", DATE_FIELD),
+    "date": Rule(times.canonical_date, times.arrow_date, "date", DATE_FIELD),
+    "time": Rule(times.canonical_time, times.canonical_time, "string", KEYWORD_FIELD),
+    "timetz": Rule(times.canonical_timetz, times.canonical_timetz, "string", KEYWORD_FIELD),
+    "interval": Rule(values.interval, values.interval, "string", KEYWORD_FIELD),
     "bytea": Rule(None, values.binary, "binary", {"type": "binary"}),
-    "json": Rule(values.json_fragment, values.json_text, "string", {"type": "flattened"}),
-    "jsonb": Rule(values.json_fragment, values.json_text, "string", {"type": "flattened"}),
-    "hstore": Rule(values.hstore, values.hstore_text, "string", {"type": "flattened"}),
-    "inet": _KEYWORD_RULE,
-    "cidr": _KEYWORD_RULE,
-    "macaddr": _KEYWORD_RULE,
-    "macaddr8": _KEYWORD_RULE,
+    "json": _JSON,
+    "jsonb": _JSON,
+    "hstore": Rule(values.hstore, values.hstore_text, "string", FLATTENED_FIELD),
+    "bit": Rule(values.bits_of(None), values.bits_of(None), "string", KEYWORD_FIELD),
+    "varbit": Rule(values.bits_of(None), values.bits_of(None), "string", KEYWORD_FIELD),
+    "point": Rule(values.point, values.point_text, "string", {"properties": {"x": DOUBLE_FIELD, "y": DOUBLE_FIELD}}),
+    "xml": _PLAIN_TEXT,
+    "tsvector": _PLAIN_TEXT,
 }
+# Text in Debezium's events, and words rather than prose.
+_WORDS = "inet cidr macaddr macaddr8 ltree int4range int8range numrange tsrange tstzrange daterange"
+RULES |= dict.fromkeys(_WORDS.split(), _KEYWORD)
 
-_SQL_NAMES = {
+SQL_NAMES = {
     "boolean": "bool",
     "smallint": "int2",
     "integer": "int4",
@@ -100,21 +108,39 @@ def type_key(column: Column) -> str:
     """The name in ``RULES`` for a column's element type; its own base type if there is no rule for it."""
     if column.enum_values is not None:
         return "enum"
-    return _SQL_NAMES.get(column.base_type, column.base_type)
+    return SQL_NAMES.get(column.base_type, column.base_type)
 
 
 def element_rule(column: Column) -> Rule:
     """The rule for a column's value, or for its elements if it is an array."""
     key = type_key(column)
     rule = RULES.get(key, UNKNOWN)
-    if key == "numeric" and column.precision is not None and _fits_decimal(column):
-        return replace(rule, typed=values.numeric_decimal, spark=f"decimal({column.precision},{column.scale or 0})")
+    if key == "numeric" and column.precision is not None:
+        return _numeric(rule, column.precision, column.scale or 0)
+    if key == "bit":
+        return _bit(rule, column.type_name)
+    if column.array and key in ("text", "varchar", "bpchar"):
+        return replace(rule, json=values.array_text, typed=values.array_text)
     return rule
 
 
-def _fits_decimal(column: Column) -> bool:
-    precision, scale = column.precision or 0, column.scale or 0
-    return 0 < precision <= MAX_PRECISION and 0 <= scale <= precision
+def _numeric(rule: Rule, precision: int, scale: int) -> Rule:
+    digits, fraction = (precision - scale, 0) if scale < 0 else (max(precision, scale), scale)
+    if scale < 0:
+        rule = replace(rule, json=values.numeric_negative_scale, typed=values.numeric_negative_scale)
+    if digits > MAX_PRECISION:
+        return rule
+    # numeric(5,-2) holds seven digits; numeric(2,5) holds 0.00099, for which Spark wants five.
+    typed = values.decimal_negative_scale if scale < 0 else values.numeric_decimal
+    return replace(rule, typed=typed, spark=f"decimal({digits},{fraction})")
+
+
+def _bit(rule: Rule, type_name: str) -> Rule:
+    found = re.match(r"bit\((\d+)\)", type_name)
+    length = int(found[1]) if found else 1 if type_name in ("bit", "bit[]") else None
+    if length == 1:
+        return RULES["bool"]
+    return replace(rule, json=values.bits_of(length), typed=values.bits_of(length))
 
 
 def rule_for(column: Column) -> Rule:

@@ -1,94 +1,166 @@
-"""Dates and times: from Debezium's ISO text to canonical text, and to the whole numbers that Arrow holds.
+"""Dates and times: Debezium's microseconds, days and ISO text to canonical text, and to what Arrow holds.
 
-Python's own ``datetime`` ends with year 9999 and knows no year before 1; Postgres goes from 4713 BC to 294276. Text
-that ``datetime`` can't hold is taken apart here and becomes a count of microseconds or days, which Arrow and Spark take.
+Python's ``datetime`` ends with year 9999 and knows no year before 1; Postgres goes from 4714 BC to 294276. What it
+can't hold is computed here. Canonical text is ISO 8601 with the astronomical year: ``+10000-01-01``, ``-0043-03-15``
+(44 BC). ``infinity`` has no place in Arrow and becomes None there.
+
+The limits below tell values from Debezium's stand-ins for infinity: each of those lies outside what Postgres can store.
 """
 
 from __future__ import annotations
 
-import re
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
-_EPOCH_DAYS = 719_468
+INFINITY, MINUS_INFINITY = "infinity", "-infinity"
+_EPOCH = datetime(1970, 1, 1)
 _DAY_US = 86_400_000_000
-# Spark's and Arrow's 64-bit microseconds.
-_MAX_US = (1 << 63) - 1
-_DATE = re.compile(r"([+-]?\d{4,9})-(\d\d)-(\d\d)")
-_STAMP = re.compile(r"([+-]?\d{4,9}-\d\d-\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?")
-INFINITIES = frozenset(("infinity", "-infinity"))
+_MAX_LONG, _MIN_LONG = (1 << 63) - 1, -(1 << 63)
+# 4714-11-24 BC and 5874897-12-31 (dates), 4714-11-24 BC (timestamps): Postgres's own limits.
+_MIN_DAY, _MAX_DAY = -2_440_588, 2_145_042_905
+_MIN_US = _MIN_DAY * _DAY_US
+# A snapshot reads ±infinity through java.sql.Date, whose days overflow an int: these two, give or take a time zone.
+_SNAPSHOT_INFINITY, _SNAPSHOT_MINUS_INFINITY = -622_191_234, -625_821_272
+# datetime's own range, in days and microseconds since 1970.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST_US, _LAST_US = _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """(astronomical year, month, day) of days since 1970-01-01, in the proleptic Gregorian calendar."""
+    era, of_era = divmod(days + 719_468, 146_097)
+    of_era_year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * of_era_year + of_era_year // 4 - of_era_year // 100)
+    shifted = (5 * of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return of_era_year + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar, for any (astronomical) year."""
+    """Days since 1970-01-01 of a date in the proleptic Gregorian calendar, for any astronomical year."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - _EPOCH_DAYS
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
-def date_days(text: str) -> date | int | None:
-    """A date for Arrow's date32: a ``date``, or days since 1970 where ``date`` can't, or None for ±infinity.
-
-    Raises:
-        ValueError: not a date.
-    """
-    text = text.removesuffix("Z")
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        if text in INFINITIES:
-            return None
-        found = _DATE.fullmatch(text)
-        if found is None:
-            raise
-        return days_of(*(int(part) for part in found.groups()))
+def _date_text(days: int) -> str:
+    if _FIRST_DAY <= days <= _LAST_DAY:
+        return date.fromordinal(days + 719_163).isoformat()
+    year, month, day = civil(days)
+    return f"{'+' if year > 9999 else '-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
-def timestamp_us(text: str) -> datetime | int | None:
-    """A timestamp for Arrow: a naive ``datetime`` (UTC, or no zone at all), or microseconds since 1970, or None for ±infinity.
-
-    Raises:
-        ValueError: not a timestamp.
-    """
-    try:
-        value = datetime.fromisoformat(text)
-    except ValueError:
-        return _far_timestamp(text)
-    return value.replace(tzinfo=None)
-
-
-def _far_timestamp(text: str) -> int | None:
-    if text in INFINITIES:
+def _infinite_date(days: int) -> str | None:
+    if _MIN_DAY <= days <= _MAX_DAY:
         return None
-    found = _STAMP.fullmatch(text)
-    if found is None or found[6] not in (None, "Z"):
-        raise ValueError(f"{text!r} is not a timestamp")
-    day = _DATE.fullmatch(found[1])
-    assert day is not None
-    seconds = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4] or 0)
-    micros = int(((found[5] or "") + "000000")[:6])
-    total = days_of(*(int(part) for part in day.groups())) * _DAY_US + seconds * 1_000_000 + micros
-    if abs(total) > _MAX_US:
+    if days > _MAX_DAY or abs(days - _SNAPSHOT_INFINITY) <= 2:
+        return INFINITY
+    if days < -2_147_000_000 or abs(days - _SNAPSHOT_MINUS_INFINITY) <= 2:
+        return MINUS_INFINITY
+    raise ValueError(f"{days} days since 1970 is not a date of Postgres")
+
+
+@lru_cache(maxsize=65_536)  # tables hold few distinct dates; formatting one costs ten look-ups
+def canonical_date(days: int) -> str:
+    """Canonical text of a date in days since 1970."""
+    return _infinite_date(days) or _date_text(days)
+
+
+def arrow_date(days: int) -> int | None:
+    """A date for Arrow's date32."""
+    return days if _MIN_DAY <= days <= _MAX_DAY else None if _infinite_date(days) else days
+
+
+def _fraction(micros: int) -> str:
+    return f".{micros:06d}".rstrip("0") if micros else ""
+
+
+def canonical_time(micros: int) -> str:
+    """Canonical text of a time of day in microseconds; 24:00:00 is a time of its own in Postgres."""
+    if not 0 <= micros <= _DAY_US:
+        raise ValueError(f"{micros} microseconds is not a time of day")
+    seconds, fraction = divmod(micros, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02d}:{minute:02d}:{second:02d}{_fraction(fraction)}"
+
+
+def canonical_timestamp(micros: int) -> str:
+    """Canonical text of a timestamp without zone, in microseconds since 1970."""
+    if _FIRST_US <= micros <= _LAST_US:
+        text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
+        return text.rstrip("0") if "." in text else text
+    infinite = _infinite_timestamp(micros)
+    if infinite is not None:
+        return infinite
+    days, of_day = divmod(micros, _DAY_US)
+    return f"{_date_text(days)}T{canonical_time(of_day)}"
+
+
+def _infinite_timestamp(micros: int) -> str | None:
+    if _MIN_US <= micros < _MAX_LONG:
         return None
-    return total
+    if micros == _MAX_LONG:
+        return INFINITY
+    if micros == _MIN_LONG:
+        return MINUS_INFINITY
+    # Debezium's multiplication overflows past 294247-01-10T04:00:54.775807: wrong, and seen to be wrong.
+    raise ValueError("a timestamp after 294247-01-10 overflows Debezium's microseconds")
 
 
-def canonical_timestamptz(text: Any) -> str:
-    """Canonical text of a timestamptz: UTC, ``Z``."""
-    return str(text)
+def arrow_timestamp(micros: int) -> int | None:
+    """A timestamp for Arrow: microseconds since 1970."""
+    return micros if _infinite_timestamp(micros) is None else None
 
 
-def canonical_timestamp(text: Any) -> str:
-    """Canonical text of a timestamp: no zone."""
-    return str(text).removesuffix("Z")
+def canonical_timestamptz(text: str) -> str:
+    """Canonical text of a timestamptz: UTC, ``Z``, no trailing zeros in the fraction."""
+    if text[-8:] == ".000000Z":
+        text = text[:-8] + "Z"
+    elif "." in text:
+        text = text[:-1].rstrip("0").rstrip(".") + "Z"
+    if text[-1] != "Z":
+        if text in (INFINITY, MINUS_INFINITY):
+            return text
+        raise ValueError(f"{text!r} is not a timestamp in UTC")
+    return _infinite_text(text) if text[0] in "+-" else text
 
 
-def canonical_date(text: Any) -> str:
-    """Canonical text of a date."""
-    return str(text).removesuffix("Z")
+def _infinite_text(text: str) -> str:
+    """The same text, or the word for one of java.sql.Timestamp's infinities, which arrays hold."""
+    year = int(text[: text.index("-", 1)])
+    if year > 294_276:
+        # -infinity's year has lost its sign, but it is not infinity's.
+        return MINUS_INFINITY if year < 292_270_000 else INFINITY
+    return text if year >= -4_713 else MINUS_INFINITY
 
 
-def canonical_time(text: Any) -> str:
-    """Canonical text of a time of day: no zone."""
-    return str(text).removesuffix("Z")
+def arrow_timestamptz(text: str) -> datetime | int | None:
+    """A timestamptz for Arrow: a naive ``datetime`` in UTC, or microseconds since 1970, or None for ±infinity."""
+    try:
+        if text[-1] != "Z":
+            raise ValueError(text)
+        return datetime.fromisoformat(text[:-1])
+    except ValueError:
+        return _far_timestamptz(canonical_timestamptz(text))
+
+
+def _far_timestamptz(text: str) -> int | None:
+    if text in (INFINITY, MINUS_INFINITY):
+        return None
+    day, _, clock = text[:-1].partition("T")
+    year, month, day_of_month = day.rsplit("-", 2)
+    hour, minute, second = clock.split(":")
+    whole, _, fraction = second.partition(".")
+    seconds = int(hour) * 3600 + int(minute) * 60 + int(whole)
+    micros = days_of(int(year), int(month), int(day_of_month)) * _DAY_US + seconds * 1_000_000 + int(f"{fraction:0<6}")
+    return micros if micros <= _MAX_LONG else None
+
+
+def canonical_timetz(text: Any) -> str:
+    """Canonical text of a timetz, which Debezium gives in UTC."""
+    if text[-1] != "Z":
+        raise ValueError(f"{text!r} is not a time in UTC")
+    return text[:-1].rstrip("0").rstrip(".") + "Z" if "." in text else str(text)

@@ -1,13 +1,14 @@
 """Converters: a raw value of Debezium's JSON to the canonical JSON value, and to the value that Arrow takes.
 
-A converter is called with a value that is not None and raises ValueError, TypeError or KeyError for one that it does
-not understand; the view turns that into a DecodeError that names the column. ``None`` in place of a converter means
-that the raw value is right as it is, which the fast path skips.
+A converter is called with a value that is not None and raises ValueError, TypeError, KeyError, AttributeError or
+IndexError (``REFUSALS``) for one that it does not understand; the view turns that into a DecodeError that names the
+column. ``None`` in place of a converter means that the raw value is right as it is, which the fast path skips.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -15,37 +16,60 @@ from typing import Any
 import orjson
 
 Converter = Callable[[Any], Any]
+REFUSALS = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 _FLOAT_WORDS = {"NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity"}
-_NUMERIC_WORDS = {"NAN": "NaN", "NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity"}
+_NUMERIC_WORDS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+_INTERVAL = re.compile(
+    r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?", re.ASCII
+)
 
 
 def text(value: Any) -> str:
-    """A type that is text already, or one we do not know: as text."""
-    return value if type(value) is str else orjson.dumps(value).decode()
+    """A type that Debezium gives as text."""
+    if type(value) is not str:
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value
 
 
-def json_fragment(value: str) -> orjson.Fragment:
-    """json or jsonb, embedded as it stands: no digit of a large number and no order of keys is lost.
+def array_text(value: Any) -> str:
+    """An element of a text array. Debezium prints a nested array's Java object: that is no value."""
+    if value.startswith("[L") and ";@" in value:
+        raise ValueError("Debezium does not deliver arrays of more than one dimension")
+    return str(value)
+
+
+def unknown(value: Any) -> str:
+    """A type that Debezium does not know: its bytes in base64, which are Postgres's own text."""
+    if type(value) is not str:
+        return orjson.dumps(value).decode()
+    return base64.b64decode(value, validate=True).decode()
+
+
+def json_text(value: str) -> str:
+    """json or jsonb as text without line breaks.
 
     The ``json`` type keeps line breaks between tokens (never inside a string, where they must be escaped), and a line
     break would cut a line of Elasticsearch's bulk format in two.
     """
     if "\n" in value or "\r" in value:
         value = value.replace("\n", " ").replace("\r", " ")
-    return orjson.Fragment(value)
-
-
-def json_text(value: str) -> str:
-    """json or jsonb for Arrow: the same text."""
-    if "\n" in value or "\r" in value:
-        value = value.replace("\n", " ").replace("\r", " ")
     return value
+
+
+def json_fragment(value: str) -> orjson.Fragment:
+    """json or jsonb, embedded as it stands: no digit of a large number and no order of keys is lost."""
+    return orjson.Fragment(json_text(value))
 
 
 def numeric(value: str) -> str:
     """A numeric's own digits."""
     return _NUMERIC_WORDS.get(value, value)
+
+
+def numeric_negative_scale(value: str) -> str:
+    """A numeric with a negative scale, to which Debezium adds two thousand zeros of a fraction that it can't have."""
+    return _NUMERIC_WORDS.get(value) or value.partition(".")[0]
 
 
 def numeric_decimal(value: str) -> Decimal | None:
@@ -58,16 +82,21 @@ def numeric_decimal(value: str) -> Decimal | None:
         raise ValueError(f"{value!r} is not a number") from error
 
 
+def decimal_negative_scale(value: str) -> Decimal | None:
+    """The same for a decimal column."""
+    return numeric_decimal(value if value in _NUMERIC_WORDS else value.partition(".")[0])
+
+
 def real(value: Any) -> float | str:
     """A float: JSON has no NaN and no infinities, so these are words."""
-    if type(value) is float or type(value) is int:
+    if type(value) is float:
         return value
-    return _FLOAT_WORDS[value]
+    return float(value) if type(value) is int else _FLOAT_WORDS[value]
 
 
 def real_float(value: Any) -> float:
     """A float for Arrow, which does have NaN and infinities."""
-    return float(_FLOAT_WORDS[value] if type(value) is str else value)
+    return float(value)
 
 
 def binary(value: str) -> bytes:
@@ -75,15 +104,70 @@ def binary(value: str) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
+def bits_of(length: int | None) -> Converter:
+    """A converter for bit strings, which Debezium gives as the bytes of a number, lowest first.
+
+    Args:
+        length: of ``bit(length)``; None for ``bit varying``, whose leading zeros Debezium does not deliver.
+    """
+
+    def bits(value: str) -> str:
+        number = int.from_bytes(base64.b64decode(value, validate=True), "little")
+        return f"{number:b}".zfill(length) if length else f"{number:b}".lstrip("0")
+
+    return bits
+
+
+def interval(value: str) -> str:
+    """An interval as Postgres's IntervalStyle iso_8601 writes it: parts that are zero are left out."""
+    found = _INTERVAL.fullmatch(value)
+    if found is None:
+        raise ValueError(f"{value!r} is not an interval")
+    years, months, days, hours, minutes, seconds = (_part(part) for part in found.groups())
+    date_part = "".join(f"{n}{unit}" for n, unit in ((years, "Y"), (months, "M"), (days, "D")) if n)
+    time_part = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (seconds, "S")) if n)
+    if time_part:
+        return f"P{date_part}T{time_part}"
+    return f"P{date_part}" if date_part else "PT0S"
+
+
+def _part(number: str | None) -> str:
+    if number is None:
+        return ""
+    number = number.rstrip("0").rstrip(".") if "." in number else number
+    return "" if number in ("0", "-0") else number
+
+
+def point(value: Any) -> dict[str, Any]:
+    """A point: x and y, without the binary form that Debezium adds."""
+    return {"x": real(value["x"]), "y": real(value["y"])}
+
+
+def point_text(value: Any) -> str:
+    """A point for Arrow: JSON text."""
+    return orjson.dumps(point(value)).decode()
+
+
+def hstore(value: str) -> dict[str, str | None]:
+    """hstore: an object."""
+    found = orjson.loads(value)
+    if type(found) is not dict:
+        raise TypeError("expected an object")
+    return found
+
+
+def hstore_text(value: str) -> str:
+    """hstore for Arrow: JSON text."""
+    return orjson.dumps(hstore(value)).decode()
+
+
 def array_of(convert: Converter | None) -> Converter:
-    """A converter for an array of any number of dimensions whose elements need ``convert``."""
+    """A converter for an array whose elements need ``convert``. Debezium delivers one dimension only."""
     if convert is None:
         return _list
 
     def elements(values: Any) -> list[Any]:
-        if type(values) is not list:
-            raise TypeError(f"expected an array, got {type(values).__name__}")
-        return [None if v is None else elements(v) if type(v) is list else convert(v) for v in values]
+        return [None if value is None else convert(value) for value in _list(values)]
 
     return elements
 
@@ -92,16 +176,3 @@ def _list(values: Any) -> list[Any]:
     if type(values) is not list:
         raise TypeError(f"expected an array, got {type(values).__name__}")
     return values
-
-
-def hstore(value: Any) -> dict[str, str | None]:
-    """hstore: an object."""
-    found = orjson.loads(value) if type(value) is str else value
-    if type(found) is not dict:
-        raise TypeError("expected an object")
-    return found
-
-
-def hstore_text(value: Any) -> str:
-    """hstore for Arrow: JSON text."""
-    return orjson.dumps(hstore(value)).decode()

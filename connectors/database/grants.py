@@ -51,7 +51,9 @@ def missing_rights(connection: Connection, role: str, rights: Iterable[Right]) -
     Raises:
         SourceError: there is no such role.
     """
-    with explained(f"reading the rights of role {role}", fix=f"create it: CREATE ROLE {role} LOGIN REPLICATION PASSWORD …"):
+    with explained(
+        f"reading the rights of role {role}", fix=f"create it: CREATE ROLE {role} LOGIN REPLICATION PASSWORD …"
+    ):
         return [right for right in rights if not _has(connection, role, right)]
 
 

@@ -65,10 +65,11 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
             ).format(sql.SQL(restricted)),
             [oid],
         ).fetchall()
-        schemas = version >= 150000 and connection.execute(
-            "SELECT FROM pg_publication_namespace WHERE pnpubid = %s LIMIT 1", [oid]
-        ).fetchone()
-        whole = every or schemas is not None and schemas is not False
+        schemas = (
+            version >= 150000
+            and connection.execute("SELECT FROM pg_publication_namespace WHERE pnpubid = %s LIMIT 1", [oid]).fetchone()
+        )
+        whole = every or (schemas is not None and schemas is not False)
         tables = {table for table, _ in named}
         if whole:
             rows = connection.execute(
@@ -79,9 +80,7 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
         return Publication(frozenset(tables), frozenset(operations), via_root, whole, filtered)
 
 
-def plan_publication(
-    actual: Publication | None, name: str, tables: Iterable[str]
-) -> tuple[list[Action], list[Action]]:
+def plan_publication(actual: Publication | None, name: str, tables: Iterable[str]) -> tuple[list[Action], list[Action]]:
     """What must change in the publication. Pure.
 
     Args:
@@ -109,7 +108,10 @@ def plan_publication(
     restricted = actual.filtered & wanted
     for table in sorted(restricted):
         # There is no ALTER that only clears a filter: the table leaves and comes back in one transaction.
-        parts = (sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(publication, sql.SQL(verb), identifier(table)) for verb in ("DROP", "ADD"))
+        parts = (
+            sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(publication, sql.SQL(verb), identifier(table))
+            for verb in ("DROP", "ADD")
+        )
         run = statements(f"removing the filter on {table} from publication {name}", *parts)
         before.append(Action("publication", name, f"send all rows and columns of {table}", "filtered", "whole", run))
     for table in sorted(wanted - actual.tables):

@@ -12,7 +12,9 @@ from connectors.postgres import Connection, explained
 def plan_schema(connection: Connection, names: Names) -> list[Action]:
     """Actions that create what is missing of the helper schema."""
     with explained(f"reading schema {names.schema}"):
-        row = connection.execute("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", [names.schema]).fetchone()
+        row = connection.execute(
+            "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", [names.schema]
+        ).fetchone()
         tables = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)",
             [names.schema],

@@ -71,7 +71,9 @@ def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECON
     deadline = time.monotonic() + seconds
     while (slot := read_slot(connection, name)) is not None:
         if not slot.active:
-            with explained(f"dropping slot {name}", fix=f"as a role with REPLICATION: SELECT pg_drop_replication_slot('{name}')"):
+            with explained(
+                f"dropping slot {name}", fix=f"as a role with REPLICATION: SELECT pg_drop_replication_slot('{name}')"
+            ):
                 connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
             return True
         if time.monotonic() > deadline:

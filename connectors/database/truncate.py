@@ -108,7 +108,10 @@ def plan_truncate(
             "SELECT prosrc FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE nspname = %s AND proname = %s",
             [names.schema, names.truncate_function],
         ).fetchone()
-        there = {table: (enabled, function) for table, enabled, function in connection.execute(TRIGGERS, [names.truncate_trigger])}
+        there = {
+            table: (enabled, function)
+            for table, enabled, function in connection.execute(TRIGGERS, [names.truncate_trigger])
+        }
     wanted = {table for fact in facts for table in (fact.name, *fact.partitions)}
     actions = []
     function = names.qualified(names.truncate_function)

@@ -210,7 +210,10 @@ def _raise_all(errors: list[BaseException]) -> None:
 
 
 def _usage(pid: int) -> tuple[float, float]:
-    """Uptime in seconds and resident memory in MiB of a process and its children."""
+    """Uptime in seconds and resident memory in MiB of a process and its children.
+
+    In a family, memory that is shared is shared out (PSS): Postgres's buffers are in every backend's RSS again.
+    """
     try:
         process = psutil.Process(pid)
         uptime = max(0.0, time.time() - process.create_time())
@@ -220,7 +223,7 @@ def _usage(pid: int) -> tuple[float, float]:
     rss = 0
     for member in family:
         with suppress(psutil.Error):  # Postgres's backends come and go
-            rss += member.memory_info().rss
+            rss += member.memory_full_info().pss if len(family) > 1 else member.memory_info().rss
     return uptime, rss / 2**20
 
 

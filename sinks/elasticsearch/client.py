@@ -110,7 +110,7 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, ApiError):
         return error.meta.status in PASSING or _blocked(error.body)
     if isinstance(error, NoConnection):
-        return "CERTIFICATE_VERIFY_FAILED" not in str(error)
+        return "CERTIFICATE_VERIFY_FAILED" not in repr(error)
     # A half-read answer of a server that is going down parses as bad JSON.
     return isinstance(error, TransportError)
 

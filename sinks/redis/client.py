@@ -16,8 +16,21 @@ Client = Any  # redis.Redis | RedisCluster: same verbs here, no common base wort
 
 CONNECT_SECONDS = 5.0
 
-# Said by the server for a while: full memory, starting, fail-over, a slow script, a full disk. Errors inside a script
-# come wrapped in text on 6.2, so the word is searched, not matched at the start.
+# Said by the server for a while: full memory, starting, fail-over, a slow script, a full disk. The client makes classes
+# of some and cuts the word off; errors inside a script come wrapped in text on 6.2, so there the word is searched.
+_PASSING_KINDS = (
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.exceptions.RedisClusterException,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.MasterDownError,
+    redis.exceptions.TryAgainError,
+    redis.exceptions.AskError,
+    redis.exceptions.MovedError,
+    OSError,
+)
 _PASSING = re.compile(
     r"\b(OOM|LOADING|READONLY|MASTERDOWN|TRYAGAIN|CLUSTERDOWN|MISCONF|BUSY|NOREPLICAS|MOVED|ASK|UNBLOCKED)\b"
 )
@@ -52,6 +65,16 @@ def is_no_script(error: Exception) -> bool:
     return isinstance(error, redis.exceptions.NoScriptError) or "NOSCRIPT" in str(error)
 
 
+def is_moved(error: Exception) -> bool:
+    """The key lives on another node: seen without a cluster client, the server is part of a cluster."""
+    return isinstance(error, redis.exceptions.MovedError) or "MOVED" in str(error)
+
+
+def is_read_only(error: Exception) -> bool:
+    """The server is a replica now."""
+    return isinstance(error, redis.exceptions.ReadOnlyError) or "READONLY" in str(error)
+
+
 def lacks_rights(error: Exception) -> bool:
     """Wrong password or no permission: waiting does not help. (AuthenticationError *is* a ConnectionError.)"""
     return isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError) or bool(
@@ -63,8 +86,7 @@ def is_passing(error: Exception) -> bool:
     """May the same command succeed later?"""
     if lacks_rights(error) or "CERTIFICATE_VERIFY_FAILED" in str(error):
         return False
-    kinds = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError)
-    return isinstance(error, kinds) or bool(_PASSING.search(str(error)))
+    return isinstance(error, _PASSING_KINDS) or bool(_PASSING.search(str(error)))
 
 
 def reason_of(error: Exception) -> str:

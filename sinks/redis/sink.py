@@ -13,7 +13,16 @@ import redis
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.contract import STALE, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.redis import names
-from sinks.redis.client import Client, connect, is_no_script, is_passing, lacks_rights, reason_of
+from sinks.redis.client import (
+    Client,
+    connect,
+    is_moved,
+    is_no_script,
+    is_passing,
+    is_read_only,
+    lacks_rights,
+    reason_of,
+)
 from sinks.redis.script import SOURCE, Command, command
 from sinks.redis.settings import read_settings
 from sinks.retry import Patience, quiet
@@ -206,9 +215,9 @@ class RedisSink:
             raise SinkRefused(f"{who}: {reason_of(error)}", fix="check this sink's user and password") from error
         if not is_passing(error):
             raise SinkRefused(f"{who}: {reason_of(error)}") from error
-        if "MOVED" in str(error) and not self._settings.cluster:
+        if is_moved(error) and not self._settings.cluster:
             raise SinkRefused(f"{who} is part of a Redis Cluster", fix="set `cluster: true` for this sink") from error
-        if "READONLY" in str(error) and not self._settings.cluster and self._made is not None:
+        if is_read_only(error) and not self._settings.cluster and self._made is not None:
             self._made.connection_pool.disconnect()  # after a fail-over the name may lead to the new master
         patience.hold(f"{who}: {reason_of(error)}")
 

@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from cdc.errors import StackError
-from deploy.local import keeper
+from deploy.local import java, keeper
 from deploy.local.process import Record, record
 from deploy.local.stack import LocalStack, ServiceState
 
@@ -335,7 +335,23 @@ def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, hom
     assert state_of(stack, "elasticsearch").state == "running"
 
 
+def test_java_17_runs_the_java_servers_too(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [jdk for home in java.candidates() if (jdk := java.read(home)) and jdk.major == 17]
+    if not old:
+        pytest.skip("no Java 17 on this machine")
+    servers = ["kafka", "connect", "elasticsearch"]
+    stack.down(servers)
+    monkeypatch.setenv("JAVA_HOME", str(old[0].home))
+    fresh = LocalStack(stack.site.home, BASE)
+    assert all(fresh.up(servers).values())
+    for name in servers:
+        command = psutil.Process(pids(fresh)[name]).cmdline()
+        assert command[0] == str(old[0].java)
+    fresh.down(servers)
+
+
 def test_errors_carry_the_last_log_lines(stack: LocalStack, home: Path) -> None:
+    stack.up(["redis-store"])
     stack.down(["redis-store"])
     log = home / "data" / "redis-store" / "appendonly.aof"
     kept = log.read_bytes()

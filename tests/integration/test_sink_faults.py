@@ -74,7 +74,7 @@ def test_fault_16_killed_and_restarted_in_the_middle_of_a_write(subject: Subject
 
 
 def test_fault_14_a_delete_survives_a_restart_of_elasticsearch(search: Subject, stack: LocalStack) -> None:
-    """Elasticsearch itself forgets deletes when it restarts, whatever ``gc_deletes`` says: shown by the control index."""
+    """Elasticsearch itself forgets deletes at a restart, whatever ``gc_deletes`` says: the control index shows it."""
     control = f"{search.name}_g9"
     sink = search.open()
     sink.setup()

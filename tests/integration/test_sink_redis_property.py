@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deploy.local.stack import LocalStack
-from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Item
+from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Item, Sink
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
 pytestmark = pytest.mark.stack
@@ -58,14 +58,21 @@ def subject() -> Iterator[Subject]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def sink(subject: Subject) -> Sink:
+    return subject.open()
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES, replay_from=st.integers(0, 11))
-def test_redis_does_what_the_model_says(subject: Subject, batches: list[list[Item]], replay_from: int) -> None:
+def test_redis_does_what_the_model_says(
+    subject: Subject, sink: Sink, batches: list[list[Item]], replay_from: int
+) -> None:
     with redis.Redis.from_url(subject.url) as client:
         for key in KEYS:
             value = f"{subject.name}:{VIEW}:{key.replace('{', '%7B').replace('}', '%7D')}"
             client.delete(value, f"hw:v:{{{value}}}")
-    sink, model = subject.open(), Model({}, {})
+    model = Model({}, {})
     # A crash replays the log from an earlier point: the same batches again, in order.
     for batch in [*batches, *batches[min(replay_from, len(batches) - 1) :]]:
         assert sink.write(VIEW, batch) == [model.write(item) for item in batch]
@@ -78,7 +85,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.integers(0, 9
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES, data=st.data())
 def test_any_order_and_any_repeats_end_at_the_newest(
-    subject: Subject, changes: list[tuple[str, int | None]], data: st.DataObject
+    subject: Subject, sink: Sink, changes: list[tuple[str, int | None]], data: st.DataObject
 ) -> None:
     """Each change of a history has a version of its own; delivered shuffled and repeated, the end is the same."""
     with redis.Redis.from_url(subject.url) as client:
@@ -86,7 +93,6 @@ def test_any_order_and_any_repeats_end_at_the_newest(
             client.delete(found)
     history = [Item(key, place, None if n is None else doc(n)) for place, (key, n) in enumerate(changes)]
     delivered = data.draw(st.permutations(history + data.draw(st.lists(st.sampled_from(history), max_size=10))))
-    sink = subject.open()
     for item in delivered:
         sink.write(VIEW, [item])
     newest = {item.key: item for item in history}

@@ -46,7 +46,7 @@ class Service(ABC):
 
     @abstractmethod
     def launch(self, site: Site, units: dict[str, Path]) -> Launch:
-        """The command line. Its ``cwd`` is a folder that no other process of the machine has as its own."""
+        """The command line. Its ``cwd`` lies in the server's data folder: ``is_ours`` knows it by that."""
 
     @abstractmethod
     def ailment(self, site: Site) -> str | None:

@@ -22,7 +22,7 @@ class Connect(jvm.JavaService):
     needs = ("kafka",)
     port_names = ("connect",)
     boot_seconds = 120.0
-    stop_seconds = 30.0
+    stop_seconds = 60.0  # a first clean stop also writes the class archive
 
     @classmethod
     def units(cls) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import psutil
 import requests
 
 from deploy.local.account import own
@@ -88,12 +89,12 @@ class Elasticsearch(jvm.JavaService):
     def launch(self, site: Site, units: dict[str, Path]) -> Launch:
         """Its own launcher, which ends when the node is ready and leaves a pid file."""
         root = site.shared_data(self.name)
-        pid_file = root / "elasticsearch.pid"
+        pid_file = root.resolve() / "elasticsearch.pid"
         env = {
             "ES_JAVA_HOME": str(site.jdk.home),
             "ES_PATH_CONF": str(root / "config"),
             "ES_TMPDIR": str(root / "tmp"),
-            "CLI_JAVA_OPTS": f"-XX:TieredStopAtLevel=1 {jvm.mark(site, self.name)}",
+            "CLI_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
         }
         return Launch(
             [str(units["elasticsearch"] / "bin" / "elasticsearch"), "-d", "-p", str(pid_file)],
@@ -104,6 +105,12 @@ class Elasticsearch(jvm.JavaService):
             pid_file=pid_file,
             starter_seconds=self.boot_seconds,
         )
+
+    def is_ours(self, site: Site, candidate: psutil.Process) -> bool:
+        """The server by its mark; its launcher, a shell script at first, by the pid file it is to write."""
+        command = candidate.cmdline()
+        pid_file = (site.home / "data" / self.name).resolve() / "elasticsearch.pid"
+        return jvm.mark(site, self.name) in command or str(pid_file) in command
 
     def ailment(self, site: Site) -> str | None:
         """Cluster health is yellow or green: every primary shard serves."""

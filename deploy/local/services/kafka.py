@@ -24,7 +24,7 @@ class Kafka(jvm.JavaService):
     name = "kafka"
     port_names = ("kafka", "kafka-controller")
     boot_seconds = 90.0
-    stop_seconds = 30.0
+    stop_seconds = 60.0  # a first clean stop also writes the class archive
 
     @classmethod
     def units(cls) -> tuple[str, ...]:

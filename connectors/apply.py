@@ -1,0 +1,58 @@
+"""Makes what a pipeline file asks for; running it again continues, and changes nothing when all is as asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc.catalogue import Catalogue
+from cdc.pipeline import Pipeline
+from connectors.actions import Action, Show, run_all
+from connectors.connector import wait_ready
+from connectors.plan import observe, plan
+from connectors.servers import open_servers
+
+
+@dataclass(frozen=True)
+class Result:
+    """What apply did.
+
+    Attributes:
+        actions: in the order in which they were done; empty when nothing had to change.
+        catalogue: of the captured tables.
+        fresh: this was the first time: the initial snapshot is under way.
+    """
+
+    actions: list[Action]
+    catalogue: Catalogue
+    fresh: bool
+
+
+def plan_pipeline(pipeline: Pipeline) -> list[Action]:
+    """What ``apply`` would do. Changes nothing.
+
+    Raises:
+        HeadwaterError: a server does not answer, or what is there can't be led to what is asked for.
+    """
+    with open_servers(pipeline) as servers:
+        return plan(servers, observe(servers))
+
+
+def apply(pipeline: Pipeline, progress: Show = lambda action: None) -> Result:
+    """Create or change publication, slot, topics and connector as the file says, and wait until the connector runs.
+
+    Args:
+        pipeline: the loaded file.
+        progress: called after each action that was done.
+
+    Returns:
+        What was done. The snapshot may still be under way: see ``connectors.snapshot.wait_snapshot``.
+
+    Raises:
+        HeadwaterError: an action failed; the message says how far it got. Running it again continues.
+    """
+    with open_servers(pipeline) as servers:
+        actual = observe(servers)
+        actions = plan(servers, actual)
+        run_all(servers, actions, progress)
+        wait_ready(servers)
+        return Result(actions, actual.catalogue, actual.fresh)

@@ -1,0 +1,213 @@
+"""The connector as it runs, and how that differs from how it must run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.errors import ConnectError, SourceError
+from cdc.position import format_lsn
+from connectors.actions import Action
+from connectors.database.slot import Slot, read_slot
+from connectors.debezium import redact
+from connectors.rest import ConnectClient, Status
+from connectors.servers import Servers
+
+# What Connect adds to a configuration by itself.
+ADDED = {"name"}
+SLOT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A connector as it is.
+
+    Attributes:
+        config: with secrets.
+        status: as Connect tells it.
+        offset: Debezium's source offset; None before the first.
+    """
+
+    config: Mapping[str, str]
+    status: Status | None
+    offset: Mapping[str, Any] | None
+
+    @property
+    def in_snapshot(self) -> bool:
+        """The initial snapshot has not ended; when interrupted it begins again from nothing."""
+        return self.offset is not None and "snapshot" in self.offset
+
+    @property
+    def in_incremental_snapshot(self) -> bool:
+        """An incremental snapshot is under way; it survives a restart."""
+        return any(key.startswith("incremental_snapshot") for key in self.offset or {})
+
+    @property
+    def streaming(self) -> bool:
+        """The initial snapshot is done."""
+        return self.offset is not None and "snapshot" not in self.offset
+
+
+def read_connector(client: ConnectClient, name: str) -> Running | None:
+    """Read a connector; None if there is none.
+
+    Raises:
+        ConnectUnavailable: Connect does not answer (transient).
+    """
+    config = client.config(name)
+    if config is None:
+        return None
+    offsets = client.offsets(name)
+    return Running(
+        {k: v for k, v in config.items() if k not in ADDED}, client.status(name), offsets[0] if offsets else None
+    )
+
+
+def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | None) -> None:
+    """Refuse to go on when the slot can't give every change since the offset. Pure.
+
+    Args:
+        slot_name: for the message.
+        slot: as it is; None if there is none.
+        offset: how far the connector has read; None if it has read nothing.
+
+    Raises:
+        SourceError: slot lost, dropped, or created anew: changes are missing (terminal).
+    """
+    way_out = "`headwater drop FILE --topics`, then `headwater apply FILE` for a new snapshot, and rebuild the sinks"
+    if slot is not None and slot.wal_status == "lost":
+        raise SourceError(
+            f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
+            means="changes since then cannot be read; the connector would stay silent, or fail",
+            fix=f"{way_out}; raise max_slot_wal_keep_size or keep the connector running",
+        )
+    if slot is None and offset is not None and "snapshot" not in offset:
+        raise SourceError(
+            f"slot {slot_name} is gone, but the connector has read up to {_lsn(offset)}",
+            means="a new slot would begin now, and every change in between would be missing in every view",
+            fix=way_out,
+        )
+    read = (offset or {}).get("lsn")
+    if (
+        slot
+        and slot.confirmed_lsn is not None
+        and offset
+        and "snapshot" not in offset
+        and slot.confirmed_lsn > int(read or 0)
+    ):
+        raise SourceError(
+            f"slot {slot_name} stands at {format_lsn(slot.confirmed_lsn)}, past what the connector has read ({_lsn(offset)})",
+            means="the slot was dropped and created again, or was moved: the changes in between are lost",
+            fix=way_out,
+        )
+    if slot is not None and offset is None:
+        raise SourceError(
+            f"slot {slot_name} is there, but Kafka Connect knows no connector that has read from it",
+            means="a snapshot now would not fit the position of this slot, which something else created",
+            fix="`headwater drop FILE` removes it, if it is this pipeline's; or choose another source.slot",
+        )
+
+
+def _lsn(offset: Mapping[str, Any]) -> str:
+    return format_lsn(int(offset["lsn"])) if offset.get("lsn") is not None else "the start"
+
+
+def plan_connector(name: str, wanted: dict[str, str], running: Running | None) -> list[Action]:
+    """What must change in Kafka Connect. Pure.
+
+    Args:
+        name: the connector's.
+        wanted: its configuration, with secrets.
+        running: as it is.
+    """
+    if running is None:
+        run = _create(name, wanted)
+        return [
+            Action(
+                "connector", name, "create; Debezium creates the slot and reads the tables", None, redact(wanted), run
+            )
+        ]
+    actions = []
+    keys = sorted(k for k in {*wanted, *running.config} if wanted.get(k) != running.config.get(k))
+    if keys:
+        before, after = redact(dict(running.config)), redact(wanted)
+        detail = "set " + ", ".join(keys)
+        old, new = {k: before.get(k) for k in keys}, {k: after.get(k) for k in keys}
+        actions.append(Action("connector", name, detail, old, new, _change(name, wanted)))
+    status = running.status
+    if status is not None and status.connector in ("PAUSED", "STOPPED"):
+        run = lambda servers: servers.connect.resume(name)  # noqa: E731
+        actions.append(Action("connector", name, "resume", status.connector, "RUNNING", run))
+    elif status is not None and status.failed:
+        run = lambda servers: servers.connect.restart(name)  # noqa: E731
+        actions.append(Action("connector", name, f"restart; it failed: {status.trace}", "FAILED", "RUNNING", run))
+    return actions
+
+
+def _create(name: str, wanted: dict[str, str]) -> Any:
+    def run(servers: Servers) -> None:
+        # Stopped at first: Connect keeps the offsets of a deleted namesake, and tells them only of one that exists.
+        servers.connect.create_stopped(name, wanted)
+        offsets = servers.connect.offsets(name)
+        slot = read_slot(servers.source, servers.pipeline.source.slot)
+        try:
+            refuse_gap(servers.pipeline.source.slot, slot, offsets[0] if offsets else None)
+        except SourceError:
+            servers.connect.delete(name)
+            raise
+        servers.connect.put_config(name, wanted)
+        servers.connect.resume(name)
+
+    return run
+
+
+def _change(name: str, wanted: dict[str, str]) -> Any:
+    def run(servers: Servers) -> None:
+        # Not in flight: a signal for a new table, read by the task that does not know it yet, would be used up.
+        servers.connect.stop(name)
+        servers.connect.wait_stopped(name)
+        servers.connect.put_config(name, wanted)
+        servers.connect.resume(name)
+
+    return run
+
+
+def wait_ready(servers: Servers, seconds: float = 120.0) -> None:
+    """Wait until the connector runs and its slot is there: RUNNING alone can be a lie.
+
+    Raises:
+        ConnectError: it failed, or the slot did not come.
+    """
+    import time
+
+    servers.connect.wait_running(servers.connector, seconds)
+    deadline = time.monotonic() + SLOT_SECONDS
+    name = servers.pipeline.source.slot
+    while (slot := read_slot(servers.source, name)) is None or not _used(servers, slot):
+        status = servers.connect.status(servers.connector)
+        if status is not None and status.failed:
+            from connectors.rest import failure
+
+            raise failure(servers.connector, status)
+        if time.monotonic() > deadline:
+            raise ConnectError(
+                f"connector {servers.connector} says RUNNING, but slot {name} {'is not used' if slot else 'does not exist'}",
+                means="no change reaches Kafka; Debezium may be trying again and again",
+                fix="read the worker's log; `headwater check FILE` may name the cause",
+            )
+        time.sleep(0.5)
+
+
+def _used(servers: Servers, slot: Slot) -> bool:
+    """Somebody streams from the slot, or the snapshot that precedes streaming is under way."""
+    if slot.active:
+        return True
+    offsets = servers.connect.offsets(servers.connector)
+    return not offsets or "snapshot" in offsets[0]
+
+
+def show_json(config: Mapping[str, str]) -> str:
+    """A configuration for people, without secrets."""
+    return json.dumps(redact(config), indent=2, sort_keys=True)

@@ -1,0 +1,134 @@
+"""Removes what apply made, in the order in which a half-done drop can be run again."""
+
+from __future__ import annotations
+
+from cdc.errors import SourceError
+from cdc.pipeline import Pipeline
+from connectors.actions import Action, Show, run_all
+from connectors.captured import read_captured
+from connectors.connector import read_connector
+from connectors.database.publication import read_publication
+from connectors.database.schema import drop_schema
+from connectors.database.slot import drop_slot, read_slot
+from connectors.database.truncate import TRIGGERS, drop_triggers
+from connectors.debezium import signal_group
+from connectors.postgres import explained
+from connectors.servers import Servers, open_servers
+from connectors.topics import control_topics
+
+
+def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
+    """What ``drop`` would remove. Changes nothing.
+
+    Args:
+        servers: of the pipeline.
+        topics: the changelog topics and dead letters too; the connector's control topics always go.
+    """
+    pipeline, names = servers.pipeline, servers.names
+    actions = []
+    if read_connector(servers.connect, servers.connector) is not None:
+        detail = "stop, forget its offsets, delete"
+        actions.append(Action("connector", servers.connector, detail, "present", None, _connector))
+    slot = read_slot(servers.source, pipeline.source.slot)
+    if slot is not None:
+        actions.append(_slot(servers, slot.plugin, slot.database))
+    if read_publication(servers.setup, pipeline.source.publication) is not None:
+        actions.append(Action("publication", pipeline.source.publication, "drop", "present", None, _publication))
+    with explained("reading what there is to drop"):
+        triggers = sorted(t for t, _, _ in servers.setup.execute(TRIGGERS, [names.truncate_trigger]))
+        ours = servers.setup.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = ANY(%s)",
+            [names.schema, [names.heartbeat, names.signal, names.captured]],
+        ).fetchall()
+    if triggers:
+        actions.append(Action("trigger", ", ".join(triggers), "drop the TRUNCATE triggers", "present", None, _triggers))
+    there = servers.kafka.describe(_topics(servers, topics=topics))
+    if there:
+        run = lambda s: _delete_topics(s, sorted(there))  # noqa: E731
+        actions.append(Action("topic", ", ".join(sorted(there)), "delete", "present", None, run))
+    if ours:  # last: it holds the list of captured tables, by which a second run finds the topics
+        actions.append(Action("schema", names.schema, "drop this pipeline's tables", "present", None, _schema))
+    return actions
+
+
+def _topics(servers: Servers, *, topics: bool) -> list[str]:
+    """Control topics; with ``topics`` also those of the listed tables, whether the file still names them or not."""
+    pipeline = servers.pipeline
+    names = [topic.name for topic in control_topics(pipeline)]
+    if topics:
+        captured = read_captured(servers.setup, servers.names)
+        named = [table for table in pipeline.source.tables if not table.endswith(".*")]
+        names += [pipeline.topic(table) for table in {*captured, *named}] + [pipeline.dead_letter_topic]
+    return names
+
+
+def _slot(servers: Servers, plugin: str, database: str) -> Action:
+    name = servers.pipeline.source.slot
+    if plugin != "pgoutput" or database != servers.pipeline.source.database:
+        raise SourceError(
+            f"slot {name} is not this pipeline's: it decodes database {database} with {plugin}",
+            means="dropping it would break whatever reads from it; nothing was dropped",
+            fix="correct source.slot in the pipeline file",
+        )
+    return Action("slot", name, "drop; Postgres may then forget the WAL it kept", "present", None, _drop_slot)
+
+
+def _connector(servers: Servers) -> None:
+    name = servers.connector
+    servers.connect.stop(name)
+    servers.connect.wait_stopped(name)
+    # Connect keeps the offsets of a deleted connector, and a namesake would go on from them into a gap.
+    servers.connect.delete_offsets(name)
+    servers.connect.delete(name)
+
+
+def _drop_slot(servers: Servers) -> None:
+    drop_slot(servers.source, servers.pipeline.source.slot)
+
+
+def _publication(servers: Servers) -> None:
+    from psycopg import sql
+
+    name = servers.pipeline.source.publication
+    with explained(f"dropping publication {name}"):
+        servers.setup.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def _triggers(servers: Servers) -> None:
+    drop_triggers(servers.setup, servers.names)
+
+
+def _delete_topics(servers: Servers, topics: list[str]) -> None:
+    servers.kafka.delete(topics)
+    servers.kafka.delete_group(signal_group(servers.pipeline))
+
+
+def _schema(servers: Servers) -> None:
+    drop_schema(servers.setup, servers.names)
+
+
+def plan_drop_pipeline(pipeline: Pipeline, *, topics: bool = False) -> list[Action]:
+    """What ``drop`` would remove. Changes nothing."""
+    with open_servers(pipeline) as servers:
+        return plan_drop(servers, topics=topics)
+
+
+def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bool = False) -> list[Action]:
+    """Remove connector, offsets, slot, publication, triggers, control topics and helper tables.
+
+    Args:
+        pipeline: the loaded file.
+        progress: called after each action.
+        topics: delete the changelog topics and the dead letters too.
+
+    Returns:
+        What was removed; empty when there was nothing.
+
+    Raises:
+        HeadwaterError: an action failed; the message says how far it got. Running it again continues.
+    """
+    with open_servers(pipeline) as servers:
+        actions = plan_drop(servers, topics=topics)
+        run_all(servers, actions, progress)
+        return actions

@@ -1,0 +1,172 @@
+"""The difference between what a pipeline file asks for and what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cdc.catalogue import Catalogue
+from cdc.errors import KafkaError
+from connectors.actions import Action
+from connectors.captured import Captured, mark, plan_captured, read_captured
+from connectors.catalogue import read_catalogue
+from connectors.connector import Running, plan_connector, read_connector, refuse_gap, wait_ready
+from connectors.database.grants import plan_grants
+from connectors.database.identity import TableFacts, generated_columns, plan_replica_identity, read_facts
+from connectors.database.publication import Publication, plan_publication, read_publication
+from connectors.database.schema import plan_schema
+from connectors.database.slot import Slot, read_slot
+from connectors.database.truncate import plan_truncate
+from connectors.debezium import connector_config
+from connectors.kafka import Topic
+from connectors.servers import Servers
+from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
+from connectors.topics import data_topics, plan_topics, wanted_topics
+
+# A signal is seen within a second and begins at once; one that nobody works on after this long was lost.
+LOST_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Actual:
+    """Everything that is there."""
+
+    catalogue: Catalogue
+    facts: dict[str, TableFacts]
+    publication: Publication | None
+    slot: Slot | None
+    connector: Running | None
+    captured: dict[str, Captured]
+    topics: dict[str, Topic]
+    records: dict[str, int]
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing was ever captured: the connector's initial snapshot will read every table."""
+        return self.slot is None and (self.connector is None or self.connector.offset is None)
+
+
+def observe(servers: Servers) -> Actual:
+    """Read what is there, from all three servers; changes nothing.
+
+    Raises:
+        SourceError, KafkaError, ConnectError: a server refused or does not answer (the last may be transient).
+    """
+    pipeline, names = servers.pipeline, servers.names
+    catalogue = read_catalogue(servers.setup, pipeline.source.tables)
+    topics = servers.kafka.describe([topic.name for topic in wanted_topics(pipeline, catalogue)])
+    counts = {topic.name: topic.partitions for topic in topics.values()}
+    first, end = servers.kafka.ends(counts, first=True), servers.kafka.ends(counts)
+    return Actual(
+        catalogue=catalogue,
+        facts=read_facts(servers.setup, catalogue.tables),
+        publication=read_publication(servers.setup, pipeline.source.publication),
+        slot=read_slot(servers.source, pipeline.source.slot),
+        connector=read_connector(servers.connect, servers.connector),
+        captured=read_captured(servers.setup, names),
+        topics=topics,
+        records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
+    )
+
+
+def plan(servers: Servers, actual: Actual) -> list[Action]:
+    """The actions that lead from what is there to what the file asks for, in the order in which they are safe.
+
+    Args:
+        servers: for questions about rights and triggers, whose answers depend on the names asked for; not changed.
+        actual: from ``observe``.
+
+    Raises:
+        SourceError: the slot can't give every change since the connector's last (terminal).
+        KafkaError: a topic would need another number of partitions, or holds records of an earlier capture (terminal).
+    """
+    pipeline, names = servers.pipeline, servers.names
+    tables, facts = list(actual.catalogue.tables), list(actual.facts.values())
+    if actual.connector is not None and not (actual.connector.offset is None and actual.slot is None):
+        refuse_gap(pipeline.source.slot, actual.slot, actual.connector.offset)
+    refuse_old_records(servers, actual)
+    ours = [names.qualified(names.heartbeat), names.qualified(names.signal)]
+    publication, publication_after = plan_publication(actual.publication, pipeline.source.publication, [*tables, *ours])
+    triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
+    noted, forgotten = plan_captured(names, tables, actual.captured, fresh=actual.fresh)
+    grants = plan_grants(servers.setup, pipeline.source.user, names, tables) if pipeline.source.setup_user else []
+    config = connector_config(pipeline, actual.catalogue, generated_columns(facts))
+    connector = plan_connector(servers.connector, config, actual.connector)
+    return [
+        *plan_schema(servers.setup, names),
+        *plan_replica_identity(facts, pipeline.policy.toast),
+        *triggers,
+        *grants,
+        *publication,
+        *plan_topics(wanted_topics(pipeline, actual.catalogue), actual.topics),
+        *noted,
+        *connector,
+        *plan_snapshot(servers, actual, {action.name for action in noted}),
+        *publication_after,
+        *triggers_after,
+        *forgotten,
+    ]
+
+
+def refuse_old_records(servers: Servers, actual: Actual) -> None:
+    """Refuse to snapshot into a topic that holds an earlier capture: rows deleted since would stay in it for ever.
+
+    Raises:
+        KafkaError: names the topics (terminal).
+    """
+    new = [table for table in actual.catalogue.tables if actual.fresh or table not in actual.captured]
+    topics = [servers.pipeline.topic(table) for table in new]
+    full = [topic for topic in topics if actual.records.get(topic)]
+    if full:
+        raise KafkaError(
+            f"not captured yet, but there are records already: {', '.join(full)}",
+            means="they are of an earlier capture; rows deleted since then would come back in every view",
+            fix="`headwater drop FILE --topics` (all topics of this pipeline) before apply; or choose another kafka.topic_prefix",
+        )
+
+
+def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Action]:
+    """One signal for all tables whose rows are still to be asked for, or whose request was lost."""
+    if actual.fresh:
+        return []
+    tables = {table for table in noted if table in actual.catalogue.tables}
+    tables |= {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
+    tables |= lost_requests(servers, actual)
+    tables &= set(actual.catalogue.tables)
+    if not tables:
+        return []
+    name = ", ".join(sorted(tables))
+
+    def run(servers: Servers) -> None:
+        wait_ready(servers)
+        mark(
+            servers.setup,
+            servers.names,
+            tables,
+            "requested",
+            send_snapshot_signal(servers.kafka, servers.pipeline, tables),
+        )
+
+    return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
+
+
+def lost_requests(servers: Servers, actual: Actual) -> set[str]:
+    """Tables that were asked for a while ago, and that Debezium neither works on nor has finished."""
+    requested = [entry for entry in actual.captured.values() if entry.state == "requested"]
+    old = [e for e in requested if datetime.now(UTC) - e.changed_at > timedelta(seconds=LOST_SECONDS)]
+    if not old or (actual.connector is not None and actual.connector.in_incremental_snapshot):
+        return set()
+    notifications = Notifications(servers.kafka, servers.pipeline)
+    try:
+        heard = notifications.catch_up()
+    finally:
+        notifications.close()
+    return {entry.table for entry in old if not is_complete(heard, entry)}
+
+
+def is_complete(heard: Heard, entry: Captured) -> bool:
+    """Debezium has said that all rows of a requested table were sent."""
+    return heard.statuses.get(entry.signal_id or "", {}).get(entry.table) in COMPLETE
+
+
+__all__ = ["Actual", "data_topics", "is_complete", "observe", "plan"]

@@ -1,0 +1,101 @@
+"""One catalogue, three readers: Spark writes and merges, pyiceberg and DuckDB read the same rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import duckdb_extensions
+import pyarrow as pa
+import pytest
+
+from cdc.errors import SinkRefused
+from deploy.local import artifacts
+from sinks import iceberg
+
+pytestmark = pytest.mark.stack
+
+CATALOG = "hw_lake"
+
+# In a process of its own: a Spark session is one per process, and other tests want theirs otherwise.
+SPARK = """
+import sys, json
+from pyspark.sql import SparkSession
+properties, jars = json.loads(sys.argv[1]), sys.argv[2]
+builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+builder = builder.config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+builder = builder.config("spark.sql.catalog.hw_lake", "org.apache.iceberg.spark.SparkCatalog")
+for key, value in properties.items():
+    builder = builder.config(f"spark.sql.catalog.hw_lake.{key}", value)
+spark = builder.getOrCreate()
+spark.sql("CREATE NAMESPACE IF NOT EXISTS hw_lake.flights")
+spark.sql("CREATE TABLE hw_lake.flights.plane (id bigint, name string) USING iceberg TBLPROPERTIES "
+          "('format-version'='2', 'write.merge.mode'='merge-on-read')")
+spark.range(1000).selectExpr("id", "concat('p', id) name").writeTo("hw_lake.flights.plane").append()
+spark.range(0, 1000, 10).createOrReplaceTempView("s")
+spark.sql("MERGE INTO hw_lake.flights.plane t USING s ON t.id = s.id WHEN MATCHED AND s.id < 500 THEN DELETE "
+          "WHEN MATCHED THEN UPDATE SET name = 'new'")
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def sink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("lake") / "not yet there"
+    made = SimpleNamespace(catalog_uri=str(folder / "catalog.db"), warehouse=str(folder / "w"), namespace="flights")
+    import json
+
+    jars = ",".join(str(jar) for jar in artifacts.spark_jars())
+    argv = [sys.executable, "-c", SPARK, json.dumps(iceberg.spark_properties(made)), jars]
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(argv, env=env, cwd=folder.parent, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    yield made
+
+
+def expected() -> dict[int, str]:
+    return {n: "new" if n % 10 == 0 else f"p{n}" for n in range(1000) if n % 10 or n >= 500}
+
+
+def test_pyiceberg_streams_what_spark_merged(sink: Any) -> None:
+    rows: dict[int, str] = {}
+    for batch in iceberg.scan(sink, CATALOG, "plane"):
+        assert isinstance(batch, pa.RecordBatch)
+        rows.update(zip(batch["id"].to_pylist(), batch["name"].to_pylist(), strict=True))
+    assert rows == expected()
+    assert iceberg.count(sink, CATALOG, "plane") == len(rows)
+
+
+def test_columns_can_be_chosen(sink: Any) -> None:
+    assert {tuple(batch.schema.names) for batch in iceberg.scan(sink, CATALOG, "plane", ["id"])} == {("id",)}
+
+
+def test_a_scan_may_be_left_early(sink: Any) -> None:
+    rows = iceberg.scan(sink, CATALOG, "plane")
+    next(rows)
+    rows.close()  # type: ignore[attr-defined]
+
+
+def test_duckdb_reads_the_same_rows(sink: Any) -> None:
+    place = iceberg.metadata_location(sink, CATALOG, "plane")
+    assert Path(place).is_file()
+    with duckdb.connect() as connection:
+        for extension in ("avro", "iceberg"):
+            duckdb_extensions.import_extension(extension)
+            connection.execute(f"LOAD {extension}")
+        rows = connection.execute("SELECT id, name FROM iceberg_scan(?)", [place]).fetchall()
+    assert dict(rows) == expected()
+
+
+def test_a_table_that_is_not_there_is_named(sink: Any) -> None:
+    with pytest.raises(SinkRefused, match=r"flights\.nope"):
+        iceberg.count(sink, CATALOG, "nope")
+    with pytest.raises(SinkRefused, match="hw_other"):
+        next(iceberg.scan(sink, "hw_other", "plane"))

@@ -1,0 +1,264 @@
+"""The Elasticsearch sink's pure parts: encoding, cutting, judging, mappings, raw sources."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from typing import Any
+
+import orjson
+import pytest
+from elastic_transport import ApiResponseMeta, ConnectionTimeout, HttpHeaders, NodeConfig, TlsError
+from elastic_transport import ConnectionError as NoConnection
+from elasticsearch import ApiError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.errors import ConfigError, SinkRefused
+from sinks.contract import STALE, WRITTEN, Item, Outcome
+from sinks.elasticsearch import mapping
+from sinks.elasticsearch.bulk import INTERNAL_ERROR_TRIES, PRESSURE, Line, chunks, encode, judge
+from sinks.elasticsearch.client import RawSourceSerializer, is_passing, split_sources
+from sinks.elasticsearch.settings import read_settings
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+# Texts that try to look like the envelope around a source.
+TRICKY = st.sampled_from(['"_source":', '_source":', '{"_source":{}}', "\\", '\\"', '"', "}", '"_source"'])
+
+
+# --- encoding and cutting ---------------------------------------------------------------------------------------------
+
+
+@given(
+    key=st.text(min_size=1, max_size=20),
+    version=st.integers(0, 2**63 - 1),
+    document=st.none() | st.dictionaries(st.text(), JSON),
+)
+def test_an_encoded_item_is_one_action_line_and_one_document_line(
+    key: str, version: int, document: dict[str, Any] | None
+) -> None:
+    raw = None if document is None else json.dumps(document, indent=1).encode()
+    line = encode(7, Item(key, version, raw))
+    parts = line.data.split(b"\n")
+    assert line.place == 7
+    assert parts[-1] == b""
+    action = json.loads(parts[0])
+    assert action == {
+        "delete" if raw is None else "index": {"_id": key, "version": version, "version_type": "external_gte"}
+    }
+    assert len(parts) == (2 if raw is None else 3)
+    if raw is not None:
+        assert json.loads(parts[1]) == document
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), max_size=60),
+    max_bytes=st.integers(1, 120),
+    max_count=st.integers(1, 10),
+)
+def test_chunks_keep_every_line_in_order_and_within_bounds(sizes: list[int], max_bytes: int, max_count: int) -> None:
+    lines = [Line(place, b"x" * size) for place, size in enumerate(sizes)]
+    cut = list(chunks(lines, max_bytes, max_count))
+    assert [line for chunk in cut for line in chunk] == lines
+    for chunk in cut:
+        assert 0 < len(chunk) <= max_count
+        assert len(chunk) == 1 or sum(len(line.data) for line in chunk) <= max_bytes
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def failed(status: int, kind: str, reason: str = "why") -> dict[str, Any]:
+    return {"status": status, "error": {"type": kind, "reason": reason}}
+
+
+@pytest.mark.parametrize("status", [200, 201, 404])
+def test_written(status: int) -> None:
+    assert judge({"status": status}, 1) == WRITTEN
+
+
+def test_a_conflict_is_stale() -> None:
+    assert judge(failed(409, "version_conflict_engine_exception"), 1) == STALE
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (429, "es_rejected_execution_exception"),
+        (503, "unavailable_shards_exception"),
+        (429, "cluster_block_exception"),
+        (403, "cluster_block_exception"),
+        (500, "anything"),
+    ],
+)
+def test_passing_failures_are_tried_again(status: int, kind: str) -> None:
+    reason = judge(failed(status, kind), 1)
+    assert isinstance(reason, str)
+    assert str(status) in reason
+
+
+def test_an_item_that_always_gives_500_is_poison_in_the_end() -> None:
+    answer = judge(failed(500, "stack_overflow"), INTERNAL_ERROR_TRIES)
+    assert not isinstance(answer, str)
+    assert answer.outcome is Outcome.REJECTED
+    assert isinstance(judge(failed(503, "x"), 10**6), str), "but an outage is never poison"
+
+
+def test_a_rejection_names_type_reason_and_cause() -> None:
+    result = failed(400, "document_parsing_exception")
+    result["error"]["caused_by"] = {"reason": "For input string"}
+    answer = judge(result, 1)
+    assert not isinstance(answer, str)
+    assert answer.reason == "400 document_parsing_exception: why (For input string)"
+
+
+def test_a_reason_is_bounded() -> None:
+    answer = judge(failed(400, "x", "y" * 100_000), 1)
+    assert not isinstance(answer, str)
+    assert len(answer.reason or "") < 3000
+
+
+@pytest.mark.parametrize("kind", ["index_not_found_exception", "index_closed_exception", "security_exception"])
+def test_what_no_item_can_pass_is_refused(kind: str) -> None:
+    with pytest.raises(SinkRefused):
+        judge(failed(404, kind), 1)
+
+
+def api_error(status: int, body: Any = None) -> ApiError:
+    meta = ApiResponseMeta(status, "1.1", HttpHeaders(), 0.0, NodeConfig("http", "h", 1))
+    return ApiError(message="m", meta=meta, body=body)
+
+
+def test_which_request_errors_pass() -> None:
+    assert all(is_passing(api_error(status)) for status in (429, 500, 502, 503, 504))
+    assert not any(is_passing(api_error(status)) for status in (400, 401, 403, 404, 405, 413))
+    assert is_passing(api_error(403, {"error": {"type": "cluster_block_exception"}}))
+    assert is_passing(NoConnection("refused"))
+    assert is_passing(ConnectionTimeout("slow"))
+    assert not is_passing(TlsError("[SSL: CERTIFICATE_VERIFY_FAILED]", errors=(ssl.SSLError(),)))
+
+
+def test_a_request_that_can_never_fit_is_recognised() -> None:
+    text = (
+        "429 es_rejected_execution_exception: rejected execution of coordinating operation ["
+        "coordinating_and_primary_bytes=0, coordinating_operation_bytes=60, max_coordinating_bytes=53]"
+    )
+    found = PRESSURE.search(text)
+    assert found
+    assert (found[1], found[2]) == ("60", "53")
+
+
+# --- raw sources ------------------------------------------------------------------------------------------------------
+
+
+@given(documents=st.lists(st.dictionaries(st.text() | TRICKY, JSON | TRICKY, max_size=5), max_size=5), ids=st.data())
+def test_sources_come_out_as_the_text_that_went_in(documents: list[dict[str, Any]], ids: st.DataObject) -> None:
+    texts = [json.dumps(document, indent=n % 2 or None).encode() for n, document in enumerate(documents)]
+    names = [ids.draw(TRICKY | st.text(max_size=5)) for _ in texts]
+    hits = b",".join(
+        b'{"_id":%b,"_version":1,"_source":%b,"sort":[%d]}' % (orjson.dumps(name), text, n)
+        for n, (name, text) in enumerate(zip(names, texts, strict=True))
+    )
+    parsed = RawSourceSerializer().loads(b'{"pit_id":"x","hits":{"hits":[%b]}}' % hits)
+    assert [hit["_source"] for hit in parsed["hits"]["hits"]] == texts
+    assert [hit["_id"] for hit in parsed["hits"]["hits"]] == names
+    assert [hit["sort"] for hit in parsed["hits"]["hits"]] == [[n] for n in range(len(texts))]
+
+
+def test_numbers_keep_their_digits() -> None:
+    text = b'{"a":1.10,"b":12345678901234567890.123456789,"c":1E400}'
+    envelope, sources = split_sources(b'{"docs":[{"_source":%b,"found":true},{"found":false}]}' % text)
+    assert sources == [text]
+    assert orjson.loads(envelope) == {"docs": [{"_source": None, "found": True}, {"found": False}]}
+
+
+def test_multi_get_with_missing_documents() -> None:
+    body = b'{"docs":[{"_id":"1","found":false},{"_id":"2","found":true,"_source":{"a":2}}]}'
+    assert RawSourceSerializer().loads(body)["docs"][1]["_source"] == b'{"a":2}'
+
+
+# --- mappings and settings --------------------------------------------------------------------------------------------
+
+
+def test_an_override_of_the_same_type_is_merged_and_of_another_type_replaces() -> None:
+    default = {
+        "a": {"type": "keyword", "ignore_above": 99},
+        "b": {"type": "text", "fields": {"keyword": {"type": "keyword"}}},
+    }
+    merged = mapping.merge(default, {"a": {"type": "geo_point"}, "b": {"analyzer": "english"}, "c": {"type": "long"}})
+    assert merged == {
+        "a": {"type": "geo_point"},
+        "b": {"type": "text", "fields": {"keyword": {"type": "keyword"}}, "analyzer": "english"},
+        "c": {"type": "long"},
+    }
+    assert default["a"] == {"type": "keyword", "ignore_above": 99}, "the default itself is untouched"
+
+
+def test_settings_in_any_of_the_servers_spellings() -> None:
+    flat = {"index.refresh_interval": "5s", "index.analysis.analyzer.mine.type": "custom"}
+    analysis = {"analyzer": {"mine": {"type": "custom"}}}
+    assert mapping.flatten({"refresh_interval": "5s", "analysis": analysis}) == flat
+    assert mapping.flatten({"index": {"refresh_interval": "5s", "analysis": analysis}}) == flat
+    assert mapping.flatten({"index.refresh_interval": "5s", "index.analysis": analysis}) == flat
+
+
+def test_a_number_of_replicas_turns_the_automatic_one_off() -> None:
+    assert mapping.index_settings({})["index.auto_expand_replicas"] == "0-1"
+    assert mapping.index_settings({"number_of_replicas": 2})["index.auto_expand_replicas"] is False
+
+
+def test_changed_settings_are_told_by_their_printed_value() -> None:
+    actual = {"index.number_of_shards": "1", "index.hidden": "true", "index.sort.field": ["a", "b"]}
+    same = {"index.number_of_shards": 1, "index.hidden": True, "index.sort.field": ["a", "b"]}
+    assert mapping.changed_settings(same, actual) == {}
+    assert mapping.changed_settings({"index.number_of_shards": 2}, actual) == {"index.number_of_shards": 2}
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+def config(**over: Any) -> dict[str, Any]:
+    return {"type": "elasticsearch", "name": "search", "url": "http://h:9200", "targets": {"flight": {}}} | over
+
+
+def test_names_of_a_target() -> None:
+    target = read_settings(config(targets={"flight": {"index": "flights", "generation": 2}})).targets["flight"]
+    assert (target.concrete, target.writer, target.fences, target.fence_writer) == (
+        "flights_g2",
+        "flights_g2_w",
+        "flights_g2_fences",
+        "flights_g2_fences_w",
+    )
+
+
+@pytest.mark.parametrize(
+    ("over", "names"),
+    [
+        ({"url": "ftp://h"}, "url"),
+        ({"url": "http://"}, "url"),
+        ({"bulk_bytes": 0}, "bulk_bytes"),
+        ({"bulk_bytes": "5mb"}, "bulk_bytes"),
+        ({"bulk_workers": True}, "bulk_workers"),
+        ({"request_timeout_seconds": -1}, "request_timeout_seconds"),
+        ({"settings": []}, "settings"),
+        ({"targets": {}}, "no view"),
+        ({"targets": {"flight": {"index": "Flights"}}}, "Flights"),
+        ({"targets": {"flight": {"index": ".flights"}}}, "flights"),
+        ({"targets": {"flight": {"colour": 1}}}, "colour"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_a_wrong_setting_is_named(over: dict[str, Any], names: str) -> None:
+    with pytest.raises(ConfigError, match=names):
+        read_settings(config(**over))
+
+
+def test_a_wrong_secret_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_settings(config(password=["hunter2"]))
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(read_settings(config(password="hunter2", url="http://u:hunter2@h:1")))

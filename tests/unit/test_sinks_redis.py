@@ -1,0 +1,138 @@
+"""The Redis sink's pure parts: key names, errors that pass, configuration."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.cluster import key_slot
+
+from cdc.errors import ConfigError
+from sinks.contract import Item
+from sinks.redis import names
+from sinks.redis.client import is_no_script, is_passing, lacks_rights
+from sinks.redis.script import command
+from sinks.redis.settings import read_settings
+
+IDS = st.text(st.characters(codec="utf-8")) | st.text("{}%7BbDd25|:", min_size=1)
+
+
+@given(identity=IDS)
+def test_an_id_survives_its_key(identity: str) -> None:
+    prefix = names.prefix_of("p:", "flight")
+    assert names.id_of(prefix, names.value_key(prefix, identity)) == identity
+
+
+@given(first=IDS, second=IDS)
+def test_two_ids_never_share_a_key(first: str, second: str) -> None:
+    if first != second:
+        assert names.value_key(b"p:", first) != names.value_key(b"p:", second)
+
+
+@given(identity=IDS)
+def test_value_and_version_share_a_slot(identity: str) -> None:
+    value = names.value_key(b"p:flight:", identity)
+    assert key_slot(value) == key_slot(names.version_key(value))
+
+
+def test_usual_ids_are_used_as_they_are() -> None:
+    assert names.value_key(names.prefix_of("", "airline"), "AA|1") == b"airline:AA|1"
+
+
+@given(prefix=st.text("ab*?[]\\^-", min_size=1, max_size=6))
+def test_a_pattern_matches_its_own_prefix_only(prefix: str) -> None:
+    # Redis's globs and fnmatch differ in escapes, so a backslash is turned into a one-character class.
+    glob = names.pattern(prefix.encode()).decode()
+    translated = ""
+    place = 0
+    while place < len(glob):
+        if glob[place] == "\\":
+            place += 1
+            translated += f"[{glob[place]}]"
+        else:
+            translated += glob[place]
+        place += 1
+    assert fnmatch.fnmatchcase(prefix + "rest", translated)
+    assert not fnmatch.fnmatchcase("X" + prefix + "rest", translated)
+
+
+def test_a_delete_sends_no_document() -> None:
+    assert command(Item("1", 7, None), b"v", b"m", b"0", b"60")[3:] == (b"v", b"m", b"7", b"D", b"", b"0", b"60")
+    assert command(Item("1", 7, b"{}"), b"v", b"m", b"9", b"60")[3:] == (b"v", b"m", b"7", b"S", b"{}", b"9", b"60")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.ConnectionError("Connection refused"),
+        redis.TimeoutError("Timeout reading from socket"),
+        redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+        redis.exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'"),
+        redis.ResponseError("Error running script (call to f_1): @user_script:3: -OOM command not allowed"),
+        redis.ResponseError("MISCONF Redis is configured to save RDB snapshots"),
+        redis.exceptions.ReadOnlyError("You can't write against a read only replica."),
+        redis.exceptions.ClusterDownError("CLUSTERDOWN The cluster is down"),
+        redis.exceptions.MasterDownError("MASTERDOWN Link with MASTER is down"),
+        redis.exceptions.RedisClusterException("Redis Cluster cannot be connected."),
+        OSError("network is unreachable"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_that_pass(error: Exception) -> None:
+    assert is_passing(error)
+    assert not lacks_rights(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.AuthenticationError("invalid username-password pair or user is disabled."),
+        redis.exceptions.NoPermissionError("this user has no permissions to run the 'evalsha' command"),
+        redis.ResponseError("NOAUTH Authentication required."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_missing_rights_do_not_pass(error: Exception) -> None:
+    assert lacks_rights(error)
+    assert not is_passing(error)
+
+
+def test_other_errors_neither() -> None:
+    wrong = redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
+    assert not is_passing(wrong)
+    assert not is_passing(redis.ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert is_no_script(redis.exceptions.NoScriptError("No matching script."))
+    assert not is_no_script(wrong)
+
+
+def config(**over: Any) -> dict[str, Any]:
+    return {"type": "redis", "name": "cache", "url": "redis://h:6379/0", "targets": {"plane": {}}} | over
+
+
+@pytest.mark.parametrize(
+    ("over", "named"),
+    [
+        ({"url": "http://h"}, "url"),
+        ({"key_prefix": "{x}:"}, "braces"),
+        ({"fence_seconds": 0}, "fence_seconds"),
+        ({"ttl_seconds": -5}, "ttl_seconds"),
+        ({"cluster": "yes"}, "cluster"),
+        ({"targets": {}}, "no view"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_a_wrong_setting_is_named(over: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        read_settings(config(**over))
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = read_settings(config(password="hunter2", url="redis://u:hunter2@h:1/0"))
+    assert "hunter2" not in repr(settings) + settings.who
+    with pytest.raises(ConfigError) as caught:
+        read_settings(config(password=7_777_777))
+    assert "7777777" not in str(caught.value)

@@ -1,0 +1,90 @@
+"""Which of a key's entries stands, and that every record is accounted for."""
+
+import orjson
+import pyarrow as pa
+
+from cdc.catalogue import Column, Table
+from cdc.view import View
+from sinks.contract import UNVERSIONED
+from spark.entries import Entry, EntryDecoder, newer
+from spark.spec import FlowSpec, unpack
+
+TABLE = Table(
+    "public",
+    "t",
+    (Column("id", "integer", "int4", nullable=False, ordinal=1), Column("v", "text", "text", ordinal=2)),
+    ("id",),
+)
+SPEC = FlowSpec("s", {"t": View.identity(TABLE)}, {"p.public.t": ("t",)}, {"p.public.t": TABLE}, {}, {})
+
+Record = tuple[bytes | None, bytes | None, int]
+
+
+def entry(version: int, offset: int, document: bytes | None = b"{}") -> Entry:
+    return Entry("t", "1", version, document, "p.public.t", 0, offset, 0)
+
+
+def event(key: int, value: str | None, lsn: int, op: str = "u") -> tuple[bytes, bytes]:
+    source = {"schema": "public", "table": "t", "lsn": lsn, "ts_ms": 1, "sequence": f'[null,"{lsn}"]'}
+    after = None if op == "d" else {"id": key, "v": value}
+    return orjson.dumps({"id": key}), orjson.dumps({"op": op, "source": source, "before": None, "after": after})
+
+
+def decode(*records: tuple[bytes | None, bytes | None]) -> tuple[dict[str, Entry], int]:
+    columns = {
+        "key": pa.array([key for key, _ in records], pa.binary()),
+        "value": pa.array([value for _, value in records], pa.binary()),
+        "topic": pa.array(["p.public.t"] * len(records)),
+        "partition": pa.array([0] * len(records), pa.int32()),
+        "offset": pa.array(range(len(records)), pa.int64()),
+    }
+    decoded = EntryDecoder(SPEC).decode(pa.RecordBatch.from_pydict(columns))
+    assert decoded.records == len(records)
+    return {entry.id: entry for entry in decoded.entries}, len(decoded.letters)
+
+
+def test_the_newest_position_stands_and_a_tie_goes_to_the_later_offset() -> None:
+    assert newer(entry(5, 1), entry(7, 2), tombstone=False).version == 7
+    assert newer(entry(7, 1), entry(5, 2), tombstone=False).version == 7
+    assert newer(entry(7, 1, b"a"), entry(7, 2, b"b"), tombstone=False).document == b"b"
+
+
+def test_200_changes_to_one_row_are_one_entry() -> None:
+    entries, letters = decode(*(event(1, f"v{n}", 100 + n) for n in range(200)))
+    assert (len(entries), letters) == (1, 0)
+    assert orjson.loads(entries["1"].document or b"") == {"id": 1, "v": "v199"}
+    assert entries["1"].version == 299
+
+
+def test_a_delete_keeps_its_position_through_its_tombstone() -> None:
+    key, value = event(1, None, 50, "d")
+    entries, _ = decode(event(1, "a", 40), (key, value), (key, None))
+    assert (entries["1"].version, entries["1"].document) == (50, None)
+
+
+def test_a_lone_tombstone_deletes_whatever_is_there() -> None:
+    key, _ = event(1, "a", 1)
+    entries, _ = decode((key, None))
+    assert (entries["1"].version, entries["1"].document) == (UNVERSIONED, None)
+
+
+def test_a_tombstone_without_its_delete_removes_an_older_upsert_of_the_batch() -> None:
+    key, value = event(1, "a", 40)
+    entries, _ = decode((key, value), (key, None))
+    assert (entries["1"].version, entries["1"].document) == (40, None)
+
+
+def test_a_row_that_comes_back_after_its_tombstone_stands() -> None:
+    key, value = event(1, None, 50, "d")
+    entries, _ = decode((key, value), (key, None), event(1, "again", 60, "c"))
+    assert orjson.loads(entries["1"].document or b"")["v"] == "again"
+
+
+def test_what_is_no_event_becomes_a_letter_and_the_rest_goes_on() -> None:
+    entries, letters = decode((b'{"id":1}', b"no json"), event(2, "b", 10))
+    assert (list(entries), letters) == (["2"], 1)
+
+
+def test_a_spec_survives_the_way_to_an_executor() -> None:
+    assert unpack(SPEC.pack()).views["t"].table == TABLE
+    assert unpack(SPEC.pack()) is unpack(SPEC.pack())

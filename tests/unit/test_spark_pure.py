@@ -1,0 +1,90 @@
+"""Small pure parts of the engine: options, statements, explanations, comparing, measurements."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from benchmarks.results import Measurement, quantile, write
+from cdc.errors import ConfigError
+from console.compare import compare, digest
+from spark.lag import reached
+from spark.runner import explain
+from spark.session import find_jars
+from spark.source import java_client
+from spark.warehouse import merge_statement
+
+
+def test_kafka_options_are_translated_for_java() -> None:
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": 'p"w\\',
+        "ssl.ca.location": "/ca.pem",
+    }
+    java = java_client(options)
+    assert java["ssl.truststore.location"] == "/ca.pem"
+    assert java["ssl.truststore.type"] == "PEM"
+    assert 'scram.ScramLoginModule required username="u" password="p\\"w\\\\";' in java["sasl.jaas.config"]
+    assert not {"sasl.username", "sasl.password", "ssl.ca.location"} & set(java)
+
+
+def test_an_unknown_mechanism_is_refused() -> None:
+    with pytest.raises(ConfigError, match="GSSAPI"):
+        java_client({"sasl.mechanism": "GSSAPI", "sasl.username": "u"})
+
+
+def test_missing_jars_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="iceberg-spark-runtime"):
+        find_jars(tmp_path)
+
+
+def test_the_merge_never_lets_an_older_change_win() -> None:
+    statement = merge_statement("c.n.t", ["id"], ["id", "v", "_hw_version"])
+    assert statement.count("s._hw_version >= t._hw_version") == 2
+    assert "s._hw_version = -1) THEN DELETE" in statement
+    assert "NOT MATCHED AND NOT s._hw_gone" in statement
+
+
+def test_our_own_error_is_found_in_a_long_trace() -> None:
+    text = "Job aborted\n  File x\ncdc.errors.SinkUnavailable: sink 'search' does not answer\n\tat org.apache.spark"
+    assert explain(text) == "sink 'search' does not answer"
+
+
+def test_else_the_last_cause_is_told() -> None:
+    assert explain("top\nCaused by: a.B: first\nCaused by: c.D: root\n") == "Caused by: c.D: root"
+    assert explain("only this\nnext") == "only this"
+
+
+def test_reached_needs_every_partition() -> None:
+    assert reached({"t": {0: 5, 1: 3}}, {"t": {0: 5, 1: 3}})
+    assert not reached({"t": {0: 5}}, {"t": {0: 5, 1: 3}})
+    assert not reached({}, {"t": {0: 1}})
+
+
+def test_comparing_names_what_is_missing_extra_and_changed() -> None:
+    expected = {key: digest({"id": key, "v": 1}) for key in "abc"}
+    held = [("a", b'{"v":1,"id":"a"}'), ("b", b'{"id":"b","v":2}'), ("x", b"{}"), ("a", b'{"id":"a","v":1}')]
+    result = compare("t", expected, held)
+    assert (result.changed, result.extra, result.missing) == (["b"], ["x"], ["c"])
+    assert (result.expected, result.compared, result.differences, result.equal) == (3, 3, 3, False)
+
+
+def test_equal_documents_are_equal_whatever_the_order_of_keys() -> None:
+    assert digest(b'{"a":1,"b":[1,2]}') == digest({"b": [1, 2], "a": 1})
+    assert digest({"a": 1}) != digest({"a": "1"})
+
+
+def test_measurements_keep_what_was_not_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "latest.json"
+    write([Measurement("a", 1.0, "s", 1), Measurement("b", 2.0, "s", 1)], path)
+    write([Measurement("b", 3.0, "s", 1, peer="raw", peer_value=6.0, ratio=0.5)], path)
+    entries = {entry["name"]: entry for entry in orjson.loads(path.read_text())}
+    assert (entries["a"]["value"], entries["b"]["value"], entries["b"]["ratio"]) == (1.0, 3.0, 0.5)
+    assert set(entries["a"]) == {"name", "value", "unit", "peer", "peer_value", "ratio", "n", "command", "at"}
+
+
+def test_quantiles_are_of_the_observations() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert quantile([1.0], 0.99) == 1.0

@@ -1,0 +1,107 @@
+"""The generation's folder: identity, lock, and a checkpoint looked over before Spark sees it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import StateError
+from spark.state import Generation, Identity, batch_offsets, check_checkpoint, committed_offsets
+
+IDENTITY = Identity("7123", 1, "shop", "headwater_shop", {"shop.public.orders": "AAA"}, "abc")
+
+
+def make_checkpoint(folder: Path, offsets: int, commits: int) -> Path:
+    checkpoint = folder / "checkpoint"
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"x"}')
+    for number in range(offsets):
+        text = "v1\n{}\n" + json.dumps({"t": {"0": 10 * (number + 1), "1": 5}})
+        (checkpoint / "offsets" / str(number)).write_text(text)
+    for number in range(commits):
+        (checkpoint / "commits" / str(number)).write_text("v1\n{}")
+    return checkpoint
+
+
+def test_the_same_identity_may_start_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        Generation(tmp_path, "shop", "search").bind(IDENTITY)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"system_identifier": "999"}, "another Postgres cluster"),
+        ({"timeline": 2}, "failed over"),
+        ({"database": "other"}, "another database"),
+        ({"slot": "other"}, "another replication slot"),
+        ({"spec_hash": "def"}, "changed in the pipeline file"),
+        ({"topic_ids": {"shop.public.orders": "BBB"}}, "deleted and created again"),
+    ],
+)
+def test_a_changed_identity_is_refused_with_the_way_out(tmp_path: Path, change: dict[str, object], named: str) -> None:
+    generation = Generation(tmp_path, "shop", "search")
+    generation.bind(IDENTITY)
+    with pytest.raises(StateError, match=named) as raised:
+        generation.bind(replace(IDENTITY, **change))  # type: ignore[arg-type]
+    assert "headwater drop FILE --sink search" in raised.value.fix
+
+
+def test_an_unreadable_identity_is_refused(tmp_path: Path) -> None:
+    generation = Generation(tmp_path, "shop", "search")
+    generation.bind(IDENTITY)
+    (generation.folder / "identity.json").write_text("{")
+    with pytest.raises(StateError, match="can't be read"):
+        generation.bind(IDENTITY)
+
+
+def test_only_one_process_may_hold_a_generation(tmp_path: Path) -> None:
+    first, second = (Generation(tmp_path, "shop", "search") for _ in range(2))
+    first.lock()
+    with pytest.raises(StateError, match="already run by process"):
+        second.lock()
+    first.unlock()
+    second.lock()
+    second.unlock()
+
+
+def test_a_sound_checkpoint_passes_and_a_new_one_too(tmp_path: Path) -> None:
+    check_checkpoint(tmp_path / "nothing", "fix")
+    check_checkpoint(make_checkpoint(tmp_path, 3, 2), "fix")
+
+
+def test_fault_31_missing_metadata_is_refused(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 2, 2)
+    (checkpoint / "metadata").unlink()
+    with pytest.raises(StateError, match="metadata is missing"):
+        check_checkpoint(checkpoint, "fix")
+
+
+def test_fault_32_an_empty_offset_file_is_named(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 2, 1)
+    (checkpoint / "offsets" / "1").write_text("")
+    with pytest.raises(StateError, match="offsets/1 is empty"):
+        check_checkpoint(checkpoint, "fix")
+
+
+def test_fault_32_a_gap_in_the_offsets_is_named(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 4, 4)
+    (checkpoint / "offsets" / "2").unlink()
+    with pytest.raises(StateError, match="has a gap"):
+        check_checkpoint(checkpoint, "fix")
+
+
+def test_a_commit_without_its_offsets_is_named(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 3, 3)
+    (checkpoint / "offsets" / "2").unlink()
+    with pytest.raises(StateError, match="batch 2 is committed"):
+        check_checkpoint(checkpoint, "fix")
+
+
+def test_offsets_are_read_back(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 3, 2)
+    assert committed_offsets(checkpoint) == (1, {"t": {0: 20, 1: 5}})
+    assert batch_offsets(checkpoint, 2) == {"t": {0: 30, 1: 5}}
+    assert committed_offsets(tmp_path / "nothing") == (-1, {})

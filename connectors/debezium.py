@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
+from cdc.types import null_when_unchanged
 from connectors.names import Names
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
@@ -28,6 +29,8 @@ POLL_MS = 10
 STATUS_MS = 1_000
 # How soon a signal is seen. Debezium's default of 5 s is what a user who adds a table would wait.
 SIGNAL_POLL_MS = 1_000
+# Rows whose large values the re-selection remembers; each may be megabytes, and the worker's heap is 1 GB.
+CACHED_ROWS = 2_000
 # Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory.
 CHUNK_ROWS = 8_192
 
@@ -61,7 +64,7 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, generated: Iterab
         **_producer(pipeline),
     }
     if pipeline.policy.toast == "reselect":
-        config |= _reselect()
+        config |= _reselect(catalogue)
     return config | {key: _text(value) for key, value in pipeline.connect.options.items()}
 
 
@@ -87,7 +90,8 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) 
         "publication.name": source.publication,
         # Debezium's own ALTER PUBLICATION is broken for filtered ones, and needs the tables' owner: we do it.
         "publication.autocreate.mode": "disabled",
-        "table.include.list": pattern(sorted(catalogue.tables)),
+        # The marker's row is read by the snapshot and never changes: it keeps the snapshot's position in Kafka.
+        "table.include.list": pattern([*sorted(catalogue.tables), names.qualified(names.marker)]),
         "heartbeat.interval.ms": str(int(source.heartbeat_seconds * 1000)),
         "heartbeat.action.query": heartbeat_query(names),
         "topic.heartbeat.prefix": "__debezium-heartbeat",
@@ -113,10 +117,13 @@ def _values() -> dict[str, str]:
         "value.converter": JSON_CONVERTER,
         "value.converter.schemas.enable": "false",
         "decimal.handling.mode": "string",  # the digits Postgres holds; a JSON number would become a float
-        "time.precision.mode": "isostring",
+        # Not isostring: it turns the time 24:00:00 into 00:00:00. Microseconds keep it, and infinite dates as sentinels.
+        "time.precision.mode": "microseconds",
         "interval.handling.mode": "string",
+        # Not base64: with it an unchanged large bytea arrives as null. The JSON converter writes bytes as base64 anyway.
         "binary.handling.mode": "bytes",
         "hstore.handling.mode": "json",
+        "include.unknown.datatypes": "true",  # or columns of ranges, composites, pg_lsn are silently absent
         "tombstones.on.delete": "true",  # without them compaction keeps deleted rows for ever
         # A TRUNCATE event has no key, and a compacted topic refuses it: the task would die. See policy.truncate.
         "skipped.operations": "t",
@@ -155,15 +162,33 @@ def _producer(pipeline: Pipeline) -> dict[str, str]:
     }
 
 
-def _reselect() -> dict[str, str]:
+def _reselect(catalogue: Catalogue) -> dict[str, str]:
+    """Ask the database again for large values that an update left out. Has holes: docs/decisions/toast.md."""
+    config = {"post.processors": "reselector", **_reselector("reselector", unavailable=True)}
+    silent = [
+        f"{table.qualified}:{column.name}"
+        for table in catalogue.tables.values()
+        for column in table.columns
+        if null_when_unchanged(column)
+    ]
+    if silent:  # columns whose unchanged value looks like a null: for these every null is asked for
+        config |= {"post.processors": "reselector,nulls", **_reselector("nulls", unavailable=False)}
+        config["nulls.reselect.columns.include.list"] = pattern(sorted(silent))
+    return config
+
+
+def _reselector(name: str, *, unavailable: bool) -> dict[str, str]:
     return {
-        "post.processors": "reselector",
-        "reselector.type": RESELECTOR,
-        "reselector.reselect.unavailable.values": "true",
-        "reselector.reselect.null.values": "false",  # a null is a null; asking again would cost a query for each
-        "reselector.reselect.use.event.key": "true",  # also right for a table keyed by its replica identity's index
+        f"{name}.type": RESELECTOR,
+        f"{name}.reselect.unavailable.values": str(unavailable).lower(),
+        f"{name}.reselect.null.values": str(not unavailable).lower(),
+        f"{name}.reselect.use.event.key": "true",  # also right for a table keyed by its replica identity's index
         # 'fail' would kill the connector whenever a row was deleted before its last update was read.
-        "reselector.reselect.error.handling.mode": "warn",
+        f"{name}.reselect.error.handling.mode": "warn",
+        # The query does not see a transaction that is still being made visible, and would bring back the value from
+        # before it; the cache remembers the value that an earlier event of the same transaction brought.
+        f"{name}.reselect.cache.enabled": "true",
+        f"{name}.reselect.cache.max.size": str(CACHED_ROWS),
     }
 
 
@@ -176,6 +201,12 @@ def signal_topic_of_table(pipeline: Pipeline) -> str:
     """Topic that Debezium fills with the watermark rows of the signal table, whether one wants it or not."""
     names = Names.of(pipeline)
     return pipeline.topic(names.qualified(names.signal))
+
+
+def marker_topic(pipeline: Pipeline) -> str:
+    """Topic of the one record that carries the position of the initial snapshot."""
+    names = Names.of(pipeline)
+    return pipeline.topic(names.qualified(names.marker))
 
 
 def signal_group(pipeline: Pipeline) -> str:

@@ -11,7 +11,7 @@ from connectors.database.publication import read_publication
 from connectors.database.schema import drop_schema
 from connectors.database.slot import drop_slot, read_slot
 from connectors.database.truncate import TRIGGERS, drop_triggers
-from connectors.debezium import signal_group
+from connectors.debezium import marker_topic, signal_group
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.topics import control_topics
@@ -39,7 +39,7 @@ def plan_drop(servers: Servers, *, topics: bool) -> list[Action]:
         ours = servers.setup.execute(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = %s AND c.relname = ANY(%s)",
-            [names.schema, [names.heartbeat, names.signal, names.captured]],
+            [names.schema, list(names.tables)],
         ).fetchall()
     if triggers:
         actions.append(Action("trigger", ", ".join(triggers), "drop the TRUNCATE triggers", "present", None, _triggers))
@@ -59,7 +59,10 @@ def _topics(servers: Servers, *, topics: bool) -> list[str]:
     if topics:
         captured = read_captured(servers.setup, servers.names)
         named = [table for table in pipeline.source.tables if not table.endswith(".*")]
-        names += [pipeline.topic(table) for table in {*captured, *named}] + [pipeline.dead_letter_topic]
+        names += [pipeline.topic(table) for table in {*captured, *named}] + [
+            marker_topic(pipeline),
+            pipeline.dead_letter_topic,
+        ]
     return names
 
 

@@ -35,6 +35,21 @@ class Names:
         return f"signal_{self.name}"
 
     @property
+    def marker(self) -> str:
+        """Table of one row that never changes: its snapshot record tells the position of the initial snapshot."""
+        return f"snapshot_{self.name}"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All tables of ours."""
+        return (self.heartbeat, self.signal, self.marker, self.captured)
+
+    @property
+    def published(self) -> list[str]:
+        """Those of ours that the publication sends, as ``schema.table``."""
+        return [self.qualified(table) for table in (self.heartbeat, self.signal, self.marker)]
+
+    @property
     def captured(self) -> str:
         """Table that remembers how each captured table was, or is to be, snapshotted."""
         return f"captured_{self.name}"

@@ -17,7 +17,7 @@ from connectors.database.publication import Publication, plan_publication, read_
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, read_slot
 from connectors.database.truncate import plan_truncate
-from connectors.debezium import connector_config
+from connectors.debezium import connector_config, marker_topic
 from connectors.kafka import Topic
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
@@ -85,8 +85,9 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     if actual.connector is not None and not (actual.connector.offset is None and actual.slot is None):
         refuse_gap(pipeline.source.slot, actual.slot, actual.connector.offset)
     refuse_old_records(servers, actual)
-    ours = [names.qualified(names.heartbeat), names.qualified(names.signal)]
-    publication, publication_after = plan_publication(actual.publication, pipeline.source.publication, [*tables, *ours])
+    publication, publication_after = plan_publication(
+        actual.publication, pipeline.source.publication, [*tables, *names.published]
+    )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
     noted, forgotten = plan_captured(names, tables, actual.captured, fresh=actual.fresh)
     grants = plan_grants(servers.setup, pipeline.source.user, names, tables) if pipeline.source.setup_user else []
@@ -116,6 +117,7 @@ def refuse_old_records(servers: Servers, actual: Actual) -> None:
     """
     new = [table for table in actual.catalogue.tables if actual.fresh or table not in actual.captured]
     topics = [servers.pipeline.topic(table) for table in new]
+    topics += [marker_topic(servers.pipeline)] if actual.fresh else []
     full = [topic for topic in topics if actual.records.get(topic)]
     if full:
         raise KafkaError(

@@ -8,14 +8,14 @@ from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
-from connectors.debezium import notification_topic, signal_topic_of_table
+from connectors.debezium import marker_topic, notification_topic, signal_topic_of_table
 from connectors.kafka import Topic
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
-    """One compacted topic per captured table: it holds every row's newest value for ever."""
+    """One compacted topic per captured table, which holds every row's newest value for ever; and the marker's."""
     kafka = pipeline.kafka
     config = {
         "cleanup.policy": "compact",
@@ -29,10 +29,11 @@ def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
         "min.compaction.lag.ms": "0",
         "max.message.bytes": str(kafka.max_message_bytes),
     }
-    return [
+    topics = [
         Topic(pipeline.topic(table), kafka.partitions, kafka.replication_factor, config)
         for table in sorted(catalogue.tables)
     ]
+    return [*topics, Topic(marker_topic(pipeline), 1, kafka.replication_factor, config)]
 
 
 def control_topics(pipeline: Pipeline) -> list[Topic]:

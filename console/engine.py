@@ -86,7 +86,7 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
     return build_session(
         f"headwater {pipeline.name}",
         master=engine.master,
-        jars=Path(engine.jars or os.environ.get('HEADWATER_SPARK_JARS', '')),
+        jars=Path(engine.jars or os.environ.get("HEADWATER_SPARK_JARS", "")),
         log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{'-'.join(sinks)}.log",
         driver_memory=engine.driver_memory,
         conf=conf,

@@ -20,12 +20,16 @@ def pipeline_argument(function: F) -> F:
 
 def json_option(function: F) -> F:
     """``--json``: one machine-readable document on standard output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document (documented, stable).")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document (documented, stable).")(
+        function
+    )
 
 
 def sink_option(function: F) -> F:
     """``--sink NAME``, more than once: only these sinks."""
-    return click.option("--sink", "only", multiple=True, metavar="NAME", help="Only this sink (may be repeated).")(function)
+    return click.option("--sink", "only", multiple=True, metavar="NAME", help="Only this sink (may be repeated).")(
+        function
+    )
 
 
 def print_json(value: Any) -> None:

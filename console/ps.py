@@ -35,9 +35,10 @@ def command(as_json: bool, env: bool) -> None:
         )
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("server", "state", "pid", "address", "up", "MiB", "", title=f"local stack in {stack.site.home}")
+    address = Column("address", overflow="fold")  # an address that is cut off can't be copied
+    table = Table("server", "state", "pid", address, "up", "MiB", "", title=f"local stack in {stack.site.home}")
     colours = {"running": "green", "unhealthy": "yellow", "foreign": "red"}
     for state in states:
         colour = colours.get(state.state, "dim")

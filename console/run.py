@@ -21,16 +21,20 @@ STEP_SECONDS = 0.5
 LINE_SECONDS = 10.0
 
 
-@click.command(epilog="""\b
+@click.command(
+    epilog="""\b
 Examples:
   headwater run pipeline.yaml
   headwater run pipeline.yaml --sink search
   headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
-""")
+"""
+)
 @pipeline_argument
 @sink_option
 @click.option("--until-caught-up", is_flag=True, help="Stop once all that is in the log at the start has been applied.")
-@click.option("--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this.")
+@click.option(
+    "--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this."
+)
 def command(file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: float | None) -> None:
     """Keep the sinks of a pipeline in sync with its source.
 
@@ -48,7 +52,9 @@ def command(file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: f
     sys.exit(1 if failed else 0)
 
 
-def _run(file: Path, only: Sequence[str], stop: threading.Event, *, until_caught_up: bool, timeout: float | None) -> bool:
+def _run(
+    file: Path, only: Sequence[str], stop: threading.Event, *, until_caught_up: bool, timeout: float | None
+) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
     from cdc.pipeline import load
     from console.catalogue import source_catalogue
@@ -76,5 +82,3 @@ def _run(file: Path, only: Sequence[str], stop: threading.Event, *, until_caught
     for flow, reason in errors.items():
         click.echo(f"error: {flow} failed: {reason}", err=True)
     return bool(errors)
-
-

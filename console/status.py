@@ -20,11 +20,13 @@ from console.options import json_option, pipeline_argument, print_json, sink_opt
 STALE_SECONDS = 15.0
 
 
-@click.command(epilog="""\b
+@click.command(
+    epilog="""\b
 Examples:
   headwater status pipeline.yaml
   headwater status pipeline.yaml --sink search --json | jq .sinks[0].lag_events
-""")
+"""
+)
 @pipeline_argument
 @sink_option
 @json_option
@@ -62,7 +64,9 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     generation = Generation(state_dir(pipeline), pipeline.name, name)
     flows = [_flow(generation.flow_folder(flow), flow, log) for flow in generation.flows()]
     states = {flow["state"] for flow in flows}
-    worst = next((s for s in ("failed", "retrying", "dead", "stopped", "running", "finished") if s in states), "never run")
+    worst = next(
+        (s for s in ("failed", "retrying", "dead", "stopped", "running", "finished") if s in states), "never run"
+    )
     lags = [flow["lag_events"] for flow in flows]
     ages = [flow["lag_seconds"] for flow in flows]
     return {

@@ -51,7 +51,9 @@ def apply_records(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[
     yield from _apply(packed, spec, decode_batches(spec, batches))
 
 
-def apply_entries(packed: bytes, computed: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def apply_entries(
+    packed: bytes, computed: tuple[str, ...], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Second half of a flow with Spark SQL fields: computed columns join the base document, then it is written.
 
     Args:
@@ -75,7 +77,16 @@ def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
                 fields = {name: row[f"__f_{name}"] for name in computed}
                 document = merge_fields(document, fields) if fields else document
         entries.append(
-            Entry(row["view"], row["id"], row["version"], document, row["topic"], row["partition"], row["offset"], row["ts_ms"])
+            Entry(
+                row["view"],
+                row["id"],
+                row["version"],
+                document,
+                row["topic"],
+                row["partition"],
+                row["offset"],
+                row["ts_ms"],
+            )
         )
     return Decoded(entries, [], len(rows))
 

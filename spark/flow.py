@@ -91,7 +91,9 @@ class Flow:
 Starter = Callable[[SparkSession, Flow], StreamingQuery]
 
 
-def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, once: bool = False, separate: bool = False) -> list[Flow]:
+def plan_flows(
+    spec: FlowSpec, reading: Reading, folder: Path, *, once: bool = False, separate: bool = False
+) -> list[Flow]:
     """Cut a sink's views into flows.
 
     Args:

@@ -37,7 +37,9 @@ _LOST = re.compile(
 LOST_TIMES = 6
 # Spark 4.1 fails in its own metrics after it has replayed and committed a batch that a crash had cut (the Kafka source has
 # not yet asked for the log's end then): nothing is wrong, the query only has to be started again.
-_HARMLESS = re.compile(r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value")
+_HARMLESS = re.compile(
+    r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"
+)
 _OURS = re.compile(r"cdc\.errors\.(\w+): (.+)")
 
 Start = Callable[[SparkSession, Flow], StreamingQuery]
@@ -172,5 +174,9 @@ def explain(text: str) -> str:
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1][1]).strip()
-    causes = [line.strip() for line in text.splitlines() if "Caused by:" in line or re.match(r"\w[\w.]*(Error|Exception)", line)]
+    causes = [
+        line.strip()
+        for line in text.splitlines()
+        if "Caused by:" in line or re.match(r"\w[\w.]*(Error|Exception)", line)
+    ]
     return (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]

@@ -9,7 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.errors import ConfigError
 
 # librdkafka's names for what the Java client calls otherwise; everything else is passed on under its own name.
-_SASL = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-256": "scram.ScramLoginModule", "SCRAM-SHA-512": "scram.ScramLoginModule"}
+_SASL = {
+    "PLAIN": "plain.PlainLoginModule",
+    "SCRAM-SHA-256": "scram.ScramLoginModule",
+    "SCRAM-SHA-512": "scram.ScramLoginModule",
+}
 _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
 
@@ -27,7 +31,9 @@ def java_client(options: Mapping[str, str]) -> dict[str, str]:
     if user is not None:
         mechanism = left.get("sasl.mechanism", "PLAIN")
         if mechanism not in _SASL:
-            raise ConfigError(f"kafka.options: sasl.mechanism {mechanism} is not supported", fix=f"use {', '.join(_SASL)}")
+            raise ConfigError(
+                f"kafka.options: sasl.mechanism {mechanism} is not supported", fix=f"use {', '.join(_SASL)}"
+            )
         quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (user, password or "")]
         out["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{_SASL[mechanism]} required "

@@ -170,7 +170,9 @@ def check_checkpoint(checkpoint: Path, fix: str) -> None:
         if (checkpoint / "offsets" / str(number)).stat().st_size == 0:
             raise StateError(f"{checkpoint}/offsets/{number} is empty", means="the place in the log is lost", fix=fix)
     if offsets != list(range(offsets[0], offsets[-1] + 1)):
-        raise StateError(f"{checkpoint}/offsets has a gap: {offsets[-5:]}", means="batches can't be told apart", fix=fix)
+        raise StateError(
+            f"{checkpoint}/offsets has a gap: {offsets[-5:]}", means="batches can't be told apart", fix=fix
+        )
     commits = _numbers(checkpoint / "commits")
     if commits and commits[-1] > offsets[-1]:
         raise StateError(

@@ -37,6 +37,7 @@ def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
     tables = sorted(tables)
     schemas = sorted({table.partition(".")[0] for table in tables} | {names.schema})
     heartbeat, signal = names.qualified(names.heartbeat), names.qualified(names.signal)
+    tables.append(names.qualified(names.marker))
     return [
         *(Right("USAGE", schema, is_schema=True) for schema in schemas),
         *(Right("SELECT", table) for table in tables),

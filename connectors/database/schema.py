@@ -34,7 +34,7 @@ def plan_schema(connection: Connection, names: Names) -> list[Action]:
 
 
 def _tables(names: Names) -> list[tuple[str, str, list[sql.Composable]]]:
-    heartbeat, signal = names.identifier(names.heartbeat), names.identifier(names.signal)
+    heartbeat, signal, marker = (names.identifier(t) for t in (names.heartbeat, names.signal, names.marker))
     return [
         (
             names.heartbeat,
@@ -53,6 +53,14 @@ def _tables(names: Names) -> list[tuple[str, str, list[sql.Composable]]]:
                 sql.SQL(
                     "CREATE TABLE IF NOT EXISTS {} (id varchar(255) PRIMARY KEY, type varchar(64) NOT NULL, data text)"
                 ).format(signal)
+            ],
+        ),
+        (
+            names.marker,
+            "marker: its snapshot record tells the position of the initial snapshot",
+            [
+                sql.SQL("CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1))").format(marker),
+                sql.SQL("INSERT INTO {} VALUES (1) ON CONFLICT DO NOTHING").format(marker),
             ],
         ),
         (
@@ -79,7 +87,7 @@ def drop_schema(connection: Connection, names: Names) -> None:
         there = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [names.schema]).fetchone()
         if there is None:
             return
-        for table in (names.heartbeat, names.signal, names.captured):
+        for table in names.tables:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(names.identifier(table)))
         function = names.identifier(names.truncate_function)
         connection.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(function))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import sleep
 
@@ -158,17 +158,22 @@ def _story(home: Path, *, keep: bool, only_by_hand: bool) -> bool:
         still = afterwards(conninfo)
     finally:
         if not keep:
-            _tidy(lambda: follower.drop(env))
+            _tidy(env)
     good = bool(broken) and still == broken and not left
     say(f"\ndual writes: {len(still)} products differ, still · headwater: {len(left)} differ")
     say("DUAL WRITES OK: they diverged, headwater converged" if good else "DUAL WRITES FAILED: not what was expected")
     return good
 
 
-def _tidy(drop: Callable[[], None]) -> None:
-    """A failing clean-up must not hide what went wrong before it."""
+def _tidy(env: Mapping[str, str]) -> None:
+    """Remove the pipeline and what it filled. A failing clean-up must not hide what went wrong before it."""
     try:
-        drop()
+        follower.drop(env)
+        stores = Stores.connect(HEADWATER_INDEX, HEADWATER_PREFIX)
+        try:
+            stores.forget()
+        finally:
+            stores.close()
     except HeadwaterError as error:
         click.echo(f"   the pipeline is still there: {error}", err=True)
 

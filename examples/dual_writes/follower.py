@@ -34,8 +34,8 @@ def apply(env: Mapping[str, str]) -> None:
 
 
 def drop(env: Mapping[str, str]) -> None:
-    """``headwater drop FILE --yes``: slot, publication, connector, topics, state."""
-    _checked(["drop", str(PIPELINE), "--yes"], env, APPLY_S)
+    """``headwater drop FILE --topics --yes``: connector, slot, publication, topics and the sinks' state."""
+    _checked(["drop", str(PIPELINE), "--topics", "--yes"], env, APPLY_S)
 
 
 def verify(env: Mapping[str, str]) -> tuple[bool, dict[str, Any]]:

@@ -56,6 +56,17 @@ class Stores:
         for key in self.cache.scan_iter(match=f"{self.prefix}*"):
             self.cache.delete(key)
 
+    def forget(self) -> None:
+        """Remove what headwater left under these names: the index behind the alias, its fences, and all keys.
+
+        The next run begins with a new log; what this one had indexed could never be deleted by it.
+        """
+        found = self.search.options(ignore_status=404).indices.get(index=f"{self.index}_g*", expand_wildcards="all")
+        for index in found.body:
+            self.search.indices.delete(index=index)
+        for key in self.cache.scan_iter(match=f"*{self.prefix}*"):
+            self.cache.delete(key)
+
     def in_search(self) -> dict[int, Document]:
         """Every document of the index."""
         try:

@@ -155,7 +155,9 @@ class Demo:
         report = self.ask("verify", str(PIPELINE))
         for sink in report["sinks"]:
             for view in sink["views"]:
-                print(f"{sink['sink']:<10} {view['view']:<9} {view['compared']:>8,} rows compared, {view['differences']} differ")
+                print(
+                    f"{sink['sink']:<10} {view['view']:<9} {view['compared']:>8,} rows compared, {view['differences']} differ"
+                )
         counts = {name: count for name, count in report["source_rows"].items()}
         listed = " ".join(f"{table}={counts[f'public.{table}']}" for table in TABLES)
         if not report["equal"]:

@@ -57,7 +57,11 @@ class Live:
         )
         sinks = loaded.sinks
         search, cache, warehouse = sinks["search"], sinks["cache"], sinks["warehouse"]
-        assert isinstance(search, ElasticsearchSink) and isinstance(cache, RedisSink) and isinstance(warehouse, IcebergSink)
+        assert (
+            isinstance(search, ElasticsearchSink)
+            and isinstance(cache, RedisSink)
+            and isinstance(warehouse, IcebergSink)
+        )
         self.index, self.warehouse = search.index or "flight", warehouse
         self.elasticsearch = Elasticsearch(search.url)
         self.redis = redis.Redis.from_url(str(cache.url))
@@ -67,14 +71,20 @@ class Live:
         self._commit(DELETE)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.database.close()
         self.elasticsearch.close()
         self.redis.close()
 
     def changes(self) -> Iterator[tuple[str, Visible]]:
         """INSERT, UPDATE, DELETE; after each, how many seconds after its commit each sink showed it."""
-        for name, statements, delay, seats in (("INSERT", INSERT, 99, 200), ("UPDATE", UPDATE, 7, 201), ("DELETE", DELETE, None, None)):
+        for name, statements, delay, seats in (
+            ("INSERT", INSERT, 99, 200),
+            ("UPDATE", UPDATE, 7, 201),
+            ("DELETE", DELETE, None, None),
+        ):
             yield name, self._timed(statements, delay, seats)
 
     def _commit(self, statements: tuple[str, ...]) -> None:

@@ -72,7 +72,7 @@ INET_EDGES = ("0.0.0.0/0", "10.0.0.0/8", "::1", "2001:db8::8a2e:370:7334/64", "2
 BYTEA_EDGES = ("\\x", "\\x00", "\\xff00ff", "\\x" + "00" * 64)
 TEXT_ARRAY_EDGES = ("{}", "{NULL}", '{"NULL",""}', '{"a,b","c\\"d","{}","\\\\"}', '{"🛒"}')
 INT_ARRAY_EDGES = ("{}", "{NULL,0}", "{2147483647,-2147483648}")
-# No NaN here: Debezium 3.7 can't read it inside an array and sends NULL for the whole array (with a warning in its log).
+# No NaN here: Debezium 3.7 can't read it inside an array and sends NULL for the whole array (its log has a warning).
 NUMERIC_ARRAY_EDGES = ("{}", "{NULL}", "{0.001,0.000}", "{99999.999,-99999.999}")
 DOUBLE_ARRAY_EDGES = ("{}", "{NaN,Infinity,-Infinity}", "{NULL,1e308,0.1}")
 DATE_ARRAY_EDGES = ("{}", "{NULL}", "{infinity,2024-02-29}")

@@ -130,5 +130,5 @@ class Postgres(Service):
         return None
 
     def address(self, site: Site) -> str:
-        """As a URL without a password."""
-        return f"postgresql://{SUPERUSER}@{HOST}:{site.port(self.name)}"
+        """Host and port."""
+        return f"{HOST}:{site.port(self.name)}"

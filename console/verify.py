@@ -1,0 +1,166 @@
+"""``headwater verify``: are the sinks right? Row by row, against Postgres itself."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.compare import Comparison, compare
+from console.options import json_option, pipeline_argument, print_json, sink_option
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.catalogue import Catalogue
+    from cdc.pipeline import Pipeline
+    from cdc.view import View
+
+# Between two looks at a difference that may only be a change still on its way.
+PAUSE_SECONDS = 1.0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater verify pipeline.yaml
+  headwater verify pipeline.yaml --sink cache --json
+  headwater verify pipeline.yaml --wait 60      (let sinks that are behind catch up first)
+"""
+)
+@pipeline_argument
+@sink_option
+@json_option
+@click.option("--wait", default=10.0, metavar="SECONDS", show_default=True, help="Look again at differences this long.")
+def command(file: Path, only: tuple[str, ...], as_json: bool, wait: float) -> None:
+    """Compare every row that a sink holds with what Postgres says it should hold.
+
+    The truth is read from the tables by plain SQL, not from the log. A difference counts only when it is still there
+    after --wait seconds, because a sink may be a moment behind. Exit code 2 when anything differs.
+    """
+    from cdc.pipeline import load
+
+    report = verify_report(load(file), only, wait)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    sys.exit(0 if report["equal"] else 2)
+
+
+def verify_report(pipeline: Pipeline, only: Sequence[str] = (), wait: float = 0.0) -> dict[str, Any]:
+    """Compare the sinks; the shape of ``--json``."""
+    from console.catalogue import source_catalogue
+
+    catalogue = source_catalogue(pipeline)
+    deadline = time.monotonic() + wait
+    verifier = Verifier(pipeline, catalogue)
+    try:
+        sinks = [verifier.sink(name, deadline) for name in verifier.names(only)]
+    finally:
+        verifier.close()
+    return {
+        "pipeline": pipeline.name,
+        "at": time.time(),
+        "equal": all(view["differences"] == 0 for sink in sinks for view in sink["views"]),
+        "source_rows": verifier.source_rows,
+        "sinks": sinks,
+    }
+
+
+class Verifier:
+    """Holds what several comparisons share: the resolved views and, if a view needs it, one Spark session.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+    """
+
+    def __init__(self, pipeline: Pipeline, catalogue: Catalogue) -> None:
+        self.pipeline, self.catalogue = pipeline, catalogue
+        self.source_rows: dict[str, int] = {}
+        self._spark: SparkSession | None = None
+
+    def names(self, only: Sequence[str]) -> list[str]:
+        """The sinks to compare."""
+        from console.engine import chosen_sinks
+
+        return chosen_sinks(self.pipeline, only)
+
+    def close(self) -> None:
+        """End Spark if it was started."""
+        if self._spark is not None:
+            self._spark.stop()
+
+    def sink(self, name: str, deadline: float) -> dict[str, Any]:
+        """Compare one sink's views, looking again at those that differ until ``deadline`` (monotonic seconds)."""
+        from cdc.resolve import resolve_views
+
+        views = []
+        for view in resolve_views(self.pipeline, self.catalogue, name):
+            while True:
+                result = self._compare(name, view)
+                if result.equal or time.monotonic() > deadline:
+                    break
+                time.sleep(PAUSE_SECONDS)
+            views.append({**asdict(result), "equal": result.equal})
+        return {"sink": name, "type": self.pipeline.sinks[name].type, "views": views}
+
+    def _compare(self, name: str, view: View) -> Comparison:
+        from cdc.pipeline import IcebergSink
+        from console.truth import expected_digests
+
+        sink = self.pipeline.sinks[name]
+        warehouse = isinstance(sink, IcebergSink)
+        # Sinks first, the truth after: a row deleted in between then shows as extra, and is looked at again.
+        spark = self._session() if view.needs_spark else None
+        expected = expected_digests(view, self.pipeline.source, spark, warehouse=warehouse)
+        if not view.where:
+            self.source_rows[view.table.qualified] = len(expected)
+        return compare(view.name, expected, self._held(name, view))
+
+    def _held(self, name: str, view: View) -> Iterator[tuple[str, Any]]:
+        from cdc.pipeline import IcebergSink
+        from console.engine import catalog_name
+        from console.typed import comparable_rows
+        from sinks import iceberg
+
+        sink = self.pipeline.sinks[name]
+        if isinstance(sink, IcebergSink):
+            yield from comparable_rows(view, iceberg.scan(sink, catalog_name(name), view.name))
+        else:
+            yield from self._documents(name, view)
+
+    def _documents(self, name: str, view: View) -> Iterator[tuple[str, bytes]]:
+        from sinks.configure import sink_config
+        from sinks.factory import open_sink
+
+        opened = open_sink(sink_config(name, self.pipeline.sinks[name], [view], {}))
+        try:
+            for held in opened.scan(view.name):
+                yield held.key, held.document
+        finally:
+            opened.close()
+
+    def _session(self) -> SparkSession:
+        from console.engine import open_spark
+
+        if self._spark is None:
+            self._spark = open_spark(self.pipeline, [])
+        return self._spark
+
+
+def _print(report: Mapping[str, Any]) -> None:
+    for sink in report["sinks"]:
+        for view in sink["views"]:
+            verdict = "equal" if view["equal"] else f"{view['differences']} differ"
+            click.echo(f"{sink['sink']:<12} {view['view']:<16} {view['expected']:>10,} rows  {verdict}")
+            for kind in ("missing", "extra", "changed"):
+                if view[kind]:
+                    click.echo(f"    {kind}: {', '.join(view[kind])}")
+    click.echo("all sinks equal Postgres" if report["equal"] else "sinks differ from Postgres")

@@ -1,0 +1,33 @@
+"""Fixtures on the local stack, which is started when it does not run. It is shared: tests make, and remove, their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local.endpoints import Endpoints
+from deploy.local.stack import LocalStack
+from tests.support.source import SourceDatabase, source_database
+
+
+@pytest.fixture(scope="session")
+def stack() -> Endpoints:
+    """Where the running servers are."""
+    local = LocalStack()
+    local.up()
+    return local.endpoints
+
+
+@pytest.fixture
+def source(stack: Endpoints) -> Iterator[SourceDatabase]:
+    """A source database of the test's own."""
+    with source_database(stack) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def shared_source(stack: Endpoints) -> Iterator[SourceDatabase]:
+    """A source database for the tests of one file."""
+    with source_database(stack) as database:
+        yield database

@@ -1,58 +1,148 @@
-"""From the pipeline file's views to resolved ones: names are checked against the source's catalogue. (LEAD's stopgap)"""
+"""From the pipeline file's views to resolved ones: every name is checked against the source's catalogue.
+
+Errors name the place in the file and what was probably meant; nothing has been written anywhere by then.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, PipelineFileError
 from cdc.pipeline import Pipeline
+from cdc.types import supported, unsupported
 from cdc.view import View
+
+Path = tuple[str | int, ...]
 
 
 def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[View]:
+    """The views that a sink keeps.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables as they are now.
+        sink: the sink's name in the file.
+
+    Raises:
+        ConfigError: a table or column is not there, a key is not the primary key, a name is used twice (terminal).
+    """
     spec = pipeline.sinks[sink]
-    names = [spec.view] if spec.view else list(spec.views)
+    names = ([spec.view] if spec.view else []) + list(spec.views)
     if names:
-        return [resolve_view(pipeline, catalogue, name) for name in names]
-    tables = list(catalogue.tables.values())
-    if spec.tables != "all" and spec.tables is not None:
-        tables = [find_table(catalogue, name, f"sinks.{sink}.tables") for name in spec.tables]
-    return [View.identity(table) for table in tables]
-
-
-def find_table(catalogue: Catalogue, name: str, where: str) -> Table:
-    found = [t for t in catalogue.tables.values() if name in (t.qualified, t.name)]
-    if len(found) != 1:
-        near = difflib.get_close_matches(
-            name, [t.qualified for t in catalogue.tables.values()] + [t.name for t in catalogue.tables.values()]
-        )
-        raise ConfigError(
-            f"{where}: no captured table {name}" if not found else f"{where}: {name} is ambiguous",
-            fix=f"did you mean {' or '.join(near)}?" if near else "",
-        )
-    return found[0]
-
-
-def _known(table: Table, names: Iterable[str], where: str) -> None:
-    for name in names:
-        if name not in table.by_name:
-            near = difflib.get_close_matches(name, list(table.by_name))
-            raise ConfigError(
-                f"{where}: {table.qualified} has no column {name}",
-                fix=f"did you mean {' or '.join(near)}?" if near else "",
-            )
+        views = [resolve_view(pipeline, catalogue, name) for name in names]
+    else:
+        views = [View.identity(table) for table in _tables(pipeline, catalogue, sink, spec.tables)]
+    _distinct(pipeline, [view.name for view in views], ("sinks", sink), "two of its views are called")
+    for view in views:
+        _keyed(pipeline, view.table, ("sinks", sink))
+    return views
 
 
 def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
+    """One view of the file.
+
+    Raises:
+        ConfigError: as ``resolve_views``.
+    """
+    if name not in pipeline.views:
+        raise _error(pipeline, ("views",), f"there is no view {name}", near(name, pipeline.views))
     model = pipeline.views[name]
-    where = f"views.{name}"
-    table = find_table(catalogue, model.root, where)
-    columns: list[tuple[str, str]] = []
-    for item in model.columns:
-        columns += [(item, item)] if isinstance(item, str) else list(item.items())
-    _known(table, [source for source, _ in columns], where)
-    if not columns:
-        columns = [(c.name, c.name) for c in table.columns]
-    return View(name, table, tuple(model.key) or table.primary_key, tuple(columns), dict(model.fields), model.where)
+    path: Path = ("views", name)
+    table = find_table(pipeline, catalogue, model.root, (*path, "root"))
+    _keyed(pipeline, table, (*path, "root"))
+    columns = _columns(pipeline, table, model.columns, (*path, "columns"))
+    outputs = [out for _, out in columns] + list(model.fields)
+    _distinct(pipeline, outputs, path, f"view {name} gives two fields the name")
+    key = _key(pipeline, table, tuple(model.key or ()), (*path, "key"))
+    return View(name, table, key, columns, dict(model.fields), model.where)
+
+
+def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path) -> Table:
+    """The captured table called ``schema.table``, or ``table`` if only one schema has it.
+
+    Raises:
+        ConfigError: none or several.
+    """
+    tables = list(catalogue.tables.values())
+    found = [t for t in tables if t.qualified == name] or [t for t in tables if t.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = " or ".join(sorted(table.qualified for table in found))
+        raise _error(pipeline, path, f"{name} is ambiguous", f"write {choices}")
+    names = [table.qualified for table in tables] + [table.name for table in tables]
+    raise _error(pipeline, path, f"{name} is not a captured table", near(name, names) or "add it to source.tables")
+
+
+def _tables(pipeline: Pipeline, catalogue: Catalogue, sink: str, chosen: Any) -> Sequence[Table]:
+    if chosen is None or chosen == "all":
+        return list(catalogue.tables.values())
+    path: Path = ("sinks", sink, "tables")
+    return [find_table(pipeline, catalogue, name, (*path, index)) for index, name in enumerate(chosen)]
+
+
+def _columns(pipeline: Pipeline, table: Table, chosen: Iterable[Any], path: Path) -> tuple[tuple[str, str], ...]:
+    pairs: list[tuple[str, str]] = []
+    for index, item in enumerate(chosen):
+        for source, out in {item: item}.items() if isinstance(item, str) else dict(item).items():
+            _known(pipeline, table, source, (*path, index))
+            pairs.append((source, out))
+    return tuple(pairs) or tuple((column.name, column.name) for column in supported(table).columns)
+
+
+def _known(pipeline: Pipeline, table: Table, name: str, path: Path) -> None:
+    if name not in table.by_name:
+        raise _error(pipeline, path, f"{table.qualified} has no column {name}", near(name, table.by_name))
+    if (reason := unsupported(table.by_name[name])) is not None:
+        raise _error(pipeline, path, f"{table.qualified}.{name} can't be in a view: {reason}", "leave it out")
+
+
+def _key(pipeline: Pipeline, table: Table, chosen: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    for index, name in enumerate(chosen):
+        _known(pipeline, table, name, (*path, index))
+    if chosen and sorted(chosen) != sorted(table.primary_key):
+        # A delete names the primary key and nothing else: a document under another id could never be deleted.
+        columns = ", ".join(table.primary_key)
+        raise _error(pipeline, path, f"the key must be {table.qualified}'s primary key ({columns})", "leave `key` out")
+    return chosen or table.primary_key
+
+
+def _keyed(pipeline: Pipeline, table: Table, path: Path) -> None:
+    if not table.primary_key:
+        raise _error(
+            pipeline,
+            path,
+            f"{table.qualified} has no primary key, so its changes can't be told apart",
+            f"ALTER TABLE {table.qualified} ADD PRIMARY KEY (…), or REPLICA IDENTITY USING INDEX of a unique index",
+        )
+    for name in table.primary_key:
+        if (reason := unsupported(table.by_name[name])) is not None:
+            raise _error(pipeline, path, f"{table.qualified}'s key column {name}: {reason}", "use another key")
+
+
+def _distinct(pipeline: Pipeline, names: Sequence[str], path: Path, what: str) -> None:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise _error(pipeline, path, f"{what} {name}", "rename one of them")
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """``did you mean x?`` for the names that look like ``name``; empty if none does."""
+    close = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
+    return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def _error(pipeline: Pipeline, path: Path, what: str, fix: str) -> ConfigError:
+    place = place_of(pipeline, path)
+    if place:
+        return PipelineFileError(f"{place}: {what}", means="nothing was changed", fix=fix)
+    return ConfigError(f"{'.'.join(map(str, path))}: {what}", means="nothing was changed", fix=fix)
+
+
+def place_of(pipeline: Pipeline, path: Path) -> str:
+    """``file:line:column`` of a place in the pipeline file; empty if the pipeline does not come from a file."""
+    locate = getattr(pipeline, "locate", None)
+    return str(locate(path)) if locate is not None else ""

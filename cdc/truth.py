@@ -7,6 +7,7 @@ output function prints (what ``COPY`` and drivers see) under the settings of ``S
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -74,9 +75,17 @@ def canonical(document: bytes) -> bytes:
     """A document in a form in which equal documents are equal bytes: keys sorted, no blanks.
 
     Numbers inside json values are read as 64-bit integers or doubles: two that differ only beyond that count as equal,
-    because JSON parsers on the way (Elasticsearch's clients, Spark) make no difference between them either.
+    because JSON parsers on the way (Elasticsearch's clients, Spark) make no difference between them either. Documents
+    with numbers beyond a double (Postgres's json has no limit) are compared digit by digit.
+
+    Raises:
+        ValueError: not JSON.
     """
-    return orjson.dumps(orjson.loads(document), option=orjson.OPT_SORT_KEYS)
+    try:
+        return orjson.dumps(orjson.loads(document), option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONDecodeError:
+        exact = json.loads(document, parse_float=str)
+        return json.dumps(exact, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -121,8 +130,6 @@ def _scalar(column: Column, text: str) -> Any:  # noqa: PLR0911, PLR0912 (one re
         return {"x": _coordinate(x), "y": _coordinate(y)}
     if kind == "bit":
         return text == "1" if column.type_name in ("bit", "bit(1)") else text
-    if kind in ("varbit", "bit varying"):
-        return text.lstrip("0")
     return text
 
 

@@ -74,6 +74,22 @@ def wait_snapshot(
             notifications.close()
 
 
+def unfinished(servers: Servers) -> set[str]:
+    """Captured tables whose rows are not all in Kafka yet; notes those that have become complete.
+
+    Raises:
+        ConnectError: the connector failed, is not there, or could not read a table (terminal).
+    """
+    entries = {t: entry for t, entry in read_captured(servers.setup, servers.names).items() if entry.state != "done"}
+    if not entries:
+        return set()
+    notifications = Notifications(servers.kafka, servers.pipeline)
+    try:
+        return set(entries) - _finished(servers, notifications.catch_up(), entries)
+    finally:
+        notifications.close()
+
+
 def _wait(
     servers: Servers, notifications: Notifications, progress: Callable[[Progress], None], seconds: float | None
 ) -> Progress:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from console.options import json_option, pipeline_argument, print_json
-
-if TYPE_CHECKING:
-    from cdc.pipeline import Pipeline
+from console.options import json_option, pipeline_argument, print_json, sink_option
 
 
 @click.command(
@@ -18,6 +14,7 @@ if TYPE_CHECKING:
 Examples:
   headwater drop pipeline.yaml                    (keeps the changelog topics)
   headwater drop pipeline.yaml --topics --yes
+  headwater drop pipeline.yaml --sink search      (only this sink; the next run fills it from offset 0)
   headwater drop pipeline.yaml --dry-run --json
 """
 )
@@ -25,11 +22,14 @@ Examples:
 @click.option(
     "--topics", is_flag=True, help="Delete the changelog topics and the dead letters too: a full copy of the tables."
 )
+@sink_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
-def command(file: Path, topics: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove the pipeline's connector, slot, publication, triggers and helper tables. The source's rows stay untouched.
+def command(file: Path, topics: bool, only: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Remove a pipeline: connector, slot, publication, triggers, helper tables, and what the sinks hold.
+
+    The source's rows stay untouched. With --sink only that sink's target and checkpoints go; the next run fills it anew.
 
     Without --topics the changelog topics stay, and sinks may go on reading what they hold; a later apply refuses to
     snapshot into them, because rows deleted meanwhile would come back.
@@ -37,10 +37,11 @@ def command(file: Path, topics: bool, dry_run: bool, yes: bool, as_json: bool) -
     from cdc.pipeline import load
     from connectors.drop import drop, plan_drop_pipeline
     from console.actions import show_action
+    from console.sinkstate import drop_sink_state, sink_state
 
     pipeline = load(file)
-    actions = plan_drop_pipeline(pipeline, topics=topics)
-    state = sink_state(pipeline)
+    actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
+    state = sink_state(pipeline, only)
     if not as_json:
         for action in actions:
             show_action(action)
@@ -49,8 +50,9 @@ def command(file: Path, topics: bool, dry_run: bool, yes: bool, as_json: bool) -
     if not dry_run and (actions or state):
         if not yes:
             click.confirm("Remove all of this?", abort=True, err=True)
-        drop(pipeline, topics=topics)
-        drop_sink_state(pipeline)
+        drop_sink_state(pipeline, only)
+        if not only:
+            drop(pipeline, topics=topics)
     if as_json:
         changes = [action.to_dict() for action in actions]
         print_json({"pipeline": pipeline.name, "changes": changes, "state": state, "done": not dry_run})
@@ -58,14 +60,3 @@ def command(file: Path, topics: bool, dry_run: bool, yes: bool, as_json: bool) -
         click.echo("nothing to remove")
     else:
         click.echo("nothing was removed (dry run)" if dry_run else "removed")
-
-
-def sink_state(pipeline: Pipeline) -> list[str]:
-    """What of the sinks and of the engine's state would be removed, one line each. HOOK: the lead fills it."""
-    del pipeline
-    return []
-
-
-def drop_sink_state(pipeline: Pipeline) -> None:
-    """Remove what ``sink_state`` lists; no error for what is not there. HOOK: the lead fills it."""
-    del pipeline

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from cdc.errors import ConfigError, KafkaError
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_views
 from cdc.view import View
+from console.marker import read_snapshot_lsn
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.factory import open_sink
@@ -113,10 +114,12 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
         of = {pipeline.topic(view.table.qualified) for view in views[generation.sink]}
         generation.lock()
         generation.bind(identity(pipeline, catalogue, generation.sink, {t: ids[t] for t in of}))
+        generation.note_views([view.name for view in views[generation.sink]])
+    snapshot_lsn = read_snapshot_lsn(pipeline)
     spark = open_spark(pipeline, names)
     flows: list[tuple[Flow, Start]] = []
     for generation in generations:
-        flows += _flows(pipeline, spark, generation, views[generation.sink], once=once)
+        flows += _flows(pipeline, spark, generation, views[generation.sink], snapshot_lsn, once=once)
     return Engine(pipeline, spark, Runner(spark, flows), generations)
 
 
@@ -154,7 +157,13 @@ def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
 
 
 def _flows(
-    pipeline: Pipeline, spark: SparkSession, generation: Generation, views: Sequence[View], *, once: bool
+    pipeline: Pipeline,
+    spark: SparkSession,
+    generation: Generation,
+    views: Sequence[View],
+    snapshot_lsn: int,
+    *,
+    once: bool,
 ) -> list[tuple[Flow, Start]]:
     sink = pipeline.sinks[generation.sink]
     warehouse = isinstance(sink, IcebergSink)
@@ -162,7 +171,7 @@ def _flows(
     config: dict[str, Any] = {}
     if not warehouse:
         config = sink_config(generation.sink, sink, views, computed, generation.number)
-    spec = flow_spec(pipeline, generation.sink, views, config)
+    spec = replace(flow_spec(pipeline, generation.sink, views, config), snapshot_lsn=snapshot_lsn)
     reading = Reading(
         bootstrap=pipeline.kafka.bootstrap,
         client=pipeline.kafka.options_plain(),

@@ -87,7 +87,7 @@ def _flow(folder: Path, name: str, log: Any) -> dict[str, Any]:
 
     status = FlowStatus.read(folder)
     batch, offsets = committed_offsets(folder / "checkpoint")
-    lag_events, lag_seconds = _lag(log, offsets)
+    lag_events, lag_seconds = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
     return {
         "flow": name,
         "state": _alive(status),
@@ -117,11 +117,11 @@ def _alive(status: Any) -> str:
     return str(status.state)
 
 
-def _lag(log: Any, offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:
-    if not offsets:
+def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:
+    if not topics:
         return None, None
     try:
-        lag = log.lag(log.ends(sorted(offsets)), offsets)
+        lag = log.lag(log.ends(topics), offsets)
     except KafkaError:
         return None, None
     return lag.events, round(lag.seconds, 3)

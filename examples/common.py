@@ -192,13 +192,13 @@ def ensure_database(
         connection string of the owner for the new database.
 
     Raises:
-        SourceError: the server can't be reached, or the superuser may not create roles.
+        SourceError: the server can't be reached, or a role exists with another password.
     """
     words = passwords or Passwords.load()
     with connect(conninfo(endpoint, "postgres"), autocommit=True) as conn:
         conn.execute("SELECT pg_advisory_lock(%s)", [SETUP_LOCK])  # released when the connection closes
-        _ensure_role(conn, owner, words.setup, replication=False)
-        _ensure_role(conn, replication_role, words.source, replication=True)
+        _ensure_role(endpoint, conn, owner, words.setup, "NOREPLICATION")
+        _ensure_role(endpoint, conn, replication_role, words.source, "REPLICATION")
         database, owner_id = sql.Identifier(name), sql.Identifier(owner)
         if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
             create = sql.SQL("CREATE DATABASE {} OWNER {} ENCODING 'UTF8' TEMPLATE template0")
@@ -212,15 +212,31 @@ def ensure_database(
     return owner_info
 
 
-def _ensure_role(conn: psycopg.Connection, role: str, password: str, *, replication: bool) -> None:
-    name = sql.Identifier(role)
-    if conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone() is None:
-        conn.execute(sql.SQL("CREATE ROLE {}").format(name))
+def _ensure_role(endpoint: PostgresEndpoint, conn: psycopg.Connection, role: str, password: str, right: str) -> None:
+    name, attribute = sql.Identifier(role), sql.SQL(right)
+    exists = conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone() is not None
+    if exists:
+        # Never a new password for a role that exists: whatever uses it now, a connector say, would be locked out.
+        _check_login(endpoint, role, password)
+        conn.execute(sql.SQL("ALTER ROLE {} LOGIN {}").format(name, attribute))
+        return
     # The hash is made here: the plain password never reaches the server's log, whatever log_statement says.
     secret = conn.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
-    right = sql.SQL("REPLICATION" if replication else "NOREPLICATION")
-    statement = sql.SQL("ALTER ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS {} PASSWORD {}")
-    conn.execute(statement.format(name, right, sql.Literal(secret)))
+    create = sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS {} PASSWORD {}")
+    conn.execute(create.format(name, attribute, sql.Literal(secret)))
+
+
+def _check_login(endpoint: PostgresEndpoint, role: str, password: str) -> None:
+    try:
+        psycopg.connect(conninfo(endpoint, "postgres", role, password)).close()
+    except psycopg.OperationalError as error:
+        if "password authentication failed" not in str(error):
+            return  # this database is closed to the role, or it may not log in yet: nothing is said about the password
+        raise SourceError(
+            f"The role {role} exists, and its password is another one.",
+            means="nothing was changed: a new password would lock out whatever uses the role now",
+            fix=f"set {' and '.join(PASSWORD_VARIABLES)} to the ones it was made with, or drop the role",
+        ) from error
 
 
 def drop_database(endpoint: PostgresEndpoint, name: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
+from sinks.elasticsearch.mapping import merge
 
 # A write that gets no answer for this long fails its batch, so that the trouble shows in `status`; the flow is then
 # started again, for ever, with its offsets where they were.
@@ -44,6 +46,12 @@ def _secret(value: Any) -> str | None:
     return None if value is None else str(value.get_secret_value() if hasattr(value, "get_secret_value") else value)
 
 
+def _optional(sink: Any, *names: str) -> dict[str, Any]:
+    """Settings that the sinks know; those that the pipeline file does not offer keep their defaults."""
+    found = {name: getattr(sink, name, None) for name in names}
+    return {name: _secret(value) if name == "password" else value for name, value in found.items()}
+
+
 def _present(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
@@ -62,7 +70,7 @@ def _elasticsearch(
         )
     targets = {}
     for view in views:
-        properties = merged(view.elasticsearch_mapping(computed.get(view.name, {})), sink.mapping)
+        properties = merged(view.elasticsearch_mapping(computed.get(view.name, {})), plain(sink.mapping))
         # Elasticsearch allows lower case only; a view may have been named otherwise.
         index = sink.index or view.name.lower()
         targets[view.name] = {"index": index, "generation": generation, "properties": properties}
@@ -70,7 +78,7 @@ def _elasticsearch(
         "type": "elasticsearch",
         "name": name,
         "targets": targets,
-        "settings": dict(sink.settings),
+        "settings": plain(sink.settings),
         "give_up_seconds": GIVE_UP_SECONDS,
         **_present(
             url=_secret(sink.url),
@@ -80,13 +88,53 @@ def _elasticsearch(
             bulk_bytes=sink.bulk_bytes,
             bulk_workers=sink.bulk_workers,
             request_timeout_seconds=sink.request_timeout_seconds,
+            **_optional(sink, "bulk_count", "max_document_bytes", "fence_seconds", "ca_certs"),
         ),
     }
 
 
 def merged(derived: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """The derived mapping with the user's fields in place of ours: a field that the user maps is wholly the user's."""
-    return {**derived, **override}
+    """The derived mapping with the user's on top, see ``mapping.merge``.
+
+    A field that this view does not have is added if the user says its type (a target of ``copy_to``, say); else the
+    words are meant for another view of the same sink.
+    """
+    meant = {
+        field: how
+        for field, how in override.items()
+        if field in derived or (isinstance(how, Mapping) and ("type" in how or "properties" in how))
+    }
+    return merge(derived, meant)
+
+
+def check_mapping(name: str, sink: ElasticsearchSink, views: Sequence[View]) -> None:
+    """Find typing errors in `mapping:`; call it with all of the sink's views.
+
+    Raises:
+        ConfigError: a field that no view has and no other field copies to.
+    """
+    known = {out for view in views for _, out in view.columns} | {field for view in views for field in view.fields}
+    copied: set[str] = set()
+    for how in sink.mapping.values():
+        targets = how.get("copy_to", ()) if isinstance(how, Mapping) else ()
+        copied |= {targets} if isinstance(targets, str) else set(targets)
+    for field, how in sink.mapping.items():
+        if field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
+            continue
+        near = difflib.get_close_matches(field, known, 1)
+        raise ConfigError(
+            f"sink {name}: `mapping` names a field {field!r} that none of its views has",
+            fix=f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}",
+        )
+
+
+def plain(value: Any) -> Any:
+    """Mappings and sequences as dicts and lists, whatever immutable kind the model holds."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value
 
 
 def _redis(name: str, sink: RedisSink, views: Sequence[View]) -> dict[str, Any]:
@@ -100,5 +148,8 @@ def _redis(name: str, sink: RedisSink, views: Sequence[View]) -> dict[str, Any]:
             key_prefix=sink.key_prefix or None,
             ttl_seconds=sink.ttl_seconds,
             fence_seconds=sink.fence_seconds,
+            **_optional(
+                sink, "user", "password", "cluster", "max_document_bytes", "request_timeout_seconds", "ca_certs"
+            ),
         ),
     }

@@ -16,7 +16,7 @@ skipped because a server is down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -98,8 +98,10 @@ class Sink(Protocol):
     def setup(self) -> None:
         """Make the target ready: server checks, index, mapping, alias. Idempotent; run once per start, by the driver.
 
+        Does not wait for a server that is down: the caller, who starts other sinks too, tries again later.
+
         Raises:
-            SinkUnavailable: the server did not answer within ``give_up_seconds`` (transient).
+            SinkUnavailable: the server does not answer (transient).
             SinkRefused: the target is not as it must be, and says what to do; nothing was half-done.
         """
         ...
@@ -132,9 +134,15 @@ class Sink(Protocol):
         """
         ...
 
+    def drop(self, target: str) -> None:
+        """Remove everything the target holds, its memory of deletes too; nothing happens when there is none.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: rights are missing.
+        """
+        ...
+
     def close(self) -> None:
         """Give connections back and wake up a write that is waiting in another thread. Idempotent."""
         ...
-
-
-Config = Mapping[str, object]

@@ -147,6 +147,17 @@ def count(sink: Any, catalog: str, view: str) -> int:
         return load_table(opened, sink, view).scan().count()
 
 
+def drop_table(sink: Any, catalog: str, view: str) -> None:
+    """Remove a view's table with its files; nothing happens when there is none."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    with open_catalog(sink, catalog) as opened:
+        try:
+            opened.purge_table(table_name(sink, view))
+        except NoSuchTableError:
+            return
+
+
 def metadata_location(sink: Any, catalog: str, view: str) -> str:
     """Path of the table's current metadata file: what DuckDB's ``iceberg_scan`` takes."""
     with open_catalog(sink, catalog) as opened:

@@ -26,6 +26,7 @@ class FlowSpec:
         sink_config: plain settings for ``sinks.factory.open_sink``; holds secrets, so never logged.
         dead_letters: ``{"topic": …, "client": librdkafka settings}``.
         epoch: the source epoch that positions carry (see cdc/position.py).
+        snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/debezium_json.py).
     """
 
     sink: str
@@ -35,6 +36,7 @@ class FlowSpec:
     sink_config: Mapping[str, Any] = field(repr=False)
     dead_letters: Mapping[str, Any] = field(repr=False)
     epoch: int = 0
+    snapshot_lsn: int = 0
 
     def pack(self) -> bytes:
         """Serialise for a task's closure."""
@@ -42,7 +44,7 @@ class FlowSpec:
 
     def decoders(self) -> dict[str, Decoder]:
         """A decoder a topic."""
-        return {topic: Decoder(table, self.epoch) for topic, table in self.tables.items()}
+        return {topic: Decoder(table, self.epoch, self.snapshot_lsn) for topic, table in self.tables.items()}
 
 
 @lru_cache(maxsize=32)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -78,6 +78,15 @@ class Generation:
     def flows(self) -> list[str]:
         """Names of the flows that have left anything on disk."""
         return sorted(path.name for path in self.folder.glob("*/") if path.is_dir())
+
+    def note_views(self, views: Sequence[str]) -> None:
+        """Remember which views the generation has written, so that they can be removed when the file says otherwise."""
+        write_atomic(self.folder / "views.json", json.dumps(sorted({*views, *self.views()})))
+
+    def views(self) -> list[str]:
+        """The views this generation has ever written."""
+        path = self.folder / "views.json"
+        return list(json.loads(path.read_text())) if path.exists() else []
 
     def bind(self, identity: Identity) -> None:
         """Remember the identity at the first start; refuse a different one later.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class FlowStatus:
         position: highest source position applied.
         source_ts_ms: newest source timestamp applied (epoch milliseconds).
         batch_ms: how long the newest batch took.
+        topics: what the flow reads.
         at: when this was written (epoch seconds).
     """
 
@@ -42,6 +44,7 @@ class FlowStatus:
     source_ts_ms: int
     batch_ms: int
     last_error: str | None
+    topics: Sequence[str]
     at: float
 
     def write(self, folder: Path) -> None:
@@ -96,6 +99,7 @@ class Meter:
             source_ts_ms=self.ts_ms,
             batch_ms=self.batch_ms,
             last_error=last_error,
+            topics=sorted(flow.spec.topics),
             at=time.time(),
             **self.totals,
         )

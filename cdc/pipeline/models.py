@@ -1,170 +1,223 @@
-"""The pipeline file as typed, frozen objects. (LEAD's stopgap: the PIPELINE helper may replace this whole package.)"""
+"""The pipeline file as one typed, frozen object."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-NAME = r"^[a-z][a-z0-9_]{0,39}$"
-Name = Annotated[str, Field(pattern=NAME)]
+from cdc.errors import PipelineFileError
+from cdc.pipeline.fields import MASTER, MEMORY, PIPELINE_NAME, Name, Part, PlainOptions, Text, Whole, key
+from cdc.pipeline.masking import masked
+from cdc.pipeline.sinks import Sink
+from cdc.pipeline.source import Connect, Kafka, Source
+from cdc.pipeline.views import View
 
-
-class Part(BaseModel):
-    """Every part of the file: unknown keys are errors, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class Source(Part):
-    host: str = "127.0.0.1"
-    port: int = Field(5432, ge=1, le=65535)
-    database: str
-    user: str
-    password: SecretStr = SecretStr("")
-    setup_user: str | None = None
-    setup_password: SecretStr | None = None
-    sslmode: str = "prefer"
-    tables: tuple[str, ...] = Field(min_length=1)
-    slot: str = ""
-    publication: str = ""
-    schema_: str = Field("headwater", alias="schema")
-    heartbeat_seconds: float = Field(5, gt=0)
-    format: Literal["json"] = "json"
-    snapshot_fetch_size: int = Field(10240, ge=1)
-
-
-class Kafka(Part):
-    bootstrap: str
-    topic_prefix: str = ""
-    partitions: int = Field(2, ge=1)
-    replication_factor: int = Field(1, ge=1)
-    tombstone_retention_hours: float = Field(168, gt=0)
-    segment_hours: float = Field(24, gt=0)
-    max_message_bytes: int = Field(10485760, ge=1024)
-    options: Mapping[str, SecretStr | str] = Field(default_factory=dict)
-
-    def options_plain(self) -> dict[str, str]:
-        return {k: v.get_secret_value() if isinstance(v, SecretStr) else v for k, v in self.options.items()}
-
-    def client(self) -> dict[str, str]:
-        return {"bootstrap.servers": self.bootstrap, **self.options_plain()}
-
-
-class Connect(Part):
-    url: str
-    user: str | None = None
-    password: SecretStr | None = None
-    options: Mapping[str, Any] = Field(default_factory=dict)
-
-
-class View(Part):
-    root: str
-    key: tuple[str, ...] = ()
-    columns: tuple[str | dict[str, str], ...] = ()
-    fields: Mapping[str, str] = Field(default_factory=dict)
-    where: str | None = None
-
-
-class SinkBase(Part):
-    view: str | None = None
-    views: tuple[str, ...] = ()
-    tables: Literal["all"] | tuple[str, ...] | None = None
-
-
-class ElasticsearchSink(SinkBase):
-    type: Literal["elasticsearch"]
-    url: str
-    user: str | None = None
-    password: SecretStr | None = None
-    api_key: SecretStr | None = None
-    index: str | None = None
-    mapping: Mapping[str, Any] = Field(default_factory=dict)
-    settings: Mapping[str, Any] = Field(default_factory=dict)
-    bulk_bytes: int = 5 << 20
-    bulk_workers: int = 3
-    request_timeout_seconds: float = 60
-
-
-class RedisSink(SinkBase):
-    type: Literal["redis"]
-    url: str
-    key_prefix: str = ""
-    ttl_seconds: int | None = None
-    fence_seconds: int = 604800
-
-
-class IcebergSink(SinkBase):
-    type: Literal["iceberg"]
-    catalog_uri: str
-    warehouse: str
-    namespace: str
-    trigger_seconds: float = 5
-
-
-Sink = Annotated[ElasticsearchSink | RedisSink | IcebergSink, Field(discriminator="type")]
+Path = tuple[str | int, ...]
 
 
 class Policy(Part):
-    truncate: Literal["refuse", "propagate"] = "refuse"
-    toast: Literal["reselect", "full", "allow"] = "reselect"
-    schema_change: Literal["continue", "stop"] = "continue"
-    replication_slot_max_lag_mb: int = 10240
+    """What to do when the source does what can't simply be followed."""
+
+    truncate: Literal["refuse", "propagate"] = key(
+        "refuse",
+        "TRUNCATE of a captured table: `refuse` makes it fail in the source (a trigger), `propagate` deletes "
+        "the rows everywhere.",
+    )
+    toast: Literal["reselect", "full", "allow"] = key(
+        "reselect",
+        "Large values that an UPDATE did not touch are not in the log. `reselect` reads them again from the "
+        "source, `full` asks for REPLICA IDENTITY FULL (more WAL), `allow` takes the risk of losing them.",
+    )
+    schema_change: Literal["continue", "stop"] = key(
+        "continue",
+        "A new column: `continue` ignores it until the next `apply`, `stop` stops the sinks.",
+    )
+    replication_slot_max_lag_mb: Whole = key(
+        10240,
+        "WAL that the slot may keep before `check` and `status` raise the alarm.",
+        unit="MiB",
+        ge=1,
+        le=1 << 30,
+    )
 
 
 class Engine(Part):
-    state_dir: str = ".headwater/state"
-    master: str = "local[4]"
-    driver_memory: str = "1g"
-    jars: str = ""
-    trigger_ms: int = 0
-    max_offsets_per_trigger: int = 200000
-    spark_conf: Mapping[str, str] = Field(default_factory=dict)
+    """Spark, which reads the log and writes the sinks."""
+
+    state_dir: Text = key(
+        ".headwater/state",
+        "Folder for checkpoints and status files. Losing it means rebuilding the sinks.",
+    )
+    master: str = key("local[4]", "Spark master: local[N] with N threads, or a cluster's address.", pattern=MASTER)
+    driver_memory: str = key("1g", "Heap of the driver (with local[N] of everything).", pattern=MEMORY)
+    jars: str = key(
+        "",
+        "Folder with the pinned jars of Spark's connectors.",
+        shown_default="$HEADWATER_SPARK_JARS",
+        example="${HEADWATER_SPARK_JARS:-}",
+    )
+    trigger_ms: Whole = key(
+        0, "Least time between micro-batches; 0: one after the other.", unit="milliseconds", ge=0, le=3_600_000
+    )
+    max_offsets_per_trigger: Whole = key(
+        200_000,
+        "Most records of a micro-batch: bounds memory and the work that a crash repeats.",
+        unit="records",
+        ge=1,
+        le=100_000_000,
+    )
+    spark_conf: PlainOptions = key(
+        {}, "More settings of Spark; they win over Headwater's own.", example={"spark.ui.enabled": False}
+    )
 
 
 class Pipeline(Part):
-    version: Literal[1]
-    name: Name
-    source: Source
-    kafka: Kafka
-    connect: Connect
-    views: Mapping[str, View] = Field(default_factory=dict)
-    sinks: Mapping[str, Sink] = Field(min_length=1)
-    policy: Policy = Policy()
-    engine: Engine = Engine()
+    """A pipeline file: a source, views, sinks, policies."""
+
+    version: Literal[1] = key(description="Version of this file's format.", example=1)
+    name: str = key(
+        description="Name of the pipeline: prefix of topics, slot, publication and state. Another name is another "
+        "pipeline.",
+        example="shop",
+        pattern=PIPELINE_NAME,
+    )
+    source: Source = key(description="The database.")
+    kafka: Kafka = key(description="The log.")
+    connect: Connect = key(description="The workers that run Debezium.")
+    views: Mapping[Name, View] = key({}, "Documents, by name. None are needed for sinks that keep tables.", active=True)
+    sinks: Annotated[Mapping[Name, Sink], Field(min_length=1)] = key(
+        description="Where the views are kept, by name; each sink runs and fails alone."
+    )
+    policy: Policy = key(Policy(), "What to do when the source does what can't simply be followed.", active=True)
+    engine: Engine = key(Engine(), "Spark.", active=True)
+
+    _file: str = PrivateAttr("<pipeline>")
+    _places: dict[Path, tuple[int, int]] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and isinstance(raw.get("name"), str):
-            raw = {**raw, "source": dict(raw.get("source") or {}), "kafka": dict(raw.get("kafka") or {})}
-            raw["source"].setdefault("slot", f"headwater_{raw['name']}")
-            raw["source"].setdefault("publication", f"headwater_{raw['name']}")
-            raw["kafka"].setdefault("topic_prefix", raw["name"])
-        return raw
+    def _named_defaults(cls, raw: Any) -> Any:
+        name = raw.get("name") if isinstance(raw, Mapping) else None
+        if not isinstance(name, str) or not re.fullmatch(PIPELINE_NAME, name):
+            return raw
+        filled = dict(raw)
+        defaults = {
+            "source": {"slot": f"headwater_{name}", "publication": f"headwater_{name}"},
+            "kafka": {"topic_prefix": name},
+        }
+        for part, values in defaults.items():
+            given = filled.get(part)
+            if isinstance(given, Mapping):
+                filled[part] = {**values, **{k: v for k, v in given.items() if v not in (None, "")}}
+        return filled
+
+    # -- names --------------------------------------------------------------------------------------------------------
 
     def topic(self, table: str) -> str:
+        """The topic of a table.
+
+        Args:
+            table: ``schema.table``.
+        """
         return f"{self.kafka.topic_prefix}.{table}"
 
     @property
     def dead_letter_topic(self) -> str:
+        """Where records and documents go that no retry can land, with their reason."""
         return f"{self.kafka.topic_prefix}.dead-letters"
 
     @property
     def signal_topic(self) -> str:
+        """Where the connector is asked for incremental snapshots."""
         return f"{self.kafka.topic_prefix}-signal"
 
     @property
     def heartbeat_topic(self) -> str:
+        """Debezium's own heartbeats."""
         return f"__debezium-heartbeat.{self.kafka.topic_prefix}"
 
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> str:
+        """The file it was read from, as it was named."""
+        return self._file
+
+    def read_from(self, file: str, places: Mapping[Path, tuple[int, int]]) -> None:
+        """Remember where the parts stand; for ``load``."""
+        self._file, self._places = file, dict(places)
+
+    def locate(self, path: Path) -> tuple[int, int]:
+        """Where a key or value stands in the file.
+
+        Args:
+            path: keys and indexes, like ``("views", "flight", "columns", 2)``; what is not in the file (a default)
+                stands where the nearest part around it does.
+
+        Returns:
+            (line, column), from 1.
+        """
+        for end in range(len(path), -1, -1):
+            if path[:end] in self._places:
+                return self._places[path[:end]]
+        return 1, 1
+
+    def error_at(self, path: Path, what: str, fix: str = "", means: str = "") -> PipelineFileError:
+        """An error that names file, line and column; for checks that need the source's catalogue.
+
+        Args:
+            path: as for ``locate``.
+            what: what is wrong there.
+            fix: the way out.
+            means: what it means, if that is not obvious.
+        """
+        line, column = self.locate(path)
+        return PipelineFileError(f"{self._file}:{line}:{column}: {what}", means=means, fix=fix)
+
+    # -- what it says -------------------------------------------------------------------------------------------------
+
+    def redacted(self) -> dict[str, Any]:
+        """The whole file with its defaults as plain data, every secret masked: for printing."""
+        plain: dict[str, Any] = masked(self.model_dump(mode="json"))
+        return plain
+
     def spec_hash(self, sink: str) -> str:
-        part = self.sinks[sink].model_dump(
-            mode="json",
-            include={"type", "view", "views", "tables", "index", "mapping", "settings", "key_prefix", "namespace"},
-        )
-        text = json.dumps([part, {n: v.model_dump(mode="json") for n, v in self.views.items()}], sort_keys=True)
+        """A hash of what decides the content of a sink: its views, its mapping, settings and target, and the topics.
+
+        Secrets, addresses and knobs of performance are not in it: they may change without a rebuild.
+
+        Args:
+            sink: its name.
+
+        Returns:
+            16 hex digits, the same on every machine and in every version that keeps the file's format.
+        """
+        part = self.sinks[sink]
+        views = {name: _content(self.views[name]) for name in part.view_names}
+        tables = sorted(self.source.tables if part.tables == "all" else part.tables or ())
+        spec = {
+            "format": 1,
+            "topic_prefix": self.kafka.topic_prefix,
+            "sink": _content(part),
+            "index": getattr(part, "index", None) or "",
+            "views": views,
+            "tables": tables,
+        }
+        text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _content(part: Part) -> dict[str, Any]:
+    """The keys that decide what a sink holds, and their values."""
+    names = set()
+    for name, info in type(part).model_fields.items():
+        extra = info.json_schema_extra
+        said = extra.get("x-headwater") if isinstance(extra, dict) else None
+        if isinstance(said, dict) and said.get("content"):
+            names.add(name)
+    return part.model_dump(mode="json", include=names)

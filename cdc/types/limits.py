@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cdc.catalogue import Column, Table
-from cdc.types.rules import RULES, SQL_NAMES, type_key
+from cdc.types.rules import RULES, SQL_NAMES, bit_length, type_key
 
-_ABSENT_ARRAYS = frozenset(("interval", "money", "point", "xml"))
+_ABSENT_ARRAYS = frozenset(("interval", "money", "name", "point", "xml"))
 _SHAPES = frozenset(("box", "line", "lseg", "path", "polygon", "circle"))
 # Array elements for which an unchanged large value is marked; for every other kind of array it arrives as null.
 _MARKED_ARRAYS = frozenset(("text", "varchar", "bpchar", "json", "jsonb", "int4", "int8", "uuid", "date", "bytea"))
@@ -27,13 +27,20 @@ def unsupported(column: Column) -> str | None:
     if key in _SHAPES:
         return f"Debezium gives a {key} in a binary form that is not Postgres's value"
     if not column.array:
-        return None
+        return _unsupported_bits(column)
     if key in _ABSENT_ARRAYS:
         return f"Debezium leaves columns of type {key}[] out of its events"
     if key in ("bit", "varbit"):
         return f"Debezium gives null for every {key}[]"
     if elements_are_domains(column):
         return "Debezium gives null for an array of a domain's values as soon as one of them is NULL"
+    return None
+
+
+def _unsupported_bits(column: Column) -> str | None:
+    key = type_key(column)
+    if key == "varbit" or (key == "bit" and bit_length(column.type_name) is None):
+        return "Debezium cuts a bit string's leading zeros, and this type does not say how many there were"
     return None
 
 
@@ -50,7 +57,7 @@ def lossy(column: Column) -> str | None:
         notes = ["arrays of more than one dimension lose their elements (text: the record is rejected)"]
         if key == "numeric":
             notes.append("an array with a NaN or an infinity becomes null")
-        if key == "enum" or key not in RULES:
+        if null_breaks_array(column):
             notes.append("an array with a NULL element becomes null")
         if key == "time":
             notes.append("microseconds are cut and 24:00:00 becomes 00:00:00")
@@ -63,9 +70,13 @@ def lossy(column: Column) -> str | None:
         return "a time whose zone has seconds (+00:00:01) becomes null"
     if key == "interval":
         return "±infinity (Postgres 17) becomes zero"
-    if key == "varbit":
-        return "leading zeros are cut"
     return None
+
+
+def null_breaks_array(column: Column) -> bool:
+    """Whether one NULL among an array's elements makes the whole array null."""
+    key = type_key(column)
+    return column.array and (key in ("enum", "ltree", "tsvector") or key not in RULES)
 
 
 def elements_are_domains(column: Column) -> bool:

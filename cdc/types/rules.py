@@ -76,8 +76,8 @@ RULES: dict[str, Rule] = {
     "json": _JSON,
     "jsonb": _JSON,
     "hstore": Rule(values.hstore, values.hstore_text, "string", FLATTENED_FIELD),
-    "bit": Rule(values.bits_of(None), values.bits_of(None), "string", KEYWORD_FIELD),
-    "varbit": Rule(values.bits_of(None), values.bits_of(None), "string", KEYWORD_FIELD),
+    "bit": _KEYWORD,
+    "varbit": _KEYWORD,
     "point": Rule(values.point, values.point_text, "string", {"properties": {"x": DOUBLE_FIELD, "y": DOUBLE_FIELD}}),
     "xml": _PLAIN_TEXT,
     "tsvector": _PLAIN_TEXT,
@@ -119,7 +119,7 @@ def element_rule(column: Column) -> Rule:
         return _numeric(rule, column.precision, column.scale or 0)
     if key == "bit":
         return _bit(rule, column.type_name)
-    if column.array and key in ("text", "varchar", "bpchar"):
+    if column.array and rule.json is None and rule.spark == "string":
         return replace(rule, json=values.array_text, typed=values.array_text)
     return rule
 
@@ -136,11 +136,16 @@ def _numeric(rule: Rule, precision: int, scale: int) -> Rule:
 
 
 def _bit(rule: Rule, type_name: str) -> Rule:
-    found = re.match(r"bit\((\d+)\)", type_name)
-    length = int(found[1]) if found else 1 if type_name in ("bit", "bit[]") else None
+    length = bit_length(type_name)
     if length == 1:
         return RULES["bool"]
     return replace(rule, json=values.bits_of(length), typed=values.bits_of(length))
+
+
+def bit_length(type_name: str) -> int | None:
+    """The length of ``bit(n)``; None where the type's name does not say it (a domain)."""
+    found = re.match(r"bit\((\d+)\)", type_name)
+    return int(found[1]) if found else 1 if type_name in ("bit", "bit[]") else None
 
 
 def rule_for(column: Column) -> Rule:

@@ -105,15 +105,10 @@ def binary(value: str) -> bytes:
 
 
 def bits_of(length: int | None) -> Converter:
-    """A converter for bit strings, which Debezium gives as the bytes of a number, lowest first.
-
-    Args:
-        length: of ``bit(length)``; None for ``bit varying``, whose leading zeros Debezium does not deliver.
-    """
+    """A converter for ``bit(length)``, which Debezium gives as the bytes of a number, lowest first."""
 
     def bits(value: str) -> str:
-        number = int.from_bytes(base64.b64decode(value, validate=True), "little")
-        return f"{number:b}".zfill(length) if length else f"{number:b}".lstrip("0")
+        return f"{int.from_bytes(base64.b64decode(value, validate=True), 'little'):b}".zfill(length or 0)
 
     return bits
 

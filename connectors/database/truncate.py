@@ -37,7 +37,7 @@ DECLARE
     deferred_keys text[];
     deletes text;
     again boolean;
-    only text;
+    reach text;
 BEGIN
     WITH RECURSIVE truncated(id) AS (
         SELECT TG_RELID
@@ -65,8 +65,8 @@ BEGIN
         EXECUTE 'SET CONSTRAINTS ' || array_to_string(deferred_keys, ', ') || ' DEFERRED';
     END IF;
 
-    SELECT CASE WHEN relkind = 'p' THEN '' ELSE 'ONLY' END INTO only FROM pg_class WHERE oid = TG_RELID;
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s %s)', only, TG_RELID::regclass) INTO again;
+    SELECT CASE WHEN relkind = 'p' THEN '' ELSE 'ONLY' END INTO reach FROM pg_class WHERE oid = TG_RELID;
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s %s)', reach, TG_RELID::regclass) INTO again;
     IF again THEN
         RAISE EXCEPTION 'headwater: rows of % could not be deleted before TRUNCATE (does a trigger keep them?)', TG_RELID::regclass
             USING HINT = 'Delete the rows, then truncate; or set policy.truncate to refuse.';

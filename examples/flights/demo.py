@@ -67,7 +67,7 @@ class Demo:
         self.python("-m", "examples.flights.load")
         say("3. capture: publication, slot, compacted topics, connector; then its first snapshot")
         self.headwater("check", str(PIPELINE))
-        self.headwater("apply", str(PIPELINE), "--wait", "--yes")
+        self.headwater("apply", str(PIPELINE), "--wait")
         say("4. three sinks fill from the topics (the command keeps running behind the scenes)")
         try:
             self.start_runner()

@@ -31,7 +31,7 @@ HIGHEST = "highest"
 KEY_PREFIX = "."  # keeps HIGHEST apart from every key
 MGET_COUNT = 5000
 
-MAPPINGS: dict[str, Any] = {"dynamic": False, "properties": {"at": {"type": "date", "format": "epoch_millis"}}}
+PROPERTIES: dict[str, Any] = {"at": {"type": "date", "format": "epoch_millis"}}
 
 
 class Fences:

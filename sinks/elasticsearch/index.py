@@ -45,12 +45,12 @@ class Indices:
     def _setup_target(self, target: Target) -> None:
         live = self._alias_or_nothing(target)
         wanted = mapping.index_settings(self._settings.index_settings)
-        owner = {"sink": self._settings.name, "view": target.view, "generation": target.generation}
         aliases: dict[str, Any] = {target.writer: _HIDDEN}
         if not live:
             aliases[target.index] = {}
-        self._ensure(target, target.fences, {target.fence_writer: _HIDDEN}, _fence_settings(wanted), fences.MAPPINGS)
-        self._ensure(target, target.concrete, aliases, wanted, mapping.mappings(target.properties, owner))
+        marks = mapping.mappings(fences.PROPERTIES, self._owner(target))
+        self._ensure(target, target.fences, {target.fence_writer: _HIDDEN}, _fence_settings(wanted), marks)
+        self._ensure(target, target.concrete, aliases, wanted, mapping.mappings(target.properties, self._owner(target)))
 
     def _alias_or_nothing(self, target: Target) -> bool:
         """Is the readers' alias there already (pointing at this or an older generation)?"""
@@ -78,7 +78,7 @@ class Indices:
                         f"{self._settings.who}: index {name} could not be created: {reason_of(error)}",
                         fix="check `mapping:` and `settings:` of this sink in the pipeline file",
                     ) from error
-        self._check_owner(target, name, wanted)
+        self._check_owner(target, name)
         self._update_mapping(target, name, wanted)
         self._update_settings(name, settings)
         there = self._client.indices.get_alias(index=name).body[name]["aliases"]
@@ -88,14 +88,17 @@ class Indices:
         if actions:
             self._client.indices.update_aliases(actions=actions)
 
-    def _check_owner(self, target: Target, name: str, wanted: dict[str, Any]) -> None:
-        """An index of the same name that another sink or view made must not be written to by both."""
-        ours = wanted.get("_meta")
-        theirs = self._client.indices.get_mapping(index=name).body[name]["mappings"].get("_meta")
-        if ours is not None and theirs != ours:
-            made_by = (theirs or {}).get("headwater") or "someone else"
+    def _owner(self, target: Target) -> dict[str, Any]:
+        return {"sink": self._settings.name, "view": target.view, "generation": target.generation}
+
+    def _check_owner(self, target: Target, name: str) -> None:
+        """An index of the same name that another sink or view made must not be written, or dropped, by both."""
+        theirs = self._client.indices.get_mapping(index=name).body[name]["mappings"].get("_meta") or {}
+        made_by = theirs.get("headwater")
+        if made_by != self._owner(target):
             raise SinkRefused(
-                f"{self._settings.who}: index {name} exists, but was made by {made_by}, not for view {target.view!r}",
+                f"{self._settings.who}: index {name} exists, but was made by {made_by or 'someone else'}, "
+                f"not for view {target.view!r}",
                 fix="choose another `index:` for this sink, or delete that index",
             )
 
@@ -124,6 +127,18 @@ class Indices:
                 means="some settings (shards, analysis) are fixed when an index is created; nothing was changed",
                 fix="set them back in the pipeline file, or delete the index and load the sink afresh",
             ) from error
+
+    def drop(self, target: Target) -> None:
+        """Remove a target's indices, and their aliases with them; what is not ours stays.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
+        """
+        with translated(self._settings.who, "drop"):
+            for name in (target.concrete, target.fences):
+                if self._client.indices.exists(index=name):
+                    self._check_owner(target, name)
+                    self._client.indices.delete(index=name, ignore_unavailable=True)
 
     def bulk_load(self, target: Target, on: bool) -> None:
         """Turn refresh off for a load from nothing, and back on (with one refresh) after it. ``setup`` heals a crash

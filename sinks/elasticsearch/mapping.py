@@ -28,15 +28,19 @@ def merge(default: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, 
     merged = dict(default)
     for name, value in override.items():
         old = merged.get(name)
-        if (
-            isinstance(value, Mapping)
-            and isinstance(old, Mapping)
-            and value.get("type", old.get("type")) == old.get("type")
-        ):
+        if isinstance(value, Mapping) and isinstance(old, Mapping) and _same_kind(old, value):
             merged[name] = merge(old, value)
         else:
             merged[name] = dict(value) if isinstance(value, Mapping) else value
     return merged
+
+
+def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Do both describe one type of field? (A field may itself be *named* type: then its mapping is no string.)"""
+    kind = new.get("type")
+    if "properties" in new and "properties" not in old:
+        return False  # an object with known fields is another thing than one kept unindexed or flattened
+    return not isinstance(kind, str) or kind == old.get("type")
 
 
 def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +82,7 @@ def _printed(value: Any) -> Any:
 
 
 def mappings(properties: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping of a documents' index.
+    """The mapping of an index: fields, and who made it.
 
     ``dynamic: false``: a field without a mapping stays in ``_source`` but is not indexed. The alternatives are worse:
     ``true`` guesses a type from the first value it meets (and rejects later ones), ``strict`` rejects every document

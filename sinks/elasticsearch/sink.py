@@ -110,6 +110,10 @@ class ElasticsearchSink:
         """Refresh off (True) or back on (False) around a load from nothing."""
         self._indices.bulk_load(self._target(target), on)
 
+    def drop(self, target: str) -> None:
+        """See the contract; the aliases go with their indices."""
+        self._indices.drop(self._target(target))
+
     def close(self) -> None:
         """See the contract."""
         self._stop.set()

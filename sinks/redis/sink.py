@@ -58,12 +58,11 @@ class RedisSink:
 
     def setup(self) -> None:
         """See the contract. Says in the log when the server may evict (allowed for a cache)."""
-        self._patiently(lambda client: client.ping())
-        if self._settings.cluster:
-            return
-        info = self._patiently(lambda client: client.info())
         who = self._settings.who
-        version = str(info.get("redis_version", "?"))
+        with self._once("setup"):
+            self._client().ping()
+            info: dict[str, Any] = {} if self._settings.cluster else self._client().info()
+        version = str(info.get("redis_version", OLDEST))
         major = version.split(".", maxsplit=1)[0]
         if major.isdigit() and int(major) < OLDEST:
             raise SinkRefused(f"{who} is version {version}", fix=f"use Redis {OLDEST}.0 or newer")
@@ -127,6 +126,27 @@ class RedisSink:
                     if cursor == 0:
                         break
 
+    def drop(self, target: str) -> None:
+        """See the contract; UNLINK frees the memory in the background, so that the server goes on answering."""
+        prefix = self._prefix(target)
+        with self._once("drop"):
+            client = self._client()
+            for pattern in (names.pattern(prefix), names.pattern(names.VERSION_PREFIX + prefix)):
+                page: list[bytes] = []
+                for key in client.scan_iter(match=pattern, count=SCAN_COUNT):
+                    page.append(key)
+                    if len(page) == SCAN_COUNT:
+                        self._unlink(client, page)
+                        page = []
+                self._unlink(client, page)
+
+    @staticmethod
+    def _unlink(client: Client, keys: Sequence[bytes]) -> None:
+        pipe = client.pipeline(transaction=False)
+        for key in keys:
+            pipe.unlink(key)
+        pipe.execute()
+
     def close(self) -> None:
         """See the contract."""
         self._stop.set()
@@ -147,7 +167,7 @@ class RedisSink:
 
     @contextmanager
     def _once(self, doing: str) -> Iterator[None]:
-        """For reads: no waiting. A scan must not go on after a restart: cursors mean nothing to the new server."""
+        """For setup and reads: no waiting. (A scan must not go on after a restart: the new server's cursors differ.)"""
         try:
             yield
         except (redis.RedisError, OSError) as error:

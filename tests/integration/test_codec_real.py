@@ -69,7 +69,7 @@ def _run(lab: Lab) -> dict[str, Any]:
 
 
 def _snapshot_among_transactions(lab: Lab) -> None:
-    """A snapshot with one transaction before it, one that ends with it, and one open across it, which wrote before it."""
+    """A snapshot beside three transactions: ended before it, ended with it, and open across it after writing before."""
     before, during, across = lab.connect(), lab.connect(), lab.connect()
     root = lab.connect(autocommit=True)
     before.execute("UPDATE rows SET v = 'before' WHERE id = 1")
@@ -175,7 +175,7 @@ def test_positions_order_every_key_as_the_source_did(seen: dict[str, Any]) -> No
 
 
 def test_streamed_values_look_like_a_snapshots(seen: dict[str, Any]) -> None:
-    """Debezium reads snapshots through JDBC and the stream as text: what differs is listed here, and is all there is."""
+    """Debezium reads snapshots through JDBC and the stream as text: what differs is listed here, and is all."""
     rows: dict[int, dict[str, Any]] = {}
     for key, value, _ in seen["records"]["types"]:
         rows[json.loads(key)["id"]] = json.loads(value)["after"]

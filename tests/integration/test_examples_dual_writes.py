@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from examples.common import Server, drop_database, ensure_database
+from examples.common import Passwords, Server, drop_database, ensure_database
 from examples.dual_writes import __main__ as story
 from examples.dual_writes import load
 from examples.dual_writes.names import BY_HAND_INDEX, BY_HAND_PREFIX, OWNER
@@ -24,12 +25,12 @@ CRASHED = [8, 9, 12]
 
 @pytest.fixture(scope="module")
 def server() -> Server:
-    """Postgres, Elasticsearch and Redis: as the environment says, else the local stack, started if need be."""
+    """Every server: as the environment says, else the local stack, started if need be."""
     if "HEADWATER_ELASTICSEARCH" not in os.environ:
         from deploy.local.stack import LocalStack
 
         stack = LocalStack()
-        stack.up(["postgres", "elasticsearch", "redis-cache"])
+        stack.up()
         os.environ.update(stack.endpoints.environment())
     return Server.from_environment()
 
@@ -97,3 +98,14 @@ def test_the_crash_is_a_real_kill(shelf: str) -> None:
         assert load.in_database(shelf)[8]["price"] == "88.00"
         victim.kill()
         assert victim.wait(10) == -signal.SIGKILL
+
+
+def test_the_whole_story(server: Server, tmp_path: Path) -> None:
+    """Apply, run, verify and drop as commands; a home of its own, for the state of an earlier run must not matter."""
+    env = {**os.environ, **Passwords.load().as_environment(), "HEADWATER_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "examples.dual_writes"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "DUAL WRITES OK" in done.stdout.splitlines()[-1]
+    assert "every sink equals Postgres" in done.stdout
+    assert "still there" not in done.stderr

@@ -274,3 +274,17 @@ def test_the_second_ensure_database_keeps_everything(server: Server, database: s
     assert ensure_database(server, database, OWNER, passwords=passwords) == info
     with connect(info) as conn:
         assert value(conn, "SELECT count(*) FROM kept") == 0
+
+
+def test_an_existing_roles_password_is_never_replaced(server: Server, database: str) -> None:
+    """Whatever uses the role now, a running connector say, would be locked out."""
+    role, other = f"owner_{database}", Passwords(Passwords.load().source, "another one")
+    ensure_database(server, database, role, passwords=Passwords.load())
+    try:
+        with pytest.raises(SourceError, match="its password is another one"):
+            ensure_database(server, database, role, passwords=other)
+        connect(conninfo(server, database, role, Passwords.load().setup)).close()
+    finally:
+        drop_database(server, database)
+        with connect(conninfo(server, "postgres"), autocommit=True) as conn:
+            conn.execute(f"DROP ROLE {role}")

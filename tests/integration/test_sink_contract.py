@@ -184,6 +184,21 @@ def test_an_unknown_view_is_an_error(sink: Sink) -> None:
         sink.write("nope", items(1, 1))
 
 
+def test_drop_forgets_documents_and_deletes(sink: Sink) -> None:
+    sink.write(VIEW, [Item("1", 10, doc(1)), Item("2", 10, None)])
+    sink.drop(VIEW)
+    sink.setup()
+    assert held(sink) == {}
+    assert sink.write(VIEW, [Item("1", 5, doc(5)), Item("2", 5, doc(5))]) == [WRITTEN, WRITTEN]
+
+
+def test_setup_does_not_wait_for_a_dead_server(subject: Subject) -> None:
+    with proxy_to(*subject.address) as proxy:
+        proxy.mode = "closed"
+        with pytest.raises(SinkUnavailable):
+            subject.open(url=subject.via(proxy.port), give_up_seconds=None).setup()
+
+
 def test_gives_up_after_the_bound_and_says_so(subject: Subject) -> None:
     subject.open().setup()
     with proxy_to(*subject.address) as proxy:
@@ -205,7 +220,7 @@ def test_fault_40_a_broken_wire_holds_the_batch_and_then_all_of_it_lands(subject
         proxy.mode = mode
         answers: list[object] = []
         batch = [*items(500, 2), Item("gone", 2, None)]
-        writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, batch)))
+        writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, batch)), daemon=True)
         writer.start()
         writer.join(2.5)
         assert writer.is_alive(), "the batch must be held while the server can't be reached"
@@ -238,7 +253,7 @@ def test_close_wakes_a_waiting_write(subject: Subject) -> None:
             except BaseException as error:
                 raised.append(error)
 
-        writer = threading.Thread(target=write)
+        writer = threading.Thread(target=write, daemon=True)
         writer.start()
         writer.join(1.0)
         assert writer.is_alive()
@@ -271,7 +286,7 @@ def test_two_writers_at_once_leave_the_newest(subject: Subject) -> None:
                 VIEW, [Item(str(n), version, None if (version + n) % 7 == 0 else doc(version)) for n in range(50)]
             )
 
-    writers = [threading.Thread(target=write, args=(first,)) for first in (0, 1)]
+    writers = [threading.Thread(target=write, args=(first,), daemon=True) for first in (0, 1)]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -98,6 +98,21 @@ def test_an_index_of_another_sink_is_refused(subject: Subject) -> None:
         opened(subject, name="other").setup()
 
 
+def test_drop_removes_all_that_is_ours_and_nothing_else(subject: Subject, client: Elasticsearch) -> None:
+    sink = opened(subject)
+    sink.setup()
+    sink.write(VIEW, [*items(3, 1), Item("9", 1, None)])
+    client.indices.create(index=f"{subject.name}_g1x")
+    with pytest.raises(SinkRefused, match="tested"):
+        opened(subject, name="other").drop(VIEW)
+    sink.drop(VIEW)
+    left = client.indices.get(index=f"{subject.name}*", expand_wildcards="all").body
+    assert set(left) == {f"{subject.name}_g1x"}
+    sink.drop(VIEW)
+    sink.setup()
+    assert held(sink) == {}
+
+
 def test_a_changed_type_is_refused_and_names_the_field(subject: Subject, client: Elasticsearch) -> None:
     opened(subject).setup()
     changed = {**PROPERTIES, "n": {"type": "keyword"}}
@@ -258,7 +273,7 @@ def test_fault_16_a_block_holds_the_batch_until_it_is_lifted(subject: Subject, c
     name = f"{subject.name}_g1"
     client.indices.put_settings(index=name, settings={"index.blocks.read_only_allow_delete": True})
     answers: list[object] = []
-    writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, items(1000, 1))))
+    writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, items(1000, 1))), daemon=True)
     writer.start()
     writer.join(1.5)
     assert writer.is_alive()

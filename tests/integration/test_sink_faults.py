@@ -56,7 +56,7 @@ def test_fault_16_killed_and_restarted_in_the_middle_of_a_write(subject: Subject
         except BaseException as error:
             wrong.append(error)
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     while len(done) < 3 and writer.is_alive():
         time.sleep(0.01)
@@ -105,7 +105,7 @@ def test_a_kill_between_fence_and_delete_loses_nothing(search: Subject, stack: L
 
     def kill_first(*arguments: object) -> None:
         stack.kill("elasticsearch")
-        threading.Thread(target=stack.up, args=(["elasticsearch"],)).start()
+        threading.Thread(target=stack.up, args=(["elasticsearch"],), daemon=True).start()
         inner(*arguments)
 
     sink._send_all = kill_first  # type: ignore[attr-defined]

@@ -182,7 +182,7 @@ def test_fault_37_full_memory_holds_the_batch_until_there_is_room(start: Start) 
     sink.setup()
     batch = [Item(str(n), 1, doc(n, "z" * 5000)) for n in range(1000)]
     answers: list[object] = []
-    writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, batch)))
+    writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, batch)), daemon=True)
     writer.start()
     writer.join(1.5)
     assert writer.is_alive()
@@ -218,7 +218,7 @@ def test_a_replica_is_refused_by_setup_and_held_by_write(start: Start) -> None:
         with pytest.raises(SinkRefused, match="replica"):
             opened(subject).setup()
         answers: list[object] = []
-        writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, items(5, 2))))
+        writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, items(5, 2))), daemon=True)
         writer.start()
         writer.join(1.0)
         assert writer.is_alive(), "a fail-over in progress must hold the batch"
@@ -293,7 +293,7 @@ def test_fault_40_a_cluster_node_that_is_away_for_a_while(start: Start) -> None:
 
     os.kill(process, stop)
     try:
-        writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, items(100, 2))))
+        writer = threading.Thread(target=lambda: answers.extend(sink.write(VIEW, items(100, 2))), daemon=True)
         writer.start()
         writer.join(3.0)
         assert writer.is_alive()

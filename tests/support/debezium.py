@@ -1,4 +1,4 @@
-"""A bare Debezium for the codec's tests: database, connector and topics of its own, with the codec's settings and no more.
+"""A bare Debezium for the codec's tests: database, connector and topics of its own, with the settings the codec needs.
 
 Independent of connectors/ on purpose: the codec must be right about what Debezium sends, whoever configured it.
 """

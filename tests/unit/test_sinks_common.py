@@ -16,11 +16,13 @@ from pydantic import SecretStr
 
 from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError, DecodeError, SinkUnavailable
+from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
 from sinks import deadletters, iceberg
+from sinks.configure import check_mapping, merged, sink_config
 from sinks.contract import MAX_VERSION, UNVERSIONED, Item, version_fault
 from sinks.deadletters import DeadLetter
-from sinks.factory import open_sink, sink_config
+from sinks.factory import open_sink
 from sinks.retry import CAP_SECONDS, Patience
 
 
@@ -161,13 +163,13 @@ TABLE = Table("public", "flights", (column("id", "bigint", 1), column("origin", 
 VIEW = View("flight", TABLE, ("id",), (("id", "id"), ("origin", "from")), {"late": "true"})
 
 
-def model(**over: Any) -> Any:
-    return SimpleNamespace(**({"type": "elasticsearch", "url": "http://h:9200", "password": SecretStr("p")} | over))
+def elasticsearch(**over: Any) -> ElasticsearchSink:
+    return ElasticsearchSink.model_validate({"type": "elasticsearch", "url": "http://h:9200", "view": "flight"} | over)
 
 
 def test_a_sinks_settings_as_plain_data() -> None:
-    sink = model(index="flights", mapping={"from": {"type": "keyword"}}, bulk_bytes=1 << 20, api_key=None)
-    config = sink_config(sink, [VIEW], {"flight": {"late": "boolean"}}, name="search", generation=3)
+    sink = elasticsearch(index="flights", mapping={"from": {"type": "keyword"}}, bulk_bytes=1 << 20, password="p")
+    config = sink_config("search", sink, [VIEW], {"flight": {"late": "boolean"}}, 3)
     assert json.loads(json.dumps(config)) == config
     assert config["password"] == "p"
     assert config["bulk_bytes"] == 1 << 20
@@ -181,21 +183,34 @@ def test_a_sinks_settings_as_plain_data() -> None:
 
 
 def test_redis_settings_as_plain_data() -> None:
-    config = sink_config(model(type="redis", url="redis://h", key_prefix="p:", ttl_seconds=5), [VIEW], name="cache")
+    sink = RedisSink.model_validate({"type": "redis", "url": "redis://h", "view": "flight", "key_prefix": "p:"})
+    config = sink_config("cache", sink, [VIEW], {})
     assert config["targets"] == {"flight": {}}
-    assert (config["key_prefix"], config["ttl_seconds"]) == ("p:", 5)
+    assert config["key_prefix"] == "p:"
     open_sink(config).close()
-
-
-def test_a_mapping_for_no_field_is_named_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match="'form'") as caught:
-        sink_config(model(mapping={"form": {"type": "keyword"}}), [VIEW], name="search")
-    assert "did you mean 'from'?" in str(caught.value)
 
 
 def test_one_index_for_two_views_is_an_error() -> None:
     with pytest.raises(ConfigError, match="names one index"):
-        sink_config(model(index="flights"), [VIEW, View.identity(TABLE)], name="search")
+        sink_config("search", elasticsearch(index="flights"), [VIEW, View.identity(TABLE)], {})
+
+
+def test_a_mapping_for_no_field_is_named_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match="'form'") as caught:
+        check_mapping("search", elasticsearch(mapping={"form": {"type": "keyword"}}), [VIEW])
+    assert "did you mean 'from'?" in str(caught.value)
+
+
+def test_a_mapping_may_name_copies_aliases_and_computed_fields() -> None:
+    mapping = {"from": {"copy_to": "all"}, "all": {"type": "text"}, "o": {"type": "alias", "path": "from"}, "late": {}}
+    check_mapping("search", elasticsearch(mapping=mapping), [VIEW])
+
+
+def test_a_mapping_for_a_field_of_another_view_of_the_sink_is_left_out() -> None:
+    assert merged({"a": {"type": "long"}}, {"b": {"analyzer": "x"}, "c": {"type": "text"}}) == {
+        "a": {"type": "long"},
+        "c": {"type": "text"},
+    }
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "nope", None])

@@ -198,6 +198,24 @@ def test_an_override_of_the_same_type_is_merged_and_of_another_type_replaces() -
     assert default["a"] == {"type": "keyword", "ignore_above": 99}, "the default itself is untouched"
 
 
+def test_an_override_reaches_into_fields_and_objects() -> None:
+    default = {
+        "t": {"type": "text", "fields": {"keyword": {"type": "keyword"}}},
+        "o": {"properties": {"type": {"type": "long"}, "x": {"type": "long"}}},
+        "j": {"type": "object", "enabled": False},
+    }
+    override = {
+        "t": {"fields": {"raw": {"type": "keyword"}}},
+        "o": {"properties": {"type": {"type": "keyword"}}},
+        "j": {"properties": {"a": {"type": "long"}}},
+    }
+    assert mapping.merge(default, override) == {
+        "t": {"type": "text", "fields": {"keyword": {"type": "keyword"}, "raw": {"type": "keyword"}}},
+        "o": {"properties": {"type": {"type": "keyword"}, "x": {"type": "long"}}},
+        "j": {"properties": {"a": {"type": "long"}}},
+    }
+
+
 def test_settings_in_any_of_the_servers_spellings() -> None:
     flat = {"index.refresh_interval": "5s", "index.analysis.analyzer.mine.type": "custom"}
     analysis = {"analyzer": {"mine": {"type": "custom"}}}

@@ -1,0 +1,274 @@
+"""YAML text to a tree of nodes that know where they stand.
+
+ruamel.yaml reads the text into events; what they mean is decided here, so that every value keeps its line and column,
+duplicate keys are refused, tags can build nothing, and no file, however odd, costs more than a bounded time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+
+from cdc.pipeline.problems import Problem, shown
+
+MAX_BYTES = 1 << 20
+# The pipeline file's own depth is 6; Elasticsearch mappings with objects and multi-fields add a few.
+MAX_DEPTH = 40
+# Counted with aliases expanded: ten aliases of ten aliases of ten ... would otherwise fill the memory.
+MAX_NODES = 20_000
+# Longer digits are no number that any key takes, and Python's own conversion takes quadratic time.
+MAX_DIGITS = 18
+
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+
+
+class SyntaxProblem(Exception):  # noqa: N818 - carries a Problem; never leaves this package
+    """The text can't be read on from here."""
+
+    def __init__(self, line: int, column: int, what: str, fix: str = "") -> None:
+        self.problem = Problem(line, column, what, fix)
+        super().__init__(what)
+
+
+@dataclass(slots=True)
+class Node:
+    """A scalar (None, bool, int, float, str), a list of nodes or a mapping of nodes.
+
+    Attributes:
+        line: from 1.
+        column: from 1.
+        value: the scalar, ``list[Node]`` or ``dict[str, Node]``.
+        keys: of a mapping: (line, column) of each key.
+        size: nodes in it, with aliases expanded.
+        quoted: a scalar in quotes, or a block of text.
+        variable: a ``${NAME}`` made the whole of it.
+    """
+
+    line: int
+    column: int
+    value: Any = field(default=None, repr=False)
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    size: int = 1
+    quoted: bool = False
+    variable: bool = False
+
+    def kind(self) -> str:
+        """In words, for messages."""
+        for of, words in _KINDS:
+            if isinstance(self.value, of):
+                return words
+        return "nothing"
+
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (dict, "a mapping"),
+    (list, "a list"),
+    (bool, "true or false"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (str, "text"),
+)
+
+
+def decode(data: bytes) -> str:
+    """The file's text.
+
+    Raises:
+        SyntaxProblem: too large, or not UTF-8.
+    """
+    if len(data) > MAX_BYTES:
+        raise SyntaxProblem(1, 1, f"the file is larger than {MAX_BYTES // 1024} KiB", "is this a pipeline file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line_start = before.rfind(b"\n") + 1
+        column = len(before[line_start:].decode("utf-8", "replace")) + 1
+        raise SyntaxProblem(
+            before.count(b"\n") + 1, column, "this byte is not UTF-8", "save the file as UTF-8"
+        ) from None
+
+
+def parse(text: str) -> tuple[Node, list[Problem]]:
+    """Read a YAML document.
+
+    Args:
+        text: at most ``MAX_BYTES``.
+
+    Returns:
+        the root mapping and what is wrong but does not stop the reading (duplicate keys).
+
+    Raises:
+        SyntaxProblem: not YAML, or out of bounds.
+    """
+    builder = _Builder(text)
+    try:
+        root = builder.document()
+    except SyntaxProblem:
+        raise
+    except MarkedYAMLError as error:
+        raise _syntax(error, text) from None
+    except Exception as error:  # ruamel.yaml lets ValueError, AttributeError and others through on odd input
+        mark = getattr(error, "line", None), getattr(error, "column", None)
+        line, column = (m + 1 if isinstance(m, int) and m >= 0 else 1 for m in mark)
+        character = "a character that YAML does not allow" if "character" in str(error) else "not valid YAML"
+        raise SyntaxProblem(max(line, builder.line), column, character) from None
+    return root, builder.problems
+
+
+def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
+    """ruamel.yaml's words without what it quotes from the file: an unquoted password may be taken for an alias."""
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    rows = text.splitlines()
+    row = rows[line - 1] if line <= len(rows) else ""
+    said = str(error.problem or error.context or "")
+    what = re.sub(r"\s*(%?['\"].*['\"]|\(.*\))", " ...", said, flags=re.DOTALL).split("\n")[0].strip()
+    if "\\t" in said or row[: max(column, 1)].endswith("\t"):
+        return SyntaxProblem(line, column, "a tab where YAML wants spaces", "indent with spaces")
+    if "alias" in said:
+        return SyntaxProblem(
+            line, column, "an alias (*name) of an anchor that is not there", "quote a text that begins with *"
+        )
+    fix = ""
+    if "${" in row and ("flow" in str(error.context) or "{" in row[:column]):
+        fix = 'inside { } and [ ], put a variable in quotes: "${NAME}"'
+    elif "could not find expected ':'" in said or "mapping values" in said:
+        fix = "look for a missing space after a colon, a missing quote or wrong indentation on this line or the one before"
+    return SyntaxProblem(line, column, f"not valid YAML: {what}", fix)
+
+
+class _Builder:
+    """Events to nodes. Recursion is bounded by ``MAX_DEPTH``."""
+
+    def __init__(self, text: str) -> None:
+        self.events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
+        self.anchors: dict[str, Node | None] = {}
+        self.problems: list[Problem] = []
+        self.nodes = 0
+        self.line = 1
+
+    def document(self) -> Node:
+        for event in self.events:
+            name = type(event).__name__
+            if name == "StreamEndEvent":
+                raise SyntaxProblem(1, 1, "the file is empty", "`headwater template` prints a file to start from")
+            if name not in ("StreamStartEvent", "DocumentStartEvent"):
+                break
+        root = self._node(event, 0)
+        for event in self.events:
+            if type(event).__name__ == "DocumentStartEvent":
+                raise SyntaxProblem(
+                    *_at(event), "a second document begins here", "one file is one pipeline: remove `---`"
+                )
+        if root.value is None:
+            raise SyntaxProblem(1, 1, "the file is empty", "`headwater template` prints a file to start from")
+        if not isinstance(root.value, dict):
+            raise SyntaxProblem(root.line, root.column, f"expected a mapping (`key: value` lines), got {root.kind()}")
+        return root
+
+    def _node(self, event: Any, depth: int) -> Node:
+        line, column = _at(event)
+        self.line, self.nodes = line, self.nodes + 1
+        if depth > MAX_DEPTH:
+            raise SyntaxProblem(line, column, f"nested deeper than {MAX_DEPTH}")
+        if self.nodes > MAX_NODES:
+            raise SyntaxProblem(line, column, f"more than {MAX_NODES} values")
+        kind = type(event).__name__
+        if kind == "AliasEvent":
+            return self._alias(event)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise SyntaxProblem(line, column, "tags (!name) mean nothing here", "quote a text that begins with !")
+        if event.anchor:
+            self.anchors[event.anchor] = None  # not finished: an alias to it from inside is a loop
+        if kind == "ScalarEvent":
+            node = Node(line, column, _scalar(event), quoted=event.style is not None and event.style != "")
+        elif kind == "SequenceStartEvent":
+            node = self._sequence(line, column, depth)
+        else:
+            node = self._mapping(line, column, depth)
+        if node.size > MAX_NODES:
+            raise SyntaxProblem(line, column, f"more than {MAX_NODES} values with its aliases expanded")
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
+
+    def _alias(self, event: Any) -> Node:
+        if event.anchor not in self.anchors:
+            raise SyntaxProblem(
+                *_at(event), "an alias (*name) of an anchor that is not there", "quote a text that begins with *"
+            )
+        node = self.anchors[event.anchor]
+        if node is None:
+            raise SyntaxProblem(*_at(event), "an alias inside of what it stands for")
+        return node
+
+    def _sequence(self, line: int, column: int, depth: int) -> Node:
+        items = []
+        for event in self.events:
+            if type(event).__name__ == "SequenceEndEvent":
+                break
+            items.append(self._node(event, depth + 1))
+        return Node(line, column, items, size=1 + sum(item.size for item in items))
+
+    def _mapping(self, line: int, column: int, depth: int) -> Node:
+        node = Node(line, column, {})
+        merges: list[Node] = []
+        for event in self.events:
+            kind = type(event).__name__
+            if kind == "MappingEndEvent":
+                break
+            at = _at(event)
+            if kind != "ScalarEvent":
+                raise SyntaxProblem(*at, "a key must be a name", 'inside { }, put a variable in quotes: "${NAME}"')
+            key = str(event.value)
+            value = self._node(next(self.events), depth + 1)
+            node.size += value.size
+            if node.size > MAX_NODES:
+                raise SyntaxProblem(*at, f"more than {MAX_NODES} values with aliases expanded")
+            if key == "<<" and not event.style:
+                merges += self._merged(value)
+            elif key in node.value:
+                self.problems.append(Problem(*at, f"key {shown(key)} is here a second time", "keep one of the two"))
+            else:
+                node.value[key], node.keys[key] = value, at
+        for merge in merges:
+            for key, value in merge.value.items():
+                if key not in node.value:
+                    node.value[key], node.keys[key] = value, merge.keys[key]
+        return node
+
+    def _merged(self, value: Node) -> list[Node]:
+        nodes = value.value if isinstance(value.value, list) else [value]
+        for node in nodes:
+            if not isinstance(node.value, dict):
+                raise SyntaxProblem(node.line, node.column, f"<< takes mappings (<<: *anchor), got {node.kind()}")
+        return list(nodes)
+
+
+def _at(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _scalar(event: Any) -> None | bool | int | float | str:
+    """YAML 1.2's core types, decimal only: `no` and `1:30` are text, `010` is ten."""
+    text = str(event.value)
+    if event.style:
+        return text
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if len(text) <= MAX_DIGITS and _INT.fullmatch(text):
+        return int(text)
+    if len(text) <= MAX_DIGITS * 2 and _FLOAT.fullmatch(text):
+        return float(text)
+    return text

@@ -1,0 +1,314 @@
+"""What the keys of the pipeline file are made of: the base of every part, and types for values.
+
+A key's description, unit, default and bounds stand once, in its ``key(...)``; docs/pipeline-file.md, the template, the
+JSON Schema and the error messages are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, PydanticUndefined
+
+from cdc.pipeline.environment import VariableText
+from cdc.pipeline.masking import looks_secret, masked
+
+# Every pattern of a text, with the words that a message uses for it. Also part of the JSON Schema.
+PIPELINE_NAME = r"^[a-z][a-z0-9_]{0,39}$"
+NAME = r"^[a-z][a-z0-9_]{0,62}$"
+SLOT = r"^[a-z0-9_]{1,63}$"
+TABLE = r"^[A-Za-z0-9_-]{1,63}\.([A-Za-z0-9_-]{1,63}|\*)$"
+TABLE_NAME = r"^([A-Za-z0-9_-]{1,63}\.)?[A-Za-z0-9_-]{1,63}$"
+TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+BROKERS = r"^[^\s,/]+:[0-9]{1,5}(\s*,\s*[^\s,/]+:[0-9]{1,5})*$"
+HTTP = r"^https?://[^\s/]\S*$"
+REDIS = r"^(rediss?|unix)://\S+$"
+INDEX = r"^[a-z0-9][a-z0-9._-]{0,199}$"
+PREFIX = r"^[\x21-\x7e]{0,100}$"
+NAMESPACE = r"^[A-Za-z][A-Za-z0-9_]{0,62}(\.[A-Za-z][A-Za-z0-9_]{0,62})*$"
+MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
+MASTER = r"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://\S+|yarn|k8s://\S+)$"
+PATTERNS = {
+    PIPELINE_NAME: "1 to 40 lower-case letters, digits and _, beginning with a letter",
+    NAME: "1 to 63 lower-case letters, digits and _, beginning with a letter",
+    SLOT: "1 to 63 lower-case letters, digits and _",
+    TABLE: "schema.table or schema.* (letters, digits, _ and -; without quotes)",
+    TABLE_NAME: "table or schema.table (letters, digits, _ and -; without quotes)",
+    TOPIC: "1 to 100 letters, digits, '.', '_' and '-'",
+    BROKERS: "host:port, or several with commas between them",
+    HTTP: "http://host:port or https://host:port",
+    REDIS: "redis://host:port/db, rediss://host:port/db or unix://path",
+    INDEX: "1 to 200 lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    PREFIX: "at most 100 printable characters without spaces",
+    NAMESPACE: "names of letters, digits and _, beginning with a letter, with dots between them",
+    MEMORY: "a number and k, m or g, like 1g",
+    MASTER: "local, local[4], local[*], spark://host:port, yarn or k8s://...",
+}
+
+# Bound every text: nothing in this file is longer, but for SQL expressions and certificates.
+MAX_LENGTH = 16 * 1024
+MAX_ITEMS = 2_000
+
+
+class Part(BaseModel):
+    """A part of the file: unknown keys are errors, types are exact, values do not change, secrets do not print."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        str_max_length=MAX_LENGTH,
+        serialize_by_alias=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nothing(cls, raw: Any) -> Any:
+        """A key without a value, or whose variable is empty, is as good as left out."""
+        if isinstance(raw, Mapping):
+            return {k: v for k, v in raw.items() if v is not None and not (isinstance(v, VariableText) and v == "")}
+        return raw
+
+    @model_serializer(mode="wrap")
+    def _mask_json(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        """In JSON nothing secret remains; ``model_dump()`` in Python mode keeps everything, secrets as ``SecretStr``."""
+        dumped = handler(self)
+        return masked(dumped) if info.mode == "json" else dumped
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, value if isinstance(value, (BaseModel, SecretStr)) else _masked_parts(value, name or "")
+
+
+def _masked_parts(value: Any, key: str) -> Any:
+    """As ``masked``, but models keep their own representation."""
+    if isinstance(value, Mapping) and any(isinstance(item, BaseModel) for item in value.values()):
+        return value
+    return masked(value, key)
+
+
+def key(  # noqa: PLR0913 - one place for all that is said about a key
+    default: Any = PydanticUndefined,
+    description: str = "",
+    *,
+    unit: str = "",
+    example: Any = None,
+    shown_default: str = "",
+    active: bool = False,
+    alternative: bool = False,
+    content: bool = False,
+    **constraints: Any,
+) -> Any:
+    """A key of the file.
+
+    Args:
+        default: its value when it is left out; nothing for a required key.
+        description: one or two sentences; what happens when it is wrong, if that is not obvious.
+        unit: of the number: seconds, bytes, rows ...
+        example: what the template shows; else the default.
+        shown_default: the default in words, when it is computed.
+        active: whether the template sets it although it has a default.
+        alternative: it excludes another key of the template, which shows it only as a comment.
+        content: it decides what the sink holds: part of the spec hash.
+        constraints: of pydantic's ``Field``: ge, le, pattern, alias ...
+    """
+    extra: dict[str, Any] = {
+        "unit": unit,
+        "example": example,
+        "shown_default": shown_default,
+        "active": active,
+        "alternative": alternative,
+        "content": content,
+    }
+    if isinstance(default, (dict, list)):
+        constraints["default_factory"] = type(default)
+    elif default is not PydanticUndefined:
+        constraints["default"] = default
+    # pydantic puts json_schema_extra into the schema as it is: only what says something, under a name of our own.
+    said = {name: value for name, value in extra.items() if value not in (None, "", False)}
+    return Field(description=description, json_schema_extra={"x-headwater": said}, **constraints)
+
+
+def _from_variable(kind: Any) -> BeforeValidator:
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, VariableText):
+            return value
+        try:
+            return adapter.validate_python(str(value))
+        except ValidationError:
+            return value  # the strict validation after this one says what was expected
+
+    return BeforeValidator(convert)
+
+
+Whole = Annotated[int, _from_variable(int)]
+Number = Annotated[float, _from_variable(float)]
+Text = Annotated[str, Field(min_length=1)]
+Table = Annotated[str, Field(pattern=TABLE)]
+TableName = Annotated[str, Field(pattern=TABLE_NAME)]
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+def wrong(what: str, *at: str | int) -> PydanticCustomError:
+    """An error of our own, below the value that is validated.
+
+    Args:
+        what: what was expected; no value of the file.
+        at: keys and indexes from the value down to the culprit.
+    """
+    return PydanticCustomError("headwater", "wrong value", {"what": what, "at": at})
+
+
+def _options(value: Any) -> dict[str, str | SecretStr]:
+    if not isinstance(value, Mapping):
+        raise wrong("expected a mapping (`name: value` lines)")
+    if len(value) > MAX_ITEMS:
+        raise wrong(f"at most {MAX_ITEMS} options")
+    options: dict[str, str | SecretStr] = {}
+    for name, item in value.items():
+        if isinstance(item, SecretStr):
+            options[name] = item
+            continue
+        if not isinstance(item, (str, int, float)):
+            raise wrong("expected text, a number, true or false", name)
+        text = str(item).lower() if isinstance(item, bool) else str(item)
+        options[name] = SecretStr(text) if looks_secret(name) else text
+    return options
+
+
+def _plain_options(value: Any) -> dict[str, str]:
+    return {k: v.get_secret_value() if isinstance(v, SecretStr) else v for k, v in _options(value).items()}
+
+
+def _json(value: Any) -> Any:
+    """A copy in plain types."""
+    if isinstance(value, Mapping):
+        return {str(name): _json(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _json_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise wrong("expected a mapping (`name: value` lines)")
+    copied: dict[str, Any] = _json(value)
+    return copied
+
+
+def _mapping_of_fields(value: Any) -> dict[str, dict[str, Any]]:
+    for name, item in value.items() if isinstance(value, Mapping) else ():
+        if not isinstance(item, Mapping):
+            raise wrong("expected a field's mapping, like {type: keyword}", name)
+    return _json_object(value)
+
+
+_SCALARS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+# Values whose key looks secret are SecretStr; numbers and booleans become text, as client libraries want them.
+Options = Annotated[Mapping[str, SecretStr | str], PlainValidator(_options), WithJsonSchema(_SCALARS)]
+# The same, for Spark: plain text all of it, masked by its key only when printed.
+PlainOptions = Annotated[Mapping[str, str], PlainValidator(_plain_options), WithJsonSchema(_SCALARS)]
+JsonObject = Annotated[Mapping[str, Any], PlainValidator(_json_object), WithJsonSchema({"type": "object"})]
+FieldMapping = Annotated[
+    Mapping[str, dict[str, Any]],
+    PlainValidator(_mapping_of_fields),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "object"}}),
+]
+
+
+def _names(value: Any, pattern: str) -> tuple[str, ...]:
+    import re
+
+    if not isinstance(value, (list, tuple)):
+        raise wrong("expected a list")
+    for index, item in enumerate(value):
+        if not isinstance(item, str):
+            raise wrong("expected a name (text)", index)
+        if not re.fullmatch(pattern, item):
+            raise wrong(f"expected {PATTERNS[pattern]}", index)
+    return tuple(str(item) for item in value)
+
+
+def _all_or_tables(value: Any) -> Literal["all"] | tuple[str, ...]:
+    if isinstance(value, str):
+        if value == "all":
+            return "all"
+        raise wrong("expected 'all' or a list of tables")
+    if not isinstance(value, (list, tuple)):
+        raise wrong("expected 'all' or a list of tables")
+    return _names(value, TABLE_NAME)
+
+
+AllOrTables = Annotated[
+    Literal["all"] | tuple[str, ...] | None,
+    PlainValidator(_all_or_tables),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "all"},
+                {"type": "array", "items": {"type": "string", "pattern": TABLE_NAME}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+
+def _columns(value: Any) -> tuple[str | dict[str, str], ...]:
+    if not isinstance(value, (list, tuple)):
+        raise wrong("expected a list of columns, like [id, {name: title}]")
+    return tuple(_column(item, index) for index, item in enumerate(value))
+
+
+def _column(item: Any, index: int) -> str | dict[str, str]:
+    if isinstance(item, str) and item:
+        return str(item)
+    if isinstance(item, Mapping) and len(item) == 1:
+        ((source, name),) = item.items()
+        if not isinstance(name, str) or not name:
+            raise wrong("expected the column's name in the document (text)", index, source)
+        return {str(source): str(name)}
+    raise wrong("expected a column's name, or {column: name in the document}", index)
+
+
+Columns = Annotated[
+    tuple[str | dict[str, str], ...],
+    PlainValidator(_columns),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {
+                        "type": "object",
+                        "additionalProperties": {"type": "string", "minLength": 1},
+                        "minProperties": 1,
+                        "maxProperties": 1,
+                    },
+                ]
+            },
+        }
+    ),
+]

@@ -1,0 +1,165 @@
+"""The way in: ``source``, ``kafka`` and ``connect`` of the pipeline file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from cdc.pipeline.fields import BROKERS, HTTP, SLOT, TOPIC, Number, Options, Part, Table, Text, Whole, key
+from cdc.pipeline.masking import reveal
+
+
+class Source(Part):
+    """The Postgres database whose changes are captured."""
+
+    host: Text = key(
+        "127.0.0.1", "Server of the database.", example="${HEADWATER_POSTGRES_HOST:-127.0.0.1}", active=True
+    )
+    port: Whole = key(5432, "Its port.", example="${HEADWATER_POSTGRES_PORT:-5432}", active=True, ge=1, le=65535)
+    database: Text = key(description="Name of the database.", example="shop")
+    user: Text = key(
+        description="Role that replicates and reads the tables (LOGIN REPLICATION and SELECT); it owns nothing.",
+        example="headwater",
+    )
+    password: SecretStr = key(
+        SecretStr(""),
+        "Its password. Empty: trust or peer authentication.",
+        example="${HEADWATER_SOURCE_PASSWORD}",
+        active=True,
+        shown_default="none",
+    )
+    setup_user: Text | None = key(
+        None,
+        "Role that owns the tables. Only check, plan, apply and drop use it.",
+        example="shop_owner",
+        active=True,
+        shown_default="`user`",
+    )
+    setup_password: SecretStr | None = key(
+        None,
+        "Its password.",
+        example="${HEADWATER_SETUP_PASSWORD}",
+        active=True,
+        shown_default="none",
+    )
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = key(
+        "prefer", "Encryption of the connections, as in libpq; verify-full on any network that is not yours."
+    )
+    tables: Annotated[tuple[Table, ...], Field(strict=False)] = key(
+        description="Tables to capture, each as schema.table; schema.* for all tables that a schema has at `apply`.",
+        example=["public.customers", "public.orders"],
+        min_length=1,
+        max_length=2000,
+    )
+    slot: str = key(
+        "",
+        "Replication slot. One pipeline, one slot: it keeps WAL until this pipeline has read it.",
+        shown_default="headwater_<name>",
+        example="headwater_shop",
+        pattern=SLOT,
+    )
+    publication: str = key(
+        "",
+        "Publication that names the tables; `apply` creates and alters it.",
+        shown_default="headwater_<name>",
+        example="headwater_shop",
+        pattern=SLOT,
+    )
+    schema_: str = key(
+        "headwater",
+        "Schema in the source database for Headwater's own heartbeat and signal tables.",
+        alias="schema",
+        pattern=SLOT,
+    )
+    heartbeat_seconds: Number = key(
+        5.0,
+        "How often the heartbeat row is written. It moves the slot while the captured tables are idle; without it "
+        "the WAL of every other table piles up.",
+        unit="seconds",
+        gt=0,
+        le=3600,
+    )
+    format: Literal["json"] = key("json", "Encoding of the records in Kafka.")
+    snapshot_fetch_size: Whole = key(
+        10240,
+        "Rows that a snapshot fetches at a time: memory of the connector against round trips.",
+        unit="rows",
+        ge=1,
+        le=1_000_000,
+    )
+
+
+class Kafka(Part):
+    """The log: one compacted topic a table."""
+
+    bootstrap: str = key(
+        description="Brokers, as host:port,host:port.", example="${HEADWATER_KAFKA:-127.0.0.1:9092}", pattern=BROKERS
+    )
+    topic_prefix: str = key(
+        "",
+        "First part of every topic's name: <prefix>.<schema>.<table>.",
+        shown_default="<name>",
+        example="shop",
+        pattern=TOPIC,
+    )
+    partitions: Whole = key(
+        2,
+        "Partitions of a new topic: the most tasks that read a table at once. Later `apply`s do not change it: "
+        "another count sends keys to other partitions.",
+        unit="partitions",
+        ge=1,
+        le=1000,
+    )
+    replication_factor: Whole = key(1, "Copies of each partition; 3 in production.", unit="copies", ge=1, le=10)
+    tombstone_retention_hours: Number = key(
+        168.0,
+        "How long a delete stays in the log after compaction (delete.retention.ms): a consumer that is away "
+        "longer can miss deletes and must be rebuilt.",
+        unit="hours",
+        gt=0,
+        le=87_600,
+    )
+    segment_hours: Number = key(
+        24.0,
+        "When a topic's segment is closed (segment.ms): compaction never cleans the open one.",
+        unit="hours",
+        gt=0,
+        le=8_760,
+    )
+    max_message_bytes: Whole = key(
+        10_485_760,
+        "Largest record: a row as JSON, before and after. A larger one stops the connector, it is never skipped.",
+        unit="bytes",
+        ge=1024,
+        le=1 << 30,
+    )
+    options: Options = key(
+        {},
+        "More options of the Kafka clients, like security.protocol and sasl.password (as ${VARIABLE}).",
+        example={"security.protocol": "PLAINTEXT"},
+    )
+
+    def options_plain(self) -> dict[str, str]:
+        """``options`` with secrets as they are: for clients, never for printing."""
+        plain: dict[str, str] = reveal(self.options)
+        return plain
+
+    def client(self) -> dict[str, str]:
+        """Settings of a librdkafka client, with secrets."""
+        return {"bootstrap.servers": self.bootstrap, **self.options_plain()}
+
+
+class Connect(Part):
+    """The Kafka Connect workers that run Debezium."""
+
+    url: str = key(
+        description="Their REST address.", example="${HEADWATER_CONNECT:-http://127.0.0.1:8083}", pattern=HTTP
+    )
+    user: Text | None = key(None, "User of the REST address, if it asks for one.", example="headwater")
+    password: SecretStr | None = key(None, "Its password.", example="${CONNECT_PASSWORD:-}", shown_default="none")
+    options: Options = key(
+        {},
+        "More settings of the Debezium connector; they win over Headwater's own.",
+        example={"max.batch.size": 4096},
+    )

@@ -1,0 +1,63 @@
+"""The ledger: pairs of an LSN and Kafka's end offsets, from which «how far is a sink complete?» is answered.
+
+Debezium confirms to the slot only what Kafka has acknowledged. So when the slot's ``confirmed_flush_lsn`` is F, every
+change committed at or before F lies below the end offsets that are read *afterwards*. A consumer that has read up to
+those offsets is complete through F. Read in the other order the pair would promise what need not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cdc.errors import SourceError, SourceUnavailable
+from connectors.database.slot import read_slot
+from connectors.servers import Servers
+from connectors.snapshot import unfinished
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One pair.
+
+    Attributes:
+        lsn: every change committed at or before it, in bytes, …
+        offsets: … lies below these: topic -> partition -> offset of the next committed record.
+    """
+
+    lsn: int
+    offsets: Mapping[str, Mapping[int, int]]
+
+    def covered_by(self, consumed: Mapping[str, Mapping[int, int]]) -> bool:
+        """Whether a consumer that will next read ``consumed`` has everything up to ``lsn``. Pure."""
+        return all(
+            consumed.get(topic, {}).get(partition, 0) >= end
+            for topic, ends in self.offsets.items()
+            for partition, end in ends.items()
+        )
+
+
+def read_entry(servers: Servers, tables: Iterable[str]) -> LedgerEntry:
+    """Read an entry now: first the slot, then the ends.
+
+    Args:
+        servers: of the pipeline.
+        tables: the tables that matter, as ``schema.table``.
+
+    Raises:
+        SourceUnavailable: the snapshot of one of the tables is under way: the slot says nothing of its rows (transient).
+        SourceError: there is no slot.
+        KafkaUnavailable: no answer (transient).
+    """
+    tables, pipeline = list(tables), servers.pipeline
+    if busy := sorted(unfinished(servers) & set(tables)):
+        raise SourceUnavailable(
+            f"the snapshot of {', '.join(busy)} is not complete", fix="`headwater apply FILE --wait`"
+        )
+    counts = {
+        t.name: t.partitions for t in servers.kafka.describe([pipeline.topic(table) for table in tables]).values()
+    }
+    slot = read_slot(servers.source, pipeline.source.slot)
+    if slot is None or slot.confirmed_lsn is None:
+        raise SourceError(f"slot {pipeline.source.slot} does not exist", fix="run `headwater apply FILE`")
+    return LedgerEntry(slot.confirmed_lsn, servers.kafka.ends(counts))

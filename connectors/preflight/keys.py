@@ -1,0 +1,29 @@
+"""Has every table a key? Without one there is no way to say which row a change is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from connectors.preflight.model import Check, Finding, Level, Site
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """A primary key, or a unique index that is the replica identity; and never replica identity NOTHING."""
+    for name, table in site.catalogue.tables.items():
+        fact = site.facts[name]
+        if not table.primary_key:
+            message = f"{name} has no primary key: updates and deletes could not be matched with rows"
+            fix = (
+                f"ALTER TABLE {name} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"
+                f" ALTER TABLE {name} REPLICA IDENTITY USING INDEX …"
+            )
+            yield Finding(Level.ERROR, name, message, fix)
+        elif fact.replica_identity == "n":
+            message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
+            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")
+        elif fact.replica_identity == "i" and fact.has_primary_key:
+            message = f"{name} has a primary key, but its replica identity is another index: deletes would lack the key"
+            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT (or FULL)")
+
+
+CHECK = Check("keys", "every table has a key", run, needs=("server", "tables"))

@@ -1,0 +1,49 @@
+"""May both roles do what they must?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.errors import SourceError
+from connectors.database.grants import missing_rights, needed_rights
+from connectors.postgres import Connection
+from connectors.preflight.model import Check, Finding, Level, Site
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """The replication role may read the tables; the setup role owns them and may create a publication."""
+    source = site.pipeline.source
+    setup_role = source.setup_user or source.user
+    own = site.names.schema
+    rights = [right for right in needed_rights(site.names, site.catalogue.tables) if right.on.partition(".")[0] != own]
+    for right in missing_rights(site.db, source.user, rights):
+        grant = f"GRANT {right.privilege} ON {'SCHEMA ' if right.is_schema else ''}{right.on} TO {source.user}"
+        message = f"role {source.user} has no {right.privilege} on {right.on}"
+        if source.setup_user:
+            yield Finding(Level.NOTE, right.on, message, f"`headwater apply` does it: {grant}")
+        else:
+            yield Finding(Level.ERROR, right.on, message, grant)
+    if isinstance(site.setup, SourceError):
+        return
+    yield from _setup(site, site.setup, setup_role)
+
+
+def _setup(site: Site, setup: Connection, role: str) -> Iterator[Finding]:
+    row = setup.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
+    if not (row and row[0]):
+        message = f"role {role} may not create a schema and a publication in database {site.pipeline.source.database}"
+        fix = f'GRANT CREATE ON DATABASE "{site.pipeline.source.database}" TO "{role}"'
+        yield Finding(Level.ERROR, f"role {role}", message, fix)
+    owners = {fact.owner for fact in site.facts.values()}
+    members = setup.execute(
+        "SELECT rolname FROM pg_roles WHERE rolname = ANY(%s) AND pg_has_role(oid, 'USAGE')", [sorted(owners)]
+    )
+    foreign = owners - {name for (name,) in members}
+    for fact in site.facts.values():
+        if fact.owner in foreign:
+            message = f"{fact.name} belongs to {fact.owner}: {role} can't add it to a publication or give it a trigger"
+            fix = f'set source.setup_user to the owner, or GRANT "{fact.owner}" TO "{role}"'
+            yield Finding(Level.ERROR, fact.name, message, fix)
+
+
+CHECK = Check("rights", "the roles may do what they must", run, needs=("server", "tables"))

@@ -1,0 +1,85 @@
+"""Are the tables there, and of a kind that can be captured?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from connectors.catalogue import near_misses, schema_of
+from connectors.database.identity import TableFacts
+from connectors.preflight.model import Check, Finding, Level, Site
+
+EVERYTHING = """
+SELECT n.nspname || '.' || c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+"""
+OTHER_KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table"}
+# Debezium replaces every other character of a topic's name by an underscore: two tables could share a topic.
+PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """Every table under source.tables exists and can be replicated."""
+    kinds = {str(name): str(kind) for name, kind in site.db.execute(EVERYTHING).fetchall()}
+    named = [table for table in site.pipeline.source.tables if not table.endswith(".*")]
+    missing = False
+    for table in named:
+        if kinds.get(table) in OTHER_KINDS:
+            missing = True
+            what = OTHER_KINDS[kinds[table]]
+            message = f"{table} is {what}: its changes are not in the log"
+            yield Finding(
+                Level.ERROR,
+                table,
+                message,
+                "name the tables that it is made of, and join them in a view of the pipeline",
+            )
+        elif table not in kinds:
+            missing = True
+            near = near_misses(table, [name for name, kind in kinds.items() if kind in "rp"])
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            yield Finding(
+                Level.ERROR, table, f"there is no table {table} in this database{hint}", "correct source.tables"
+            )
+    for table in site.pipeline.source.tables:
+        if table.endswith(".*") and not any(schema_of(name) == schema_of(table) for name in kinds):
+            missing = True
+            yield Finding(Level.ERROR, table, f"{table} matches no table", "correct source.tables")
+    if missing:
+        return
+    for fact in site.facts.values():
+        yield from _kind(fact)
+        yield from _name(fact.name, kinds, set(site.facts))
+
+
+def _kind(fact: TableFacts) -> Iterator[Finding]:
+    if fact.persistence == "u":
+        message = f"{fact.name} is unlogged: its changes are not in the log"
+        yield Finding(Level.ERROR, fact.name, message, f"ALTER TABLE {fact.name} SET LOGGED, or leave it out")
+    if fact.is_partition:
+        message = f"{fact.name} is a partition of {fact.parent}: its changes are sent under its root's name"
+        yield Finding(Level.ERROR, fact.name, message, f"name {fact.parent} in source.tables instead")
+    elif fact.kind == "r" and (fact.has_children or fact.parent):
+        message = f"{fact.name} is part of an inheritance tree: a snapshot would read children's rows as the parent's"
+        yield Finding(Level.ERROR, fact.name, message, "use declarative partitioning, or leave the tree out")
+    if fact.generated:
+        message = f"generated columns are not captured: {', '.join(fact.generated)} (Postgres does not send them)"
+        yield Finding(Level.NOTE, fact.name, message, "compute them in the pipeline's views, as fields")
+    if fact.row_security:
+        message = f"row-level security is on for {fact.name}: the snapshot would read only what policies show the role"
+        yield Finding(
+            Level.WARNING, fact.name, message, "ALTER ROLE … BYPASSRLS, or a policy that shows the role every row"
+        )
+
+
+def _name(table: str, kinds: dict[str, str], captured: set[str]) -> Iterator[Finding]:
+    if not PLAIN.fullmatch(table) or table.count(".") > 1:
+        message = f"the name {table} has characters that a topic's name can't have: topics of two tables could be one"
+        yield Finding(Level.ERROR, table, message, "rename the table (letters, digits, underscore, hyphen)")
+    twins = sorted(name for name in kinds if name.lower() == table.lower() and name != table and name not in captured)
+    if twins:  # Debezium compares names without regard to case
+        message = f"{', '.join(twins)} differs from {table} only in case: the snapshot would read it too"
+        yield Finding(Level.ERROR, table, message, "rename one of them, or capture both")
+
+
+CHECK = Check("tables", "the tables exist and can be captured", run, needs=("server",))

@@ -1,0 +1,48 @@
+"""Do updates carry values that are stored out of line (TOAST)? See docs/decisions/toast.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.types import may_be_large, never_reselected
+from connectors.database.identity import TableFacts
+from connectors.preflight.model import Check, Finding, Level, Site
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """The replica identity of tables with large values fits policy.toast."""
+    policy = site.pipeline.policy.toast
+    for name, fact in site.facts.items():
+        if fact.replica_identity == "f" or not fact.toasted:
+            continue
+        columns = site.catalogue.tables[name].columns
+        large = [column.name for column in columns if may_be_large(column)]
+        blind = [column.name for column in columns if never_reselected(column)]
+        yield from _one(policy, fact, large, blind)
+
+
+def _one(policy: str, fact: TableFacts, large: list[str], blind: list[str]) -> Iterator[Finding]:
+    full = f"ALTER TABLE {fact.name} REPLICA IDENTITY FULL"
+    columns = ", ".join(large) or "some columns"
+    if policy == "full":
+        message = f"{fact.name} has columns that may be stored out of line ({columns}) and replica identity {fact.replica_identity}"
+        yield Finding(Level.WARNING, fact.name, message, f"`headwater apply` does it: {full}")
+    elif policy == "reselect":
+        message = (
+            f"{fact.name}: large values ({columns}) that an update leaves out are asked for again; that is not exact:"
+            " an update of the key keeps a placeholder if its transaction is not yet visible"
+        )
+        yield Finding(Level.WARNING, fact.name, message, f"set policy.toast: full, or {full}")
+        if blind:
+            message = (
+                f"{fact.name}: unchanged values of {', '.join(blind)} can't be told from real ones, nor asked for again"
+            )
+            yield Finding(Level.ERROR, fact.name, message, full)
+    else:
+        message = f"{fact.name}: an update leaves out unchanged large values ({columns}); compaction may keep only that"
+        yield Finding(
+            Level.WARNING, fact.name, message, f"set policy.toast: full, or {full}, or leave them out of every view"
+        )
+
+
+CHECK = Check("toast", "updates carry large values", run, needs=("server", "tables"))

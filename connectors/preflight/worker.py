@@ -1,0 +1,58 @@
+"""Does Kafka Connect answer, has it Debezium, exactly-once, and does the connector run?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.errors import ConnectError
+from connectors.connector import read_connector
+from connectors.database.identity import generated_columns
+from connectors.debezium import CONNECTOR_CLASS, connector_config, connector_name
+from connectors.preflight.model import Check, Finding, Level, Site
+
+# Older releases miss options that are used here; 3.7 is what the tests run.
+TESTED = (3, 7)
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """The worker answers, knows Debezium, accepts the configuration; an existing connector has not failed."""
+    try:
+        plugins = site.connect.plugins()
+    except ConnectError as error:
+        yield Finding(Level.ERROR, site.pipeline.connect.url, error.what, error.fix)
+        return
+    version = plugins.get(CONNECTOR_CLASS)
+    if version is None:
+        message = "this worker does not have Debezium's Postgres connector"
+        fix = "put debezium-connector-postgres into the worker's plugin.path and restart it"
+        yield Finding(Level.ERROR, site.pipeline.connect.url, message, fix)
+        return
+    if _numbers(version) < TESTED:
+        message = f"Debezium {version} is older than the tested 3.7: options may be unknown to it"
+        yield Finding(Level.WARNING, "debezium", message, "upgrade the connector's plugin")
+    running = read_connector(site.connect, connector_name(site.pipeline))
+    if running is not None and running.status is not None and running.status.failed:
+        message = f"the connector has failed: {running.status.trace}"
+        yield Finding(
+            Level.ERROR, connector_name(site.pipeline), message, "remove the cause, then `headwater apply FILE`"
+        )
+    if not {"tables", "server"} & site.failed:
+        yield from _accepted(site)
+
+
+def _accepted(site: Site) -> Iterator[Finding]:
+    """Ask the worker to validate; that also tries the login from where the worker runs, and asks for exactly-once."""
+    config = connector_config(site.pipeline, site.catalogue, generated_columns(list(site.facts.values())))
+    name = connector_name(site.pipeline)
+    for complaint in site.connect.validate({**config, "name": name}):
+        fix = "correct what it names"
+        if "exactly" in complaint:
+            fix = "set exactly.once.source.support=enabled on every worker, or connect.options: {exactly.once.support: requested}"
+        yield Finding(Level.ERROR, name, f"the worker refuses the configuration: {complaint}", fix)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+
+CHECK = Check("connect", "Kafka Connect answers and would take the connector", run)

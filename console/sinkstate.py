@@ -1,0 +1,80 @@
+"""What the engine left behind for a sink: its target and its checkpoints; listed and removed by ``headwater drop``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from sinks import iceberg
+from sinks.configure import sink_config
+from sinks.factory import open_sink
+
+
+def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
+    """One line for each sink that has run here: its target and its state folder."""
+    from console.engine import chosen_sinks, state_dir
+
+    lines = []
+    for name in chosen_sinks(pipeline, only):
+        if (state_dir(pipeline) / pipeline.name / name).exists():
+            lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints")
+    return lines
+
+
+def _target(pipeline: Pipeline, name: str) -> str:
+    sink = pipeline.sinks[name]
+    if isinstance(sink, ElasticsearchSink):
+        return "its Elasticsearch indices"
+    if isinstance(sink, RedisSink):
+        return "its Redis keys"
+    return f"its Iceberg tables in namespace {sink.namespace}"
+
+
+def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
+    """Remove targets and state; nothing happens for what is not there.
+
+    The target goes first: with its state gone a sink would fill from offset 0, which must find an empty target.
+
+    Raises:
+        StateError: a process is running the sink.
+        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+    """
+    from console.engine import chosen_sinks, state_dir
+    from spark.state import Generation
+
+    for name in chosen_sinks(pipeline, only):
+        folder = state_dir(pipeline) / pipeline.name / name
+        if not folder.exists():
+            continue
+        generation = Generation(state_dir(pipeline), pipeline.name, name)
+        generation.lock()
+        try:
+            _drop_target(pipeline, name, generation.views())
+        finally:
+            generation.unlock()
+        shutil.rmtree(folder)
+
+
+def _drop_target(pipeline: Pipeline, name: str, views: Sequence[str]) -> None:
+    sink = pipeline.sinks[name]
+    if isinstance(sink, IcebergSink):
+        for table in views:
+            iceberg.drop_table(sink, f"hw_{name}", table)
+        return
+    if not views:
+        return
+    config = sink_config(name, sink, [], {})
+    config["targets"] = {view: _plain_target(sink, view) for view in views}
+    opened = open_sink(config)
+    try:
+        for view in views:
+            opened.drop(view)
+    finally:
+        opened.close()
+
+
+def _plain_target(sink: ElasticsearchSink | RedisSink, view: str) -> dict[str, object]:
+    if isinstance(sink, RedisSink):
+        return {}
+    return {"index": sink.index or view.lower(), "generation": 1, "properties": {}}

@@ -81,7 +81,7 @@ class Decoder:
                 topic,
                 partition,
                 offset,
-                source["ts_ms"] or 0,
+                int(source["ts_ms"] or 0),
                 missing,
                 op is Op.READ,
             )
@@ -101,8 +101,9 @@ class Decoder:
 
     def _position(self, source: dict[str, Any]) -> int:
         lsn = lsn_of(source)
-        if lsn < self.snapshot_lsn and source["snapshot"] == "false" and source["sequence"].startswith("[null"):
-            lsn = self.snapshot_lsn
+        if lsn < self.snapshot_lsn and source["snapshot"] == "false":
+            no_commit_before = (source["sequence"] or "[null").startswith("[null")
+            lsn = self.snapshot_lsn if no_commit_before else lsn
         return self._base | lsn
 
     def drift(self, change: Change) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError, PipelineFileError
+from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from cdc.types import supported, unsupported
 from cdc.view import View
@@ -30,9 +30,8 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
         ConfigError: a table or column is not there, a key is not the primary key, a name is used twice (terminal).
     """
     spec = pipeline.sinks[sink]
-    names = ([spec.view] if spec.view else []) + list(spec.views)
-    if names:
-        views = [resolve_view(pipeline, catalogue, name) for name in names]
+    if spec.view_names:
+        views = [resolve_view(pipeline, catalogue, name) for name in spec.view_names]
     else:
         views = [View.identity(table) for table in _tables(pipeline, catalogue, sink, spec.tables)]
     _distinct(pipeline, [view.name for view in views], ("sinks", sink), "two of its views are called")
@@ -53,7 +52,7 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     path: Path = ("views", name)
     table = find_table(pipeline, catalogue, model.root, (*path, "root"))
     _keyed(pipeline, table, (*path, "root"))
-    columns = _columns(pipeline, table, model.columns, (*path, "columns"))
+    columns = _columns(pipeline, table, model.picks, (*path, "columns"))
     outputs = [out for _, out in columns] + list(model.fields)
     _distinct(pipeline, outputs, path, f"view {name} gives two fields the name")
     key = _key(pipeline, table, tuple(model.key or ()), (*path, "key"))
@@ -84,13 +83,12 @@ def _tables(pipeline: Pipeline, catalogue: Catalogue, sink: str, chosen: Any) ->
     return [find_table(pipeline, catalogue, name, (*path, index)) for index, name in enumerate(chosen)]
 
 
-def _columns(pipeline: Pipeline, table: Table, chosen: Iterable[Any], path: Path) -> tuple[tuple[str, str], ...]:
-    pairs: list[tuple[str, str]] = []
-    for index, item in enumerate(chosen):
-        for source, out in {item: item}.items() if isinstance(item, str) else dict(item).items():
-            _known(pipeline, table, source, (*path, index))
-            pairs.append((source, out))
-    return tuple(pairs) or tuple((column.name, column.name) for column in supported(table).columns)
+def _columns(
+    pipeline: Pipeline, table: Table, picks: tuple[tuple[str, str], ...], path: Path
+) -> tuple[tuple[str, str], ...]:
+    for index, (source, _) in enumerate(picks):
+        _known(pipeline, table, source, (*path, index))
+    return picks or tuple((column.name, column.name) for column in supported(table).columns)
 
 
 def _known(pipeline: Pipeline, table: Table, name: str, path: Path) -> None:
@@ -136,13 +134,4 @@ def near(name: str, names: Iterable[str]) -> str:
 
 
 def _error(pipeline: Pipeline, path: Path, what: str, fix: str) -> ConfigError:
-    place = place_of(pipeline, path)
-    if place:
-        return PipelineFileError(f"{place}: {what}", means="nothing was changed", fix=fix)
-    return ConfigError(f"{'.'.join(map(str, path))}: {what}", means="nothing was changed", fix=fix)
-
-
-def place_of(pipeline: Pipeline, path: Path) -> str:
-    """``file:line:column`` of a place in the pipeline file; empty if the pipeline does not come from a file."""
-    locate = getattr(pipeline, "locate", None)
-    return str(locate(path)) if locate is not None else ""
+    return pipeline.error_at(path, what, fix=fix, means="nothing was changed")

@@ -52,7 +52,7 @@ class Action:
         return f"{self.kind} {self.name}: {self.detail}"
 
 
-def statements(what: str, *composed: sql.Composable, fix: str = "") -> Callable[[Servers], None]:
+def statements(what: str, *composed: sql.Composed, fix: str = "") -> Callable[[Servers], None]:
     """Run SQL as the setup role, in one transaction, as an action's ``run``."""
 
     def run(servers: Servers) -> None:

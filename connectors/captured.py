@@ -1,4 +1,4 @@
-"""The list of captured tables and how each one's rows came, or are to come, into its topic. Kept in the source database.
+"""The list of captured tables and how each one's rows came, or are to come, into its topic; kept in the database.
 
 ``initial``: by the connector's first snapshot. ``wanted``: the table was added later; its rows must still be asked for.
 ``requested``: a signal for an incremental snapshot is sent. ``done``: every row is in the topic. A signal can be lost
@@ -39,7 +39,8 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
     """The list, by table; empty when nothing was applied yet."""
     with explained("reading the list of captured tables"):
         there = connection.execute(
-            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = %s",
             [names.schema, names.captured],
         ).fetchone()
         if there is None:

@@ -64,6 +64,15 @@ class _Type(NamedTuple):
     labels: list[str] | None
 
 
+class _Attribute(NamedTuple):
+    name: str
+    type_name: str
+    type_oid: int
+    typmod: int
+    not_null: bool
+    number: int
+
+
 def read_catalogue(connection: Connection, tables: Sequence[str]) -> Catalogue:
     """Read the definitions of the captured tables.
 
@@ -88,9 +97,8 @@ def read_catalogue(connection: Connection, tables: Sequence[str]) -> Catalogue:
         keys = _keys(connection.execute(KEYS, [oids]))
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
         columns: dict[int, list[Column]] = {}
-        for oid, name, type_name, type_oid, typmod, not_null, number in connection.execute(COLUMNS, [oids]):
-            column = _column(types, name, type_name, type_oid, typmod, not_null=not_null, number=number)
-            columns.setdefault(oid, []).append(column)
+        for oid, *attribute in connection.execute(COLUMNS, [oids]):
+            columns.setdefault(oid, []).append(_column(types, _Attribute(*attribute)))
         out = {}
         for qualified in wanted:
             oid, schema, name, ident = found[qualified]
@@ -130,7 +138,7 @@ def expand(connection: Connection, tables: Sequence[str], found: Mapping[str, An
 
 
 def _captured_by_star(connection: Connection, schema: str) -> list[str]:
-    """Tables that ``schema.*`` stands for: no partitions (their root is there), nothing that belongs to an extension."""
+    """What ``schema.*`` stands for: no partitions (their root is there), nothing that belongs to an extension."""
     rows = connection.execute(
         """
         SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -165,16 +173,15 @@ def near_misses(table: str, names: Iterable[str]) -> list[str]:
 def _keys(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[str, ...]]:
     """Key columns by table; a primary key goes before the replica identity's index."""
     keys: dict[int, tuple[str, ...]] = {}
-    for oid, primary, names in sorted(rows, key=lambda row: bool(row[1])):
+    for oid, _, names in sorted(rows, key=lambda row: bool(row[1])):
         keys[oid] = tuple(names)
-        del primary
     return keys
 
 
-def _column(
-    types: Mapping[int, _Type], name: str, type_name: str, oid: int, typmod: int, *, not_null: bool, number: int
-) -> Column:
-    array, kind = False, types[oid]
+def _column(types: Mapping[int, _Type], attribute: _Attribute) -> Column:
+    """Look through domains and arrays to the type that the values have."""
+    array, kind = False, types[attribute.type_oid]
+    typmod, not_null = attribute.typmod, attribute.not_null
     while kind.kind == "d" or kind.is_array:
         if kind.kind == "d":
             not_null = not_null or (kind.not_null and not array)
@@ -183,7 +190,17 @@ def _column(
             array, kind = True, types[kind.element]
     precision, scale = numeric_typmod(typmod) if kind.name == "numeric" else (None, None)
     labels = tuple(kind.labels) if kind.labels else None
-    return Column(name, type_name, kind.name, precision, scale, array, not not_null, labels, number)
+    return Column(
+        attribute.name,
+        attribute.type_name,
+        kind.name,
+        precision,
+        scale,
+        array,
+        not not_null,
+        labels,
+        attribute.number,
+    )
 
 
 def numeric_typmod(typmod: int) -> tuple[int | None, int | None]:
@@ -195,7 +212,8 @@ def numeric_typmod(typmod: int) -> tuple[int | None, int | None]:
 
 def _identity(connection: Connection) -> tuple[str, int, str]:
     row = connection.execute(
-        "SELECT (pg_control_system()).system_identifier::text, (pg_control_checkpoint()).timeline_id, current_database()"
+        "SELECT (pg_control_system()).system_identifier::text, (pg_control_checkpoint()).timeline_id,"
+        " current_database()"
     ).fetchone()
     assert row is not None
     return str(row[0]), int(row[1]), str(row[2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from cdc.position import format_lsn
 from connectors.actions import Action
 from connectors.database.slot import Slot, read_slot
 from connectors.debezium import redact
-from connectors.rest import ConnectClient, Status
+from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
 
 # What Connect adds to a configuration by itself.
@@ -77,29 +77,17 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
         SourceError: slot lost, dropped, or created anew: changes are missing (terminal).
     """
     way_out = "`headwater drop FILE --topics`, then `headwater apply FILE` for a new snapshot, and rebuild the sinks"
+    streaming = offset if offset is not None and "snapshot" not in offset else None
     if slot is not None and slot.wal_status == "lost":
         raise SourceError(
             f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
             means="changes since then cannot be read; the connector would stay silent, or fail",
             fix=f"{way_out}; raise max_slot_wal_keep_size or keep the connector running",
         )
-    if slot is None and offset is not None and "snapshot" not in offset:
+    if slot is None and streaming is not None:
         raise SourceError(
-            f"slot {slot_name} is gone, but the connector has read up to {_lsn(offset)}",
+            f"slot {slot_name} is gone, but the connector has read up to {_lsn(streaming)}",
             means="a new slot would begin now, and every change in between would be missing in every view",
-            fix=way_out,
-        )
-    read = (offset or {}).get("lsn")
-    if (
-        slot
-        and slot.confirmed_lsn is not None
-        and offset
-        and "snapshot" not in offset
-        and slot.confirmed_lsn > int(read or 0)
-    ):
-        raise SourceError(
-            f"slot {slot_name} stands at {format_lsn(slot.confirmed_lsn)}, past what the connector has read ({_lsn(offset)})",
-            means="the slot was dropped and created again, or was moved: the changes in between are lost",
             fix=way_out,
         )
     if slot is not None and offset is None:
@@ -107,6 +95,12 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
             f"slot {slot_name} is there, but Kafka Connect knows no connector that has read from it",
             means="a snapshot now would not fit the position of this slot, which something else created",
             fix="`headwater drop FILE` removes it, if it is this pipeline's; or choose another source.slot",
+        )
+    if slot is not None and streaming is not None and (slot.confirmed_lsn or 0) > int(streaming.get("lsn") or 0):
+        raise SourceError(
+            f"slot {slot_name} stands at {format_lsn(slot.confirmed_lsn or 0)}, past {_lsn(streaming)}, read last",
+            means="the slot was dropped and created again, or was moved: the changes in between are lost",
+            fix=way_out,
         )
 
 
@@ -180,20 +174,17 @@ def wait_ready(servers: Servers, seconds: float = 120.0) -> None:
     Raises:
         ConnectError: it failed, or the slot did not come.
     """
-    import time
-
     servers.connect.wait_running(servers.connector, seconds)
     deadline = time.monotonic() + SLOT_SECONDS
     name = servers.pipeline.source.slot
     while (slot := read_slot(servers.source, name)) is None or not _used(servers, slot):
         status = servers.connect.status(servers.connector)
         if status is not None and status.failed:
-            from connectors.rest import failure
-
             raise failure(servers.connector, status)
         if time.monotonic() > deadline:
+            lack = "is not used" if slot else "does not exist"
             raise ConnectError(
-                f"connector {servers.connector} says RUNNING, but slot {name} {'is not used' if slot else 'does not exist'}",
+                f"connector {servers.connector} says RUNNING, but slot {name} {lack}",
                 means="no change reaches Kafka; Debezium may be trying again and again",
                 fix="read the worker's log; `headwater check FILE` may name the cause",
             )
@@ -206,8 +197,3 @@ def _used(servers: Servers, slot: Slot) -> bool:
         return True
     offsets = servers.connect.offsets(servers.connector)
     return not offsets or "snapshot" in offsets[0]
-
-
-def show_json(config: Mapping[str, str]) -> str:
-    """A configuration for people, without secrets."""
-    return json.dumps(redact(config), indent=2, sort_keys=True)

@@ -90,8 +90,9 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) 
         "publication.name": source.publication,
         # Debezium's own ALTER PUBLICATION is broken for filtered ones, and needs the tables' owner: we do it.
         "publication.autocreate.mode": "disabled",
-        # The marker's row is read by the snapshot and never changes: it keeps the snapshot's position in Kafka.
-        "table.include.list": pattern([*sorted(catalogue.tables), names.qualified(names.marker)]),
+        # The marker's row is read by the snapshot and never changes: it keeps the snapshot's position in Kafka. First,
+        # for tables are read in this order, and the engine waits for it.
+        "table.include.list": pattern([names.qualified(names.marker), *sorted(catalogue.tables)]),
         "heartbeat.interval.ms": str(int(source.heartbeat_seconds * 1000)),
         "heartbeat.action.query": heartbeat_query(names),
         "topic.heartbeat.prefix": "__debezium-heartbeat",
@@ -117,10 +118,10 @@ def _values() -> dict[str, str]:
         "value.converter": JSON_CONVERTER,
         "value.converter.schemas.enable": "false",
         "decimal.handling.mode": "string",  # the digits Postgres holds; a JSON number would become a float
-        # Not isostring: it turns the time 24:00:00 into 00:00:00. Microseconds keep it, and infinite dates as sentinels.
+        # Not isostring: it makes 00:00:00 of the time 24:00:00. Microseconds keep it, and infinite dates as sentinels.
         "time.precision.mode": "microseconds",
         "interval.handling.mode": "string",
-        # Not base64: with it an unchanged large bytea arrives as null. The JSON converter writes bytes as base64 anyway.
+        # Not base64: an unchanged large bytea would arrive as null. The JSON converter makes base64 of bytes anyway.
         "binary.handling.mode": "bytes",
         "hstore.handling.mode": "json",
         "include.unknown.datatypes": "true",  # or columns of ranges, composites, pg_lsn are silently absent

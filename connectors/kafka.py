@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     OffsetSpec,
     ResourceType,
 )
-from confluent_kafka.admin import NewTopic as KafkaNewTopic
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.pipeline import Pipeline
@@ -86,7 +86,7 @@ class Kafka:
             KafkaError: refused (terminal).
             KafkaUnavailable: no answer (transient).
         """
-        wanted = KafkaNewTopic(topic.name, topic.partitions, topic.replication, config=dict(topic.config))
+        wanted = NewTopic(topic.name, topic.partitions, topic.replication, config=dict(topic.config))
         futures = self.admin.create_topics([wanted], request_timeout=SECONDS)
         self._result(f"creating topic {topic.name}", futures[topic.name], allowed="TOPIC_ALREADY_EXISTS")
         self._wait(topic.name, there=True)
@@ -143,7 +143,7 @@ class Kafka:
         """
         from confluent_kafka import IsolationLevel
 
-        spec = OffsetSpec.earliest() if first else OffsetSpec.latest()
+        spec: OffsetSpec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(topic, part): spec for topic, count in topics.items() for part in range(count)}
         if not wanted:
             return {}

@@ -45,7 +45,7 @@ def read_entry(servers: Servers, tables: Iterable[str]) -> LedgerEntry:
         tables: the tables that matter, as ``schema.table``.
 
     Raises:
-        SourceUnavailable: the snapshot of one of the tables is under way: the slot says nothing of its rows (transient).
+        SourceUnavailable: a table's snapshot is under way: the slot says nothing of its rows (transient).
         SourceError: there is no slot.
         KafkaUnavailable: no answer (transient).
     """

@@ -21,7 +21,7 @@ from connectors.debezium import connector_config, marker_topic
 from connectors.kafka import Topic
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
-from connectors.topics import data_topics, plan_topics, wanted_topics
+from connectors.topics import plan_topics, wanted_topics
 
 # A signal is seen within a second and begins at once; one that nobody works on after this long was lost.
 LOST_SECONDS = 60
@@ -123,7 +123,7 @@ def refuse_old_records(servers: Servers, actual: Actual) -> None:
         raise KafkaError(
             f"not captured yet, but there are records already: {', '.join(full)}",
             means="they are of an earlier capture; rows deleted since then would come back in every view",
-            fix="`headwater drop FILE --topics` (all topics of this pipeline) before apply; or choose another kafka.topic_prefix",
+            fix="`headwater drop FILE --topics` (all its topics) before apply; or choose another kafka.topic_prefix",
         )
 
 
@@ -171,4 +171,4 @@ def is_complete(heard: Heard, entry: Captured) -> bool:
     return heard.statuses.get(entry.signal_id or "", {}).get(entry.table) in COMPLETE
 
 
-__all__ = ["Actual", "data_topics", "is_complete", "observe", "plan"]
+__all__ = ["Actual", "is_complete", "observe", "plan"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from pydantic import SecretStr
 
 from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
@@ -38,9 +39,9 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         SourceUnavailable: no answer (transient).
         SourceError: the server refused the login or the database (terminal).
     """
-    user, password = source.user, source.password
+    user, secret = source.user, source.password
     if setup and source.setup_user:
-        user, password = source.setup_user, source.setup_password
+        user, secret = source.setup_user, source.setup_password or SecretStr("")
     where = f"{source.host}:{source.port}/{source.database} as {user}"
     try:
         connection = psycopg.connect(
@@ -48,7 +49,7 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
             port=source.port,
             dbname=source.database,
             user=user,
-            password=password.get_secret_value() if password else None,
+            password=secret.get_secret_value() or None,
             sslmode=source.sslmode,
             connect_timeout=CONNECT_SECONDS,
             application_name="headwater",
@@ -62,7 +63,7 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         if any(part in reason for part in TERMINAL):
             raise SourceError(
                 f"Postgres refused {where}: {reason}",
-                fix="correct `source` in the pipeline file (host, database, user, password), or create role and database",
+                fix="correct `source` in the pipeline file (database, user, password), or create role and database",
             ) from error
         raise SourceUnavailable(
             f"Postgres does not answer at {where}: {reason}",

@@ -20,6 +20,10 @@ REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.5
 # Answers that pass by themselves: 409 a rebalance is under way, 5xx the worker restarts or could not ask its leader.
 PASSING = {409, 500, 502, 503, 504}
+EXACTLY_ONCE = (
+    "set exactly.once.source.support=enabled on every worker, or allow duplicates (which the sinks withstand) with "
+    "connect.options: {exactly.once.support: requested}"
+)
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,7 @@ def failure(name: str, status: Status) -> ConnectError:
     return ConnectError(
         f"connector {name} has failed: {status.trace or 'no trace was given'}",
         means="changes wait in Postgres (its slot keeps the WAL); nothing is lost, but nothing moves",
-        fix="remove the cause, then `headwater apply FILE`, which restarts a failed connector; `headwater check FILE` may name it",
+        fix="remove the cause (`headwater check FILE` may name it), then `headwater apply FILE`, which restarts it",
     )
 
 
@@ -245,10 +249,7 @@ def _remedy(code: int, message: str) -> str:
     if code in (401, 403):
         return "set connect.user and connect.password"
     if "exactly" in message.lower():
-        return (
-            "set exactly.once.source.support=enabled on the workers, or allow duplicates (which the sinks withstand) "
-            "with connect.options: {exactly.once.support: requested}"
-        )
+        return EXACTLY_ONCE
     return "correct what the message names (connect.options are merged into the connector's configuration last)"
 
 

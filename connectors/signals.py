@@ -134,9 +134,9 @@ class Notifications:
         message = self.consumer.poll(seconds)
         if message is None:
             return
-        if message.error():
+        if (error := message.error()) is not None:
+            self.caught_up = self.caught_up or error.code() == CoreError._PARTITION_EOF
             # The end is told by an event: offsets count transaction markers, which a reader never sees.
-            self.caught_up = self.caught_up or message.error().code() == CoreError._PARTITION_EOF
             return
         try:
             self.heard.hear(json.loads(message.value() or b"{}"))

@@ -98,15 +98,14 @@ def _wait(
         raise SourceError("nothing is captured yet", fix="run `headwater apply FILE`")
     open_entries = {table: entry for table, entry in captured.items() if entry.state != "done"}
     totals = {table: _total(servers, table) for table in open_entries}
-    partitions = {
-        t.name: t.partitions for t in servers.kafka.describe([servers.pipeline.topic(t) for t in totals]).values()
-    }
+    topics = {table: servers.pipeline.topic(table) for table in open_entries}
+    partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(topics.values()).values()}
     heard = notifications.catch_up()
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         done = _finished(servers, heard, open_entries)
         ends = servers.kafka.ends(partitions)
-        tables = tuple(_table(servers, heard, t, totals[t], ends, done=t in done) for t in sorted(open_entries))
+        tables = tuple(_table(t, totals[t], heard, ends.get(topics[t], {}), done=t in done) for t in sorted(topics))
         now = Progress(tables, done >= set(open_entries))
         progress(now)
         if now.done or (deadline is not None and time.monotonic() > deadline):
@@ -137,12 +136,10 @@ def _finished(servers: Servers, heard: Heard, entries: dict[str, Captured]) -> s
     return done
 
 
-def _table(
-    servers: Servers, heard: Heard, table: str, total: int | None, ends: dict[str, dict[int, int]], *, done: bool
-) -> TableProgress:
+def _table(table: str, total: int | None, heard: Heard, ends: dict[int, int], *, done: bool) -> TableProgress:
     if done and table in heard.rows:
         return TableProgress(table, heard.rows[table], heard.rows[table], done=True)
-    rows = sum(ends.get(servers.pipeline.topic(table), {}).values())
+    rows = sum(ends.values())
     return TableProgress(table, rows if total is None else min(rows, total), total, done=done)
 
 

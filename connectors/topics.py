@@ -90,7 +90,7 @@ def plan_topics(wanted: list[Topic], actual: Mapping[str, Topic]) -> list[Action
             raise KafkaError(
                 f"topic {topic.name} has {there.partitions} partitions, the pipeline file says {topic.partitions}",
                 means="a key's changes would be spread over two partitions and could be applied in the wrong order",
-                fix=f"set kafka.partitions: {there.partitions}; or start anew: `headwater drop FILE --topics`, then apply",
+                fix=f"set kafka.partitions: {there.partitions}; or `headwater drop FILE --topics`, then apply",
             )
         changed = {key: value for key, value in topic.config.items() if there.config.get(key) != value}
         if changed:

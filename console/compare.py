@@ -6,6 +6,8 @@ Pure: takes two streams of (key, document), keeps 16 bytes a row of the first, a
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,13 +49,31 @@ class Comparison:
             kind.append(key)
 
 
+def parse(text: bytes | str) -> Any:
+    """Read JSON; a number beyond a double (jsonb holds 1e400) becomes its own text instead of an error."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text, parse_float=_far, parse_int=_far_whole)
+
+
+def _far(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def _far_whole(text: str) -> int | float | str:
+    value = int(text)
+    return value if -(2**63) <= value < 2**64 else _far(text)
+
+
 def digest(document: Any) -> bytes:
     """16 bytes that are equal for equal JSON values, whatever the order of their keys.
 
     Args:
         document: JSON text as bytes, or a JSON-able value.
     """
-    value = orjson.loads(document) if isinstance(document, bytes) else orjson.loads(orjson.dumps(document))
+    value = parse(document if isinstance(document, bytes) else orjson.dumps(document))
     return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
 
 

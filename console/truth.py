@@ -18,7 +18,7 @@ from cdc.pipeline import Source
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import connect, explained
-from console.compare import digest
+from console.compare import digest, parse
 from console.typed import comparable_expected, evaluate
 
 if TYPE_CHECKING:
@@ -72,6 +72,6 @@ def expected_digests(
             if fields is not None:
                 identity, document = truth.expected_document(view, row)
                 if warehouse:
-                    document = orjson.dumps(comparable_expected(view, orjson.loads(document)))
+                    document = orjson.dumps(comparable_expected(view, parse(document)))
                 out[identity] = digest(merge_fields(document, fields))
     return out

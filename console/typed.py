@@ -19,6 +19,7 @@ from cdc.keys import document_id
 from cdc.types import canonical_result, spark_type
 from cdc.types.times import days_of
 from cdc.view import View
+from console.compare import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ def _numbers(array: pa.Array) -> pa.Array:
 
 def _held(value: Any, *, json_text: bool) -> Any:
     if json_text and value is not None:
-        return orjson.loads(value)
+        return parse(value)
     return canonical_result(value)
 
 

@@ -1,58 +1,17 @@
-"""The pipeline file. (LEAD's stopgap: the PIPELINE helper may replace this whole package.)"""
+"""The pipeline file: one YAML file says what is captured, which documents are made of it and where they are kept.
+
+``load(path)`` gives a frozen ``Pipeline`` or raises ``PipelineFileError`` with file, line and column of all that is
+wrong. The package knows no server and opens nothing but the file.
+"""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from ruamel.yaml import YAML
-
-from cdc.errors import PipelineFileError
-from cdc.pipeline.models import (
-    Connect,
-    ElasticsearchSink,
-    Engine,
-    IcebergSink,
-    Kafka,
-    Pipeline,
-    Policy,
-    RedisSink,
-    Source,
-    View,
-)
-
-_VAR = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)(?::-([^}]*))?\}")
-
-
-def _fill(value: Any, env: Mapping[str, str], path: Path) -> Any:
-    if isinstance(value, dict):
-        return {k: _fill(v, env, path) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_fill(v, env, path) for v in value]
-    if isinstance(value, str):
-
-        def one(found: re.Match[str]) -> str:
-            got = env.get(found[1], found[2])
-            if got is None:
-                raise PipelineFileError(f"{path}:1:1: environment variable {found[1]} is not set")
-            return got
-
-        return _VAR.sub(one, value)
-    return value
-
-
-def load(path: Path, env: Mapping[str, str] | None = None) -> Pipeline:
-    try:
-        raw = YAML(typ="safe").load(path.read_text())
-        return Pipeline.model_validate(_fill(raw, os.environ if env is None else env, path))
-    except PipelineFileError:
-        raise
-    except Exception as error:
-        raise PipelineFileError(f"{path}:1:1: {error}") from error
-
+from cdc.pipeline.loading import load, loads
+from cdc.pipeline.masking import looks_secret, mask_text, masked, reveal
+from cdc.pipeline.models import Engine, Pipeline, Policy
+from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, Sink
+from cdc.pipeline.source import Connect, Kafka, Source
+from cdc.pipeline.views import View
 
 __all__ = [
     "Connect",
@@ -63,7 +22,13 @@ __all__ = [
     "Pipeline",
     "Policy",
     "RedisSink",
+    "Sink",
     "Source",
     "View",
     "load",
+    "loads",
+    "looks_secret",
+    "mask_text",
+    "masked",
+    "reveal",
 ]

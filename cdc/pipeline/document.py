@@ -142,7 +142,7 @@ def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
     if "${" in row and ("flow" in str(error.context) or "{" in row[:column]):
         fix = 'inside { } and [ ], put a variable in quotes: "${NAME}"'
     elif "could not find expected ':'" in said or "mapping values" in said:
-        fix = "look for a missing space after a colon, a missing quote or wrong indentation on this line or the one before"
+        fix = "look here and a line above for a missing space after a colon, a missing quote or a wrong indentation"
     return SyntaxProblem(line, column, f"not valid YAML: {what}", fix)
 
 
@@ -258,7 +258,7 @@ def _at(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
 
 
-def _scalar(event: Any) -> None | bool | int | float | str:
+def _scalar(event: Any) -> bool | int | float | str | None:
     """YAML 1.2's core types, decimal only: `no` and `1:30` are text, `010` is ten."""
     text = str(event.value)
     if event.style:

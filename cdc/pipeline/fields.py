@@ -1,12 +1,13 @@
 """What the keys of the pipeline file are made of: the base of every part, and types for values.
 
-A key's description, unit, default and bounds stand once, in its ``key(...)``; docs/pipeline-file.md, the template, the
-JSON Schema and the error messages are made from it.
+A key's description, unit, default and bounds stand once, in its ``entry(...)``; docs/pipeline-file.md, the template,
+the JSON Schema and the error messages are made from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,13 +15,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     SecretStr,
     SerializationInfo,
     SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    WrapValidator,
     model_serializer,
     model_validator,
 )
@@ -77,8 +78,6 @@ class Part(BaseModel):
         allow_inf_nan=False,
         str_max_length=MAX_LENGTH,
         serialize_by_alias=True,
-        validate_by_alias=True,
-        validate_by_name=True,
     )
 
     @model_validator(mode="before")
@@ -91,7 +90,7 @@ class Part(BaseModel):
 
     @model_serializer(mode="wrap")
     def _mask_json(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-        """In JSON nothing secret remains; ``model_dump()`` in Python mode keeps everything, secrets as ``SecretStr``."""
+        """In JSON nothing secret remains; ``model_dump()`` in Python mode keeps all, secrets as ``SecretStr``."""
         dumped = handler(self)
         return masked(dumped) if info.mode == "json" else dumped
 
@@ -107,7 +106,7 @@ def _masked_parts(value: Any, key: str) -> Any:
     return masked(value, key)
 
 
-def key(  # noqa: PLR0913 - one place for all that is said about a key
+def entry(  # noqa: PLR0913 - one place for all that is said about a key
     default: Any = PydanticUndefined,
     description: str = "",
     *,
@@ -181,6 +180,11 @@ def wrong(what: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("headwater", "wrong value", {"what": what, "at": at})
 
 
+def _only(function: Callable[[Any], Any]) -> WrapValidator:
+    """A function of ours in place of pydantic's validation, whose errors for unions name every member."""
+    return WrapValidator(lambda value, _: function(value))
+
+
 def _options(value: Any) -> dict[str, str | SecretStr]:
     if not isinstance(value, Mapping):
         raise wrong("expected a mapping (`name: value` lines)")
@@ -227,20 +231,18 @@ def _mapping_of_fields(value: Any) -> dict[str, dict[str, Any]]:
 
 _SCALARS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 # Values whose key looks secret are SecretStr; numbers and booleans become text, as client libraries want them.
-Options = Annotated[Mapping[str, SecretStr | str], PlainValidator(_options), WithJsonSchema(_SCALARS)]
+Options = Annotated[Mapping[str, SecretStr | str], _only(_options), WithJsonSchema(_SCALARS)]
 # The same, for Spark: plain text all of it, masked by its key only when printed.
-PlainOptions = Annotated[Mapping[str, str], PlainValidator(_plain_options), WithJsonSchema(_SCALARS)]
-JsonObject = Annotated[Mapping[str, Any], PlainValidator(_json_object), WithJsonSchema({"type": "object"})]
+PlainOptions = Annotated[Mapping[str, str], _only(_plain_options), WithJsonSchema(_SCALARS)]
+JsonObject = Annotated[Mapping[str, Any], _only(_json_object), WithJsonSchema({"type": "object"})]
 FieldMapping = Annotated[
     Mapping[str, dict[str, Any]],
-    PlainValidator(_mapping_of_fields),
+    _only(_mapping_of_fields),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "object"}}),
 ]
 
 
 def _names(value: Any, pattern: str) -> tuple[str, ...]:
-    import re
-
     if not isinstance(value, (list, tuple)):
         raise wrong("expected a list")
     for index, item in enumerate(value):
@@ -263,7 +265,7 @@ def _all_or_tables(value: Any) -> Literal["all"] | tuple[str, ...]:
 
 AllOrTables = Annotated[
     Literal["all"] | tuple[str, ...] | None,
-    PlainValidator(_all_or_tables),
+    _only(_all_or_tables),
     WithJsonSchema(
         {
             "anyOf": [
@@ -294,7 +296,7 @@ def _column(item: Any, index: int) -> str | dict[str, str]:
 
 Columns = Annotated[
     tuple[str | dict[str, str], ...],
-    PlainValidator(_columns),
+    _only(_columns),
     WithJsonSchema(
         {
             "type": "array",

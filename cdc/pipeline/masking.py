@@ -17,7 +17,7 @@ MASK = "**********"
 # Every `sasl.*` is hidden, also the harmless ones: `sasl.jaas.config` holds a password in the middle of a sentence, and
 # the next client version may have another such key.
 _SECRET_KEY = re.compile(
-    r"passw|passphrase|secret|token|credential|sasl\.|api[._-]?key|access[._-]?key|private|user\.info|userinfo"
+    r"passw|passphrase|secret|token(?!i[sz]|[._-]?(?:length|limit|count|filter|chars))|credential|sasl\.|api[._-]?key|access[._-]?key|private|user\.info|userinfo"
     r"|key[._-]?pem|keystore[._-]?key|jaas",
     re.IGNORECASE,
 )
@@ -60,7 +60,7 @@ def masked(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         return {name: masked(item, str(name)) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [masked(item, key) for item in value]
+        return type(value)(masked(item, key) for item in value)
     if isinstance(value, str):
         return MASK if value and looks_secret(key) else mask_text(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and looks_secret(key):

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from cdc.errors import PipelineFileError
-from cdc.pipeline.fields import MASTER, MEMORY, PIPELINE_NAME, Name, Part, PlainOptions, Text, Whole, key
+from cdc.pipeline.fields import MASTER, MEMORY, PIPELINE_NAME, Name, Part, PlainOptions, Text, Whole, entry
 from cdc.pipeline.masking import masked
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
@@ -20,24 +20,37 @@ from cdc.pipeline.views import View
 Path = tuple[str | int, ...]
 
 
+class Place(NamedTuple):
+    """A place in a pipeline file; as text ``file:line:column``, or nothing for a pipeline that is from no file."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.file else ""
+
+
 class Policy(Part):
     """What to do when the source does what can't simply be followed."""
 
-    truncate: Literal["refuse", "propagate"] = key(
+    truncate: Literal["refuse", "propagate"] = entry(
         "refuse",
         "TRUNCATE of a captured table: `refuse` makes it fail in the source (a trigger), `propagate` deletes "
         "the rows everywhere.",
     )
-    toast: Literal["reselect", "full", "allow"] = key(
-        "reselect",
-        "Large values that an UPDATE did not touch are not in the log. `reselect` reads them again from the "
-        "source, `full` asks for REPLICA IDENTITY FULL (more WAL), `allow` takes the risk of losing them.",
+    toast: Literal["reselect", "full", "allow"] = entry(
+        "full",
+        "Large values that an UPDATE did not touch are not in the log. `full` sets REPLICA IDENTITY FULL on tables "
+        "that have them"
+        "can have such values (more WAL, nothing lost); `reselect` reads them again from the source, which can miss a "
+        "change that commits at that moment; `allow` sends such records to the dead letters.",
     )
-    schema_change: Literal["continue", "stop"] = key(
+    schema_change: Literal["continue", "stop"] = entry(
         "continue",
         "A new column: `continue` ignores it until the next `apply`, `stop` stops the sinks.",
     )
-    replication_slot_max_lag_mb: Whole = key(
+    replication_slot_max_lag_mb: Whole = entry(
         10240,
         "WAL that the slot may keep before `check` and `status` raise the alarm.",
         unit="MiB",
@@ -49,29 +62,29 @@ class Policy(Part):
 class Engine(Part):
     """Spark, which reads the log and writes the sinks."""
 
-    state_dir: Text = key(
+    state_dir: Text = entry(
         ".headwater/state",
         "Folder for checkpoints and status files. Losing it means rebuilding the sinks.",
     )
-    master: str = key("local[4]", "Spark master: local[N] with N threads, or a cluster's address.", pattern=MASTER)
-    driver_memory: str = key("1g", "Heap of the driver (with local[N] of everything).", pattern=MEMORY)
-    jars: str = key(
+    master: str = entry("local[4]", "Spark master: local[N] with N threads, or a cluster's address.", pattern=MASTER)
+    driver_memory: str = entry("1g", "Heap of the driver (with local[N] of everything).", pattern=MEMORY)
+    jars: str = entry(
         "",
         "Folder with the pinned jars of Spark's connectors.",
         shown_default="$HEADWATER_SPARK_JARS",
         example="${HEADWATER_SPARK_JARS:-}",
     )
-    trigger_ms: Whole = key(
+    trigger_ms: Whole = entry(
         0, "Least time between micro-batches; 0: one after the other.", unit="milliseconds", ge=0, le=3_600_000
     )
-    max_offsets_per_trigger: Whole = key(
+    max_offsets_per_trigger: Whole = entry(
         200_000,
         "Most records of a micro-batch: bounds memory and the work that a crash repeats.",
         unit="records",
         ge=1,
         le=100_000_000,
     )
-    spark_conf: PlainOptions = key(
+    spark_conf: PlainOptions = entry(
         {}, "More settings of Spark; they win over Headwater's own.", example={"spark.ui.enabled": False}
     )
 
@@ -79,24 +92,26 @@ class Engine(Part):
 class Pipeline(Part):
     """A pipeline file: a source, views, sinks, policies."""
 
-    version: Literal[1] = key(description="Version of this file's format.", example=1)
-    name: str = key(
+    version: Literal[1] = entry(description="Version of this file's format.", example=1)
+    name: str = entry(
         description="Name of the pipeline: prefix of topics, slot, publication and state. Another name is another "
         "pipeline.",
         example="shop",
         pattern=PIPELINE_NAME,
     )
-    source: Source = key(description="The database.")
-    kafka: Kafka = key(description="The log.")
-    connect: Connect = key(description="The workers that run Debezium.")
-    views: Mapping[Name, View] = key({}, "Documents, by name. None are needed for sinks that keep tables.", active=True)
-    sinks: Annotated[Mapping[Name, Sink], Field(min_length=1)] = key(
+    source: Source = entry(description="The database.")
+    kafka: Kafka = entry(description="The log.")
+    connect: Connect = entry(description="The workers that run Debezium.")
+    views: Mapping[Name, View] = entry(
+        {}, "Documents, by name. None are needed for sinks that keep tables.", active=True
+    )
+    sinks: Annotated[Mapping[Name, Sink], Field(min_length=1)] = entry(
         description="Where the views are kept, by name; each sink runs and fails alone."
     )
-    policy: Policy = key(Policy(), "What to do when the source does what can't simply be followed.", active=True)
-    engine: Engine = key(Engine(), "Spark.", active=True)
+    policy: Policy = entry(Policy(), "What to do when the source does what can't simply be followed.", active=True)
+    engine: Engine = entry(Engine(), "Spark.", active=True)
 
-    _file: str = PrivateAttr("<pipeline>")
+    _file: str = PrivateAttr("")
     _places: dict[Path, tuple[int, int]] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
@@ -145,14 +160,14 @@ class Pipeline(Part):
 
     @property
     def file(self) -> str:
-        """The file it was read from, as it was named."""
+        """The file it was read from, as it was named; "" for none."""
         return self._file
 
     def read_from(self, file: str, places: Mapping[Path, tuple[int, int]]) -> None:
         """Remember where the parts stand; for ``load``."""
         self._file, self._places = file, dict(places)
 
-    def locate(self, path: Path) -> tuple[int, int]:
+    def locate(self, path: Path) -> Place:
         """Where a key or value stands in the file.
 
         Args:
@@ -160,12 +175,12 @@ class Pipeline(Part):
                 stands where the nearest part around it does.
 
         Returns:
-            (line, column), from 1.
+            file, line and column (from 1); ``str()`` of it is ``file:line:column``.
         """
         for end in range(len(path), -1, -1):
             if path[:end] in self._places:
-                return self._places[path[:end]]
-        return 1, 1
+                return Place(self._file, *self._places[path[:end]])
+        return Place(self._file, 1, 1)
 
     def error_at(self, path: Path, what: str, fix: str = "", means: str = "") -> PipelineFileError:
         """An error that names file, line and column; for checks that need the source's catalogue.
@@ -176,8 +191,8 @@ class Pipeline(Part):
             fix: the way out.
             means: what it means, if that is not obvious.
         """
-        line, column = self.locate(path)
-        return PipelineFileError(f"{self._file}:{line}:{column}: {what}", means=means, fix=fix)
+        where = str(self.locate(path)) or ".".join(map(str, path))
+        return PipelineFileError(f"{where}: {what}", means=means, fix=fix)
 
     # -- what it says -------------------------------------------------------------------------------------------------
 
@@ -220,4 +235,4 @@ def _content(part: Part) -> dict[str, Any]:
         said = extra.get("x-headwater") if isinstance(extra, dict) else None
         if isinstance(said, dict) and said.get("content"):
             names.add(name)
-    return part.model_dump(mode="json", include=names)
+    return part.model_dump(include=names)

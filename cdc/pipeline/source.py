@@ -6,73 +6,73 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from cdc.pipeline.fields import BROKERS, HTTP, SLOT, TOPIC, Number, Options, Part, Table, Text, Whole, key
+from cdc.pipeline.fields import BROKERS, HTTP, SLOT, TOPIC, Number, Options, Part, Table, Text, Whole, entry
 from cdc.pipeline.masking import reveal
 
 
 class Source(Part):
     """The Postgres database whose changes are captured."""
 
-    host: Text = key(
+    host: Text = entry(
         "127.0.0.1", "Server of the database.", example="${HEADWATER_POSTGRES_HOST:-127.0.0.1}", active=True
     )
-    port: Whole = key(5432, "Its port.", example="${HEADWATER_POSTGRES_PORT:-5432}", active=True, ge=1, le=65535)
-    database: Text = key(description="Name of the database.", example="shop")
-    user: Text = key(
+    port: Whole = entry(5432, "Its port.", example="${HEADWATER_POSTGRES_PORT:-5432}", active=True, ge=1, le=65535)
+    database: Text = entry(description="Name of the database.", example="shop")
+    user: Text = entry(
         description="Role that replicates and reads the tables (LOGIN REPLICATION and SELECT); it owns nothing.",
         example="headwater",
     )
-    password: SecretStr = key(
+    password: SecretStr = entry(
         SecretStr(""),
         "Its password. Empty: trust or peer authentication.",
         example="${HEADWATER_SOURCE_PASSWORD}",
         active=True,
         shown_default="none",
     )
-    setup_user: Text | None = key(
+    setup_user: Text | None = entry(
         None,
         "Role that owns the tables. Only check, plan, apply and drop use it.",
         example="shop_owner",
         active=True,
         shown_default="`user`",
     )
-    setup_password: SecretStr | None = key(
+    setup_password: SecretStr | None = entry(
         None,
         "Its password.",
         example="${HEADWATER_SETUP_PASSWORD}",
         active=True,
         shown_default="none",
     )
-    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = key(
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = entry(
         "prefer", "Encryption of the connections, as in libpq; verify-full on any network that is not yours."
     )
-    tables: Annotated[tuple[Table, ...], Field(strict=False)] = key(
+    tables: Annotated[tuple[Table, ...], Field(strict=False)] = entry(
         description="Tables to capture, each as schema.table; schema.* for all tables that a schema has at `apply`.",
         example=["public.customers", "public.orders"],
         min_length=1,
         max_length=2000,
     )
-    slot: str = key(
+    slot: str = entry(
         "",
         "Replication slot. One pipeline, one slot: it keeps WAL until this pipeline has read it.",
         shown_default="headwater_<name>",
         example="headwater_shop",
         pattern=SLOT,
     )
-    publication: str = key(
+    publication: str = entry(
         "",
         "Publication that names the tables; `apply` creates and alters it.",
         shown_default="headwater_<name>",
         example="headwater_shop",
         pattern=SLOT,
     )
-    schema_: str = key(
+    schema_: str = entry(
         "headwater",
         "Schema in the source database for Headwater's own heartbeat and signal tables.",
         alias="schema",
         pattern=SLOT,
     )
-    heartbeat_seconds: Number = key(
+    heartbeat_seconds: Number = entry(
         5.0,
         "How often the heartbeat row is written. It moves the slot while the captured tables are idle; without it "
         "the WAL of every other table piles up.",
@@ -80,8 +80,8 @@ class Source(Part):
         gt=0,
         le=3600,
     )
-    format: Literal["json"] = key("json", "Encoding of the records in Kafka.")
-    snapshot_fetch_size: Whole = key(
+    format: Literal["json"] = entry("json", "Encoding of the records in Kafka.")
+    snapshot_fetch_size: Whole = entry(
         10240,
         "Rows that a snapshot fetches at a time: memory of the connector against round trips.",
         unit="rows",
@@ -93,17 +93,17 @@ class Source(Part):
 class Kafka(Part):
     """The log: one compacted topic a table."""
 
-    bootstrap: str = key(
+    bootstrap: str = entry(
         description="Brokers, as host:port,host:port.", example="${HEADWATER_KAFKA:-127.0.0.1:9092}", pattern=BROKERS
     )
-    topic_prefix: str = key(
+    topic_prefix: str = entry(
         "",
         "First part of every topic's name: <prefix>.<schema>.<table>.",
         shown_default="<name>",
         example="shop",
         pattern=TOPIC,
     )
-    partitions: Whole = key(
+    partitions: Whole = entry(
         2,
         "Partitions of a new topic: the most tasks that read a table at once. Later `apply`s do not change it: "
         "another count sends keys to other partitions.",
@@ -111,8 +111,8 @@ class Kafka(Part):
         ge=1,
         le=1000,
     )
-    replication_factor: Whole = key(1, "Copies of each partition; 3 in production.", unit="copies", ge=1, le=10)
-    tombstone_retention_hours: Number = key(
+    replication_factor: Whole = entry(1, "Copies of each partition; 3 in production.", unit="copies", ge=1, le=10)
+    tombstone_retention_hours: Number = entry(
         168.0,
         "How long a delete stays in the log after compaction (delete.retention.ms): a consumer that is away "
         "longer can miss deletes and must be rebuilt.",
@@ -120,21 +120,21 @@ class Kafka(Part):
         gt=0,
         le=87_600,
     )
-    segment_hours: Number = key(
+    segment_hours: Number = entry(
         24.0,
         "When a topic's segment is closed (segment.ms): compaction never cleans the open one.",
         unit="hours",
         gt=0,
         le=8_760,
     )
-    max_message_bytes: Whole = key(
+    max_message_bytes: Whole = entry(
         10_485_760,
         "Largest record: a row as JSON, before and after. A larger one stops the connector, it is never skipped.",
         unit="bytes",
         ge=1024,
         le=1 << 30,
     )
-    options: Options = key(
+    options: Options = entry(
         {},
         "More options of the Kafka clients, like security.protocol and sasl.password (as ${VARIABLE}).",
         example={"security.protocol": "PLAINTEXT"},
@@ -153,12 +153,12 @@ class Kafka(Part):
 class Connect(Part):
     """The Kafka Connect workers that run Debezium."""
 
-    url: str = key(
+    url: str = entry(
         description="Their REST address.", example="${HEADWATER_CONNECT:-http://127.0.0.1:8083}", pattern=HTTP
     )
-    user: Text | None = key(None, "User of the REST address, if it asks for one.", example="headwater")
-    password: SecretStr | None = key(None, "Its password.", example="${CONNECT_PASSWORD:-}", shown_default="none")
-    options: Options = key(
+    user: Text | None = entry(None, "User of the REST address, if it asks for one.", example="headwater")
+    password: SecretStr | None = entry(None, "Its password.", example="${CONNECT_PASSWORD:-}", shown_default="none")
+    options: Options = entry(
         {},
         "More settings of the Debezium connector; they win over Headwater's own.",
         example={"max.batch.size": 4096},

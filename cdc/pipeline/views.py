@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cdc.pipeline.fields import Columns, Part, TableName, Text, key
+from cdc.pipeline.fields import Columns, Part, TableName, Text, entry
 
 # The way to a document of several tables; keys that the file does not take yet.
 JOINS = ("refs", "children", "aggregates")
@@ -16,12 +16,12 @@ JOINS = ("refs", "children", "aggregates")
 class View(Part):
     """A document for each row of one table."""
 
-    root: TableName = key(
+    root: TableName = entry(
         description="The table; the schema may be left out when no other schema has such a table.",
         example="customers",
         content=True,
     )
-    key: Annotated[tuple[Text, ...], Field(strict=False)] = key(
+    key: Annotated[tuple[Text, ...], Field(strict=False)] = entry(
         (),
         "Columns that make the document's id. They must be the primary key.",
         shown_default="the primary key",
@@ -29,20 +29,20 @@ class View(Part):
         content=True,
         max_length=32,
     )
-    columns: Columns = key(
+    columns: Columns = entry(
         (),
         "Columns of the document, in this order; {column: name} renames one.",
         shown_default="all columns",
         example=["customer_id", "email", {"full_name": "name"}],
         content=True,
     )
-    fields: Mapping[str, Text] = key(
+    fields: Mapping[str, Text] = entry(
         {},
         "More fields of the document: name: Spark SQL expression over the row's columns.",
         example={"email_domain": "split(email, '@')[1]"},
         content=True,
     )
-    where: Text | None = key(
+    where: Text | None = entry(
         None,
         "Spark SQL condition: only rows for which it is true have a document; a row that stops matching is "
         "deleted from the sink.",

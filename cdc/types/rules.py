@@ -39,8 +39,8 @@ class Rule:
     elasticsearch: dict[str, Any] = field(default_factory=lambda: dict(TEXT_FIELD))
 
 
-def _number(spark: str, elasticsearch: str) -> Rule:
-    return Rule(None, None, spark, {"type": elasticsearch})
+def _integer(bits: int, spark: str, elasticsearch: str) -> Rule:
+    return Rule(None, values.integer_of(bits), spark, {"type": elasticsearch})
 
 
 _PLAIN_TEXT = Rule(values.text, values.text)
@@ -49,23 +49,23 @@ _JSON = Rule(values.json_fragment, values.json_text, "string", FLATTENED_FIELD)
 UNKNOWN = Rule(values.unknown, values.unknown)
 
 RULES: dict[str, Rule] = {
-    "bool": _number("boolean", "boolean"),
-    "int2": _number("smallint", "short"),
-    "int4": _number("int", "integer"),
-    "int8": _number("bigint", "long"),
-    "oid": _number("bigint", "long"),
+    "bool": Rule(None, values.boolean, "boolean", {"type": "boolean"}),
+    "int2": _integer(16, "smallint", "short"),
+    "int4": _integer(32, "int", "integer"),
+    "int8": _integer(64, "bigint", "long"),
+    "oid": _integer(64, "bigint", "long"),
     "float4": Rule(values.real, values.real_float, "float", {"type": "float", "ignore_malformed": True}),
     "float8": Rule(values.real, values.real_float, "double", DOUBLE_FIELD),
     "numeric": Rule(values.numeric, values.numeric, "string", DOUBLE_FIELD),
-    "money": Rule(None, values.numeric_decimal, "decimal(19,2)", DOUBLE_FIELD),
-    "text": Rule(),
-    "varchar": Rule(),
-    "bpchar": Rule(),
-    "citext": Rule(),
+    "money": Rule(None, values.decimal_of(19, 2), "decimal(19,2)", DOUBLE_FIELD),
+    "text": Rule(None, values.text),
+    "varchar": Rule(None, values.text),
+    "bpchar": Rule(None, values.text),
+    "citext": Rule(None, values.text),
     "name": _KEYWORD,
     "char": _KEYWORD,
-    "uuid": Rule(None, None, "string", KEYWORD_FIELD),
-    "enum": Rule(None, None, "string", KEYWORD_FIELD),
+    "uuid": Rule(None, values.text, "string", KEYWORD_FIELD),
+    "enum": Rule(None, values.text, "string", KEYWORD_FIELD),
     "timestamptz": Rule(times.canonical_timestamptz, times.arrow_timestamptz, "timestamp", DATE_FIELD),
     "timestamp": Rule(times.canonical_timestamp, times.arrow_timestamp, "timestamp_ntz", DATE_FIELD),
     "date": Rule(times.canonical_date, times.arrow_date, "date", DATE_FIELD),
@@ -125,13 +125,14 @@ def element_rule(column: Column) -> Rule:
 
 
 def _numeric(rule: Rule, precision: int, scale: int) -> Rule:
+    # numeric(5,-2) holds seven digits; numeric(2,5) holds 0.00099, for which Spark wants five.
     digits, fraction = (precision - scale, 0) if scale < 0 else (max(precision, scale), scale)
     if scale < 0:
         rule = replace(rule, json=values.numeric_negative_scale, typed=values.numeric_negative_scale)
     if digits > MAX_PRECISION:
         return rule
-    # numeric(5,-2) holds seven digits; numeric(2,5) holds 0.00099, for which Spark wants five.
-    typed = values.decimal_negative_scale if scale < 0 else values.numeric_decimal
+    decimal = values.decimal_of(digits, fraction)
+    typed = values.whole_digits(decimal) if scale < 0 else decimal
     return replace(rule, typed=typed, spark=f"decimal({digits},{fraction})")
 
 

@@ -52,6 +52,8 @@ def json_text(value: str) -> str:
     The ``json`` type keeps line breaks between tokens (never inside a string, where they must be escaped), and a line
     break would cut a line of Elasticsearch's bulk format in two.
     """
+    if type(value) is not str:
+        raise TypeError(f"expected JSON text, got {type(value).__name__}")
     if "\n" in value or "\r" in value:
         value = value.replace("\n", " ").replace("\r", " ")
     return value
@@ -64,27 +66,57 @@ def json_fragment(value: str) -> orjson.Fragment:
 
 def numeric(value: str) -> str:
     """A numeric's own digits."""
+    if type(value) is not str:  # a JSON number has been a double already
+        raise TypeError(f"expected digits as text, got {type(value).__name__}")
     return _NUMERIC_WORDS.get(value, value)
 
 
 def numeric_negative_scale(value: str) -> str:
     """A numeric with a negative scale, to which Debezium adds two thousand zeros of a fraction that it can't have."""
-    return _NUMERIC_WORDS.get(value) or value.partition(".")[0]
+    return _NUMERIC_WORDS.get(value) or text(value).partition(".")[0]
 
 
-def numeric_decimal(value: str) -> Decimal | None:
-    """A numeric for a decimal column; NaN and infinities have no place there and become None."""
-    if value in _NUMERIC_WORDS:
-        return None
-    try:
-        return Decimal(value)
-    except InvalidOperation as error:
-        raise ValueError(f"{value!r} is not a number") from error
+def decimal_of(precision: int, scale: int) -> Converter:
+    """A converter to ``decimal(precision, scale)``; NaN and infinities have no place there and become None."""
+    limit = Decimal(10) ** (precision - scale)
+
+    def decimal(value: str) -> Decimal | None:
+        if value in _NUMERIC_WORDS:
+            return None
+        try:
+            number = Decimal(value)
+        except InvalidOperation as error:
+            raise ValueError(f"{value!r} is not a number") from error
+        exponent = number.as_tuple().exponent
+        if type(exponent) is not int or -exponent > scale or abs(number) >= limit:
+            raise ValueError(f"{value[:60]} does not fit decimal({precision},{scale})")
+        return number
+
+    return decimal
 
 
-def decimal_negative_scale(value: str) -> Decimal | None:
-    """The same for a decimal column."""
-    return numeric_decimal(value if value in _NUMERIC_WORDS else value.partition(".")[0])
+def whole_digits(convert: Converter) -> Converter:
+    """The same converter for a numeric with a negative scale; see ``numeric_negative_scale``."""
+    return lambda value: convert(value if value in _NUMERIC_WORDS else value.partition(".")[0])
+
+
+def integer_of(bits: int) -> Converter:
+    """A converter that lets integers of so many bits pass: one that is too large would fail Arrow's whole batch."""
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def integer(value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"{value!r:.60} is not an integer of {bits} bits")
+        return value
+
+    return integer
+
+
+def boolean(value: Any) -> bool:
+    """A boolean for Arrow."""
+    if type(value) is not bool:
+        raise TypeError(f"expected true or false, got {type(value).__name__}")
+    return value
 
 
 def real(value: Any) -> float | str:
@@ -96,7 +128,7 @@ def real(value: Any) -> float | str:
 
 def real_float(value: Any) -> float:
     """A float for Arrow, which does have NaN and infinities."""
-    return float(value)
+    return float(real(value))
 
 
 def binary(value: str) -> bytes:

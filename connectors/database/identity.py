@@ -71,9 +71,11 @@ class TableFacts:
 def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, TableFacts]:
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
-        rows = connection.execute(FACTS, [sorted(tables)])
-        facts = (TableFacts(*row[:-2], tuple(row[-2]), tuple(sorted(row[-1]))) for row in rows)
-        return {fact.name: fact for fact in facts}
+        out = {}
+        for *row, generated, partitions in connection.execute(FACTS, [sorted(tables)]):
+            fact = TableFacts(*[*row, tuple(generated), tuple(sorted(partitions))])
+            out[fact.name] = fact
+        return out
 
 
 def generated_columns(facts: Collection[TableFacts]) -> list[str]:
@@ -82,7 +84,7 @@ def generated_columns(facts: Collection[TableFacts]) -> list[str]:
 
 
 def plan_replica_identity(facts: Collection[TableFacts], policy: str) -> list[Action]:
-    """With ``policy.toast: full``, every table whose values may be stored out of line must log its whole old row. Pure."""
+    """With ``policy.toast: full``, tables whose values may be stored out of line log the whole old row. Pure."""
     actions = []
     for fact in facts:
         if policy != "full" or not fact.toasted or fact.replica_identity == "f":

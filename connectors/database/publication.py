@@ -60,8 +60,9 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
         restricted = "pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL" if version >= 150000 else "false"
         named = connection.execute(
             sql.SQL(
-                "SELECT n.nspname || '.' || c.relname, {} FROM pg_publication_rel pr JOIN pg_class c ON c.oid = pr.prrelid"
-                " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE pr.prpubid = %s"
+                "SELECT n.nspname || '.' || c.relname, {} FROM pg_publication_rel pr"
+                " JOIN pg_class c ON c.oid = pr.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " WHERE pr.prpubid = %s"
             ).format(sql.SQL(restricted)),
             [oid],
         ).fetchall()

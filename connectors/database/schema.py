@@ -33,7 +33,7 @@ def plan_schema(connection: Connection, names: Names) -> list[Action]:
     return actions
 
 
-def _tables(names: Names) -> list[tuple[str, str, list[sql.Composable]]]:
+def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
     heartbeat, signal, marker = (names.identifier(t) for t in (names.heartbeat, names.signal, names.marker))
     return [
         (
@@ -41,7 +41,8 @@ def _tables(names: Names) -> list[tuple[str, str, list[sql.Composable]]]:
             "heartbeat: keeps the slot moving while the captured tables are idle",
             [
                 sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), beat bigint NOT NULL, at timestamptz NOT NULL)"
+                    "CREATE TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), beat bigint NOT NULL,"
+                    " at timestamptz NOT NULL)"
                 ).format(heartbeat),
                 sql.SQL("INSERT INTO {} VALUES (1, 0, now()) ON CONFLICT DO NOTHING").format(heartbeat),
             ],

@@ -44,9 +44,10 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
     with explained(f"reading slot {name}"):
         row = connection.execute(
             """
-            SELECT plugin, database, active, active_pid, restart_lsn - '0/0'::pg_lsn, confirmed_flush_lsn - '0/0'::pg_lsn,
-                   wal_status,
-                   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END - restart_lsn,
+            SELECT plugin, database, active, active_pid, restart_lsn - '0/0'::pg_lsn,
+                   confirmed_flush_lsn - '0/0'::pg_lsn, wal_status,
+                   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END
+                       - restart_lsn,
                    safe_wal_size
             FROM pg_replication_slots WHERE slot_name = %s
             """,
@@ -79,7 +80,7 @@ def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECON
         if time.monotonic() > deadline:
             raise SourceError(
                 f"slot {name} is still in use by backend {slot.pid}",
-                fix=f"stop what reads it (another connector?), or SELECT pg_terminate_backend({slot.pid}), then run this again",
+                fix=f"stop what reads it, or SELECT pg_terminate_backend({slot.pid}), then run this again",
             )
         time.sleep(0.5)
     return False

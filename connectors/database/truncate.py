@@ -24,7 +24,7 @@ BEGIN
     RAISE EXCEPTION 'headwater: TRUNCATE of % is refused by policy.truncate of pipeline %', TG_RELID::regclass, {name}
         USING ERRCODE = 'feature_not_supported',
               DETAIL = 'A captured table cannot be truncated: the views that are kept in sync would keep its rows.',
-              HINT = 'Use DELETE FROM; or set policy.truncate to propagate in the pipeline file and run headwater apply.';
+              HINT = 'Use DELETE FROM; or set policy.truncate to propagate in the pipeline file and apply it.';
 END
 """
 
@@ -49,12 +49,14 @@ BEGIN
     )
     SELECT array_agg(id::regclass ORDER BY id) INTO doomed FROM truncated;
 
-    SELECT string_agg(format('d%s AS (DELETE FROM %s %s)', nth, CASE WHEN c.relkind = 'p' THEN '' ELSE 'ONLY' END, id), ', ')
+    SELECT string_agg(
+        format('d%s AS (DELETE FROM %s %s)', nth, CASE WHEN c.relkind = 'p' THEN '' ELSE 'ONLY' END, id), ', ')
     INTO deletes
     FROM unnest(doomed) WITH ORDINALITY AS t(id, nth) JOIN pg_class c ON c.oid = t.id;
     EXECUTE 'WITH ' || deletes || ' SELECT 1';
 
-    SELECT array_agg(format('%I.%I', n.nspname, k.conname)), array_agg(format('%I.%I', n.nspname, k.conname)) FILTER (WHERE k.condeferred)
+    SELECT array_agg(format('%I.%I', n.nspname, k.conname)),
+           array_agg(format('%I.%I', n.nspname, k.conname)) FILTER (WHERE k.condeferred)
     INTO deferrable_keys, deferred_keys
     FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace
     WHERE k.condeferrable AND k.conparentid = 0 AND (k.conrelid = ANY(doomed) OR k.confrelid = ANY(doomed));
@@ -68,8 +70,8 @@ BEGIN
     SELECT CASE WHEN relkind = 'p' THEN '' ELSE 'ONLY' END INTO reach FROM pg_class WHERE oid = TG_RELID;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s %s)', reach, TG_RELID::regclass) INTO again;
     IF again THEN
-        RAISE EXCEPTION 'headwater: rows of % could not be deleted before TRUNCATE (does a trigger keep them?)', TG_RELID::regclass
-            USING HINT = 'Delete the rows, then truncate; or set policy.truncate to refuse.';
+        RAISE EXCEPTION 'headwater: rows of % could not be deleted before TRUNCATE (does a trigger keep them?)',
+            TG_RELID::regclass USING HINT = 'Delete the rows, then truncate; or set policy.truncate to refuse.';
     END IF;
     RETURN NULL;
 END
@@ -107,7 +109,8 @@ def plan_truncate(
     body = function_body(names, policy)
     with explained("reading triggers"):
         found = connection.execute(
-            "SELECT prosrc FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE nspname = %s AND proname = %s",
+            "SELECT prosrc FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+            " WHERE nspname = %s AND proname = %s",
             [names.schema, names.truncate_function],
         ).fetchone()
         there = {
@@ -126,7 +129,7 @@ def plan_truncate(
 
 
 def _function(names: Names, body: str, policy: str, *, changed: bool) -> Action:
-    # SECURITY DEFINER: the right to truncate a table is not the right to delete from it, or from those that refer to it.
+    # SECURITY DEFINER: the right to truncate a table is not the right to delete from it and from those referring to it.
     # row_security = off: a policy that would hide rows from the delete is an error instead of a row that stays behind.
     create = sql.SQL(
         "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER"

@@ -14,7 +14,7 @@ def run(site: Site) -> Iterator[Finding]:
     most = int(site.setting("max_replication_slots"))
     if not ours and len(slots) >= most:
         message = f"all {most} replication slots are taken"
-        fix = "drop one that nobody needs (SELECT * FROM pg_replication_slots), or raise max_replication_slots and restart"
+        fix = "drop one that nobody needs (see pg_replication_slots), or raise max_replication_slots and restart"
         yield Finding(Level.ERROR, "max_replication_slots", message, fix)
     row = site.db.execute("SELECT count(*) FROM pg_stat_replication").fetchone()
     senders, most = int(row[0]) if row else 0, int(site.setting("max_wal_senders"))

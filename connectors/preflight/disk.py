@@ -31,7 +31,9 @@ def run(site: Site) -> Iterator[Finding]:
     size = int(row[0] or 0) if row else 0
     limit = int(site.setting("max_wal_size")) * 2**20
     if size > 4 * limit:
-        message = f"there are {size / GIB:.1f} GiB of WAL, more than four times max_wal_size: something makes Postgres keep it"
+        message = (
+            f"there are {size / GIB:.1f} GiB of WAL, over four times max_wal_size: something makes Postgres keep it"
+        )
         yield Finding(
             Level.WARNING, "pg_wal", message, "SELECT slot_name, wal_status, restart_lsn FROM pg_replication_slots"
         )

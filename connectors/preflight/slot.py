@@ -50,7 +50,7 @@ def _state(site: Site, slot: Slot, running: Running | None) -> Iterator[Finding]
         message = (
             f"slot {name} makes Postgres keep {behind:,} MiB of WAL (policy.replication_slot_max_lag_mb: {most:,})"
         )
-        fix = "see that the connector runs (`headwater apply FILE` restarts it); if nobody needs the slot, `headwater drop FILE`"
+        fix = "see that the connector runs (`headwater apply FILE` restarts it); not needed? `headwater drop FILE`"
         yield Finding(Level.ERROR, name, message, fix)
     if slot.wal_status == "unreserved":
         message = (

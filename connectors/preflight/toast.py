@@ -25,7 +25,9 @@ def _one(policy: str, fact: TableFacts, large: list[str], blind: list[str]) -> I
     full = f"ALTER TABLE {fact.name} REPLICA IDENTITY FULL"
     columns = ", ".join(large) or "some columns"
     if policy == "full":
-        message = f"{fact.name} has columns that may be stored out of line ({columns}) and replica identity {fact.replica_identity}"
+        message = (
+            f"{fact.name} has columns that may be stored out of line ({columns}), and its old rows are not logged whole"
+        )
         yield Finding(Level.WARNING, fact.name, message, f"`headwater apply` does it: {full}")
     elif policy == "reselect":
         message = (

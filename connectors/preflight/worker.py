@@ -9,6 +9,7 @@ from connectors.connector import read_connector
 from connectors.database.identity import generated_columns
 from connectors.debezium import CONNECTOR_CLASS, connector_config, connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.rest import EXACTLY_ONCE
 
 # Older releases miss options that are used here; 3.7 is what the tests run.
 TESTED = (3, 7)
@@ -47,7 +48,7 @@ def _accepted(site: Site) -> Iterator[Finding]:
     for complaint in site.connect.validate({**config, "name": name}):
         fix = "correct what it names"
         if "exactly" in complaint:
-            fix = "set exactly.once.source.support=enabled on every worker, or connect.options: {exactly.once.support: requested}"
+            fix = EXACTLY_ONCE
         yield Finding(Level.ERROR, name, f"the worker refuses the configuration: {complaint}", fix)
 
 

@@ -7,6 +7,7 @@ server could not take *now* are sent again.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,8 +24,17 @@ from sinks.retry import Patience
 FILTER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 # How long the server itself waits for a shard to become active (it default is 1 min, longer than our own timeout).
 SHARD_TIMEOUT = "20s"
-# An item that gets a plain 500 while others pass is tried this often before it is called poison.
-INTERNAL_ERROR_TRIES = 8
+# Programming errors that a document can trip over in the server. After this many of them in a row it is called poison.
+# Any other 500 (a failing disk, a closing node) is the server's trouble and holds the batch: whole batches must not be
+# called poison because a disk was full.
+POISON_KINDS = frozenset(
+    f"{name}_exception"
+    for name in (
+        *("null_pointer", "class_cast", "index_out_of_bounds", "array_index_out_of_bounds", "negative_array_size"),
+        *("string_index_out_of_bounds", "arithmetic", "number_format", "unsupported_operation", "illegal_state"),
+    )
+) | {"stack_overflow_error"}
+POISON_TRIES = 8
 # "…[coordinating_operation_bytes=60000000, max_coordinating_bytes=53687091]": no waiting makes such a request fit.
 PRESSURE = re.compile(r"coordinating_operation_bytes=(\d+), max_coordinating_bytes=(\d+)")
 
@@ -71,6 +81,10 @@ def chunks(lines: Sequence[Line], max_bytes: int, max_count: int) -> Iterator[li
 def judge(result: dict[str, Any], tries: int) -> Answer | str:
     """One item's result: an answer, or (a string) the reason to try it again.
 
+    Args:
+        result: what the server says about the item.
+        tries: how often in a row this item has failed with a 500, this time included.
+
     Raises:
         SinkRefused: the index or its write alias is gone, or rights are missing: no item can be written.
     """
@@ -93,7 +107,7 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
         )
     if kind in ("security_exception",):
         raise SinkRefused(f"no right to write: {reason}", fix="give this sink's user the index privilege 'write'")
-    if status == 500 and tries >= INTERNAL_ERROR_TRIES:
+    if status == 500 and kind in POISON_KINDS and tries >= POISON_TRIES:
         return rejected(reason)
     if status in (408, 429, 500, 502, 503, 504) or kind == "cluster_block_exception":
         return reason
@@ -113,7 +127,7 @@ class Bulk:
             SinkUnavailable: the patience ran out.
             SinkRefused: final for the whole request.
         """
-        tries = 0
+        internal: Counter[int] = Counter()
         while lines:
             try:
                 body = self._client.bulk(
@@ -128,22 +142,28 @@ class Bulk:
                     return
                 patience.hold(f"{self._who}: {reason_of(error)}")
                 continue
-            tries += 1
             if not body["errors"]:
                 for line in lines:
                     deliver(line.place, WRITTEN)
                 patience.progress()
                 return
-            lines = self._settle(lines, body["items"], tries, patience, deliver)
+            lines = self._settle(lines, body["items"], internal, patience, deliver)
 
     def _settle(
-        self, lines: list[Line], results: list[dict[str, Any]], tries: int, patience: Patience, deliver: Deliver
+        self,
+        lines: list[Line],
+        results: list[dict[str, Any]],
+        internal: Counter[int],
+        patience: Patience,
+        deliver: Deliver,
     ) -> list[Line]:
-        """Deliver what is decided; wait and return what is not."""
+        """Deliver what is decided; wait and return what is not. ``internal`` counts each place's 500s in a row."""
         again: list[Line] = []
         why = ""
         for line, result in zip(lines, results, strict=True):
-            answer = judge(next(iter(result.values())), tries)
+            verdict = next(iter(result.values()))
+            internal[line.place] = internal[line.place] + 1 if verdict["status"] == 500 else 0
+            answer = judge(verdict, internal[line.place])
             if isinstance(answer, str):
                 again.append(line)
                 why = answer

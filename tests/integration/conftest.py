@@ -1,4 +1,4 @@
-"""Fixtures on the local stack, which is started when it does not run. It is shared: tests make, and remove, their own."""
+"""Fixtures on the local stack, which is started when it does not run. It is shared: tests remove what they make."""
 
 from __future__ import annotations
 

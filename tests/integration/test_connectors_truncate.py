@@ -57,7 +57,7 @@ def test_refused_truncate_names_headwater_and_the_way_out(source: SourceDatabase
     armed("refuse", "public.t")
     for statement in ("TRUNCATE t", "TRUNCATE t RESTART IDENTITY CASCADE"):
         with pytest.raises(
-            psycopg.errors.FeatureNotSupported, match="headwater: TRUNCATE of public.t is refused"
+            psycopg.errors.FeatureNotSupported, match=r"headwater: TRUNCATE of public\.t is refused"
         ) as error:
             source.execute(statement)
         assert "policy.truncate to propagate" in str(error.value.diag.message_hint)
@@ -112,7 +112,8 @@ def test_listed_tables_in_any_order_and_deferred_foreign_keys(
 ) -> None:
     source.execute(
         'CREATE TABLE "Parent Table" (id int PRIMARY KEY)',
-        'CREATE TABLE kid (id int PRIMARY KEY, p int CONSTRAINT "kid fk" REFERENCES "Parent Table" DEFERRABLE INITIALLY DEFERRED)',
+        'CREATE TABLE kid (id int PRIMARY KEY, p int CONSTRAINT "kid fk" REFERENCES "Parent Table"'
+        " DEFERRABLE INITIALLY DEFERRED)",
         'INSERT INTO "Parent Table" VALUES (1), (2)',
         "INSERT INTO kid VALUES (10, 1)",
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch import ElasticsearchSink
 from sinks.elasticsearch.bulk import encode
 from sinks.retry import Patience
+from tests.support.proxy import HttpGate
 from tests.support.sinks import PROPERTIES, VIEW, Subject, doc, held, items, subject_on
 
 pytestmark = pytest.mark.stack
@@ -311,6 +313,73 @@ def test_fault_2_only_the_items_that_failed_are_sent_again(subject: Subject, cli
     assert sent == [10, 5]
     assert set(answers.values()) == {WRITTEN}
     assert len(answers) == 10
+
+
+@contextmanager
+def gate(subject: Subject, decide: Callable[[str, bytes], int | None]) -> Iterator[HttpGate]:
+    made = HttpGate(*subject.address, decide)
+    try:
+        yield made
+    finally:
+        for sink in subject._open:
+            sink.close()
+        made.close()
+
+
+def test_a_request_too_large_for_something_in_between_is_cut(subject: Subject) -> None:
+    opened(subject).setup()
+    limit = 20_000
+    with gate(subject, lambda _path, body: 413 if len(body) > limit else None) as between:
+        sink = opened(subject, url=subject.via(between.port))
+        batch = [*items(1000, 1), Item("huge", 1, doc(1, "x" * limit))]
+        answers = sink.write(VIEW, batch)
+        assert answers[:1000] == [WRITTEN] * 1000
+        assert answers[1000].outcome is Outcome.REJECTED
+        assert "413" in (answers[1000].reason or "")
+        assert max(between.passed) <= limit
+    assert len(held(opened(subject))) == 1000
+
+
+def test_fault_16_an_overloaded_server_gets_smaller_requests(subject: Subject) -> None:
+    opened(subject).setup()
+    sizes: list[int] = []
+
+    def busy(path: str, body: bytes) -> int | None:
+        count = body.count(b"external_gte")
+        sizes.append(count)
+        return 429 if count > 100 else None
+
+    with gate(subject, busy) as between:
+        sink = opened(subject, url=subject.via(between.port))
+        assert sink.write(VIEW, items(1000, 1)) == [WRITTEN] * 1000
+    assert 1000 in sizes
+    assert len(held(opened(subject))) == 1000
+    assert any("429" in reason for reason in subject.waits)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_fault_16_a_gateway_without_a_server_holds_the_batch(subject: Subject, status: int) -> None:
+    opened(subject).setup()
+    refusals = iter([status] * 5)
+    with gate(subject, lambda _path, _body: next(refusals, None)) as between:
+        sink = opened(subject, url=subject.via(between.port))
+        assert sink.write(VIEW, items(10, 1)) == [WRITTEN] * 10
+    assert len(subject.waits) == 5
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_missing_rights_are_refused_at_once(subject: Subject, status: int) -> None:
+    opened(subject).setup()
+    with gate(subject, lambda _path, _body: status) as between:
+        sink = opened(subject, url=subject.via(between.port), give_up_seconds=None)
+        with pytest.raises(SinkRefused, match=str(status)) as caught:
+            sink.write(VIEW, items(1, 1))
+    assert "password or api_key" in str(caught.value)
+
+
+def test_what_is_no_elasticsearch_is_refused(subject: Subject) -> None:
+    with gate(subject, lambda _path, _body: 200) as between, pytest.raises(SinkRefused, match="Elasticsearch 8"):
+        opened(subject, url=subject.via(between.port)).setup()
 
 
 def test_an_id_of_511_bytes_is_written_and_deleted(subject: Subject) -> None:

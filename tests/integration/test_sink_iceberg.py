@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from cdc.errors import SinkRefused
 from deploy.local import artifacts
 from sinks import iceberg
+from tests.support.source import SourceDatabase
 
 pytestmark = pytest.mark.stack
 
@@ -50,8 +52,6 @@ spark.stop()
 def sink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("lake") / "not yet there"
     made = SimpleNamespace(catalog_uri=str(folder / "catalog.db"), warehouse=str(folder / "w"), namespace="flights")
-    import json
-
     jars = ",".join(str(jar) for jar in artifacts.spark_jars())
     argv = [sys.executable, "-c", SPARK, json.dumps(iceberg.spark_properties(made)), jars]
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -92,6 +92,22 @@ def test_duckdb_reads_the_same_rows(sink: Any) -> None:
             connection.execute(f"LOAD {extension}")
         rows = connection.execute("SELECT id, name FROM iceberg_scan(?)", [place]).fetchall()
     assert dict(rows) == expected()
+
+
+def test_a_catalogue_in_postgres_opens_too(tmp_path: Path, source: SourceDatabase) -> None:
+    """pyiceberg's side of it; the JDBC address is the same one that Spark is given."""
+    ends = source.endpoints
+    login = f"user={source.owner}&password={source.password}"
+    uri = f"jdbc:postgresql://{ends.postgres_host}:{ends.postgres_port}/{source.name}?{login}"
+    lake = SimpleNamespace(catalog_uri=uri, warehouse=str(tmp_path), namespace="flights")
+    with iceberg.open_catalog(lake, CATALOG) as catalog:
+        catalog.create_namespace("flights")
+        catalog.create_table("flights.t", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1, 2, 3]}))
+    assert iceberg.count(lake, CATALOG, "t") == 3
+    iceberg.drop_table(lake, CATALOG, "t")
+    iceberg.drop_table(lake, CATALOG, "t")
+    with pytest.raises(SinkRefused):
+        iceberg.count(lake, CATALOG, "t")
 
 
 def test_a_table_that_is_not_there_is_named(sink: Any) -> None:

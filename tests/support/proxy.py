@@ -7,11 +7,13 @@ off, deaf or slow while it does. Nothing is mocked: when the wire is whole, the 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 CHUNK = 65536
 SLOW_BYTES, SLOW_SECONDS = 4096, 0.01
@@ -131,3 +133,61 @@ def proxy_to(host: str, port: int) -> Iterator[Proxy]:
         yield proxy
     finally:
         proxy.close()
+
+
+class HttpGate:
+    """An HTTP proxy that answers some requests itself, as a load balancer or an overloaded server in between would.
+
+    Args:
+        decide: from a request's path and body to the status to answer with; None: let it pass to the server.
+    """
+
+    def __init__(self, host: str, port: int, decide: Callable[[str, bytes], int | None]) -> None:
+        gate = self
+        self.passed: list[int] = []  # body sizes that were let through
+        self._decide, self._upstream = decide, (host, port)
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                status, headers, answer = gate._answer(self.command, self.path, dict(self.headers), body)
+                self.send_response(status)
+                for name, value in headers.items():
+                    if name.lower() not in ("transfer-encoding", "content-length", "connection"):
+                        self.send_header(name, value)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_GET = do_PUT = do_HEAD = do_DELETE = do_POST
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def _answer(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        status = self._decide(path, body)
+        if status is not None:
+            return status, {"content-type": "text/html"}, b"<html>no</html>"
+        self.passed.append(len(body))
+        connection = http.client.HTTPConnection(*self._upstream, timeout=30)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)

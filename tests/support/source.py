@@ -52,11 +52,11 @@ class SourceDatabase:
         """Run SQL as the owner, each statement in a transaction of its own."""
         with self.connect() as connection:
             for statement in statements:
-                connection.execute(statement)  # type: ignore[call-overload]
+                connection.execute(statement)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with self.connect() as connection:
-            return connection.execute(query).fetchall()  # type: ignore[call-overload]
+            return connection.execute(query).fetchall()
 
     def create(self) -> None:
         with self.connect("superuser", "postgres") as connection:
@@ -77,7 +77,7 @@ class SourceDatabase:
                 connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
     def pipeline(self, *tables: str, name: str | None = None, **parts: dict[str, Any]) -> Pipeline:
-        """A pipeline over tables of this database, dropped with it; ``parts`` add to or replace keys of the file's parts."""
+        """A pipeline over tables of this database, dropped with it; ``parts`` replace keys of the file's parts."""
         raw: dict[str, Any] = {
             "version": 1,
             "name": name or self.name,

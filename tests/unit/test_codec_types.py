@@ -213,13 +213,15 @@ def test_the_documentation_shows_this_table() -> None:
     rows = {}
     for line in text.splitlines():
         found = re.match(r"\| `([a-z0-9_, `]+)` \|", line)
-        if found:
+        if found and line.count("|") > 4:
             cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
             for name in re.findall(r"[a-z0-9_]+", found[1]):
                 rows[name] = cells
-    assert set(types.RULES) - {"varbit"} <= set(rows), "docs/types.md lacks a type"
+    left_out = {name for name in types.RULES if types.unsupported(column(name))}
+    assert left_out == {"varbit"}
+    assert set(types.RULES) - left_out <= set(rows), "docs/types.md lacks a type"
     for name, rule in types.RULES.items():
-        if name not in rows:
+        if name in left_out:
             continue
         _, _, spark, mapping, *_ = rows[name]
         assert rule.spark in spark, name

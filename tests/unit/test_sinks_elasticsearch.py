@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch import mapping
-from sinks.elasticsearch.bulk import INTERNAL_ERROR_TRIES, PRESSURE, Line, chunks, encode, judge
+from sinks.elasticsearch.bulk import POISON_TRIES, PRESSURE, Line, chunks, encode, judge
 from sinks.elasticsearch.client import RawSourceSerializer, is_passing, split_sources
 from sinks.elasticsearch.settings import read_settings
 
@@ -101,11 +101,16 @@ def test_passing_failures_are_tried_again(status: int, kind: str) -> None:
     assert str(status) in reason
 
 
-def test_an_item_that_always_gives_500_is_poison_in_the_end() -> None:
-    answer = judge(failed(500, "stack_overflow"), INTERNAL_ERROR_TRIES)
+def test_an_item_that_always_trips_the_server_is_poison_in_the_end() -> None:
+    assert isinstance(judge(failed(500, "null_pointer_exception"), POISON_TRIES - 1), str)
+    answer = judge(failed(500, "null_pointer_exception"), POISON_TRIES)
     assert not isinstance(answer, str)
     assert answer.outcome is Outcome.REJECTED
-    assert isinstance(judge(failed(503, "x"), 10**6), str), "but an outage is never poison"
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, "null_pointer_exception"), (500, "i_o_exception"), (500, "new")])
+def test_an_outage_is_never_poison(status: int, kind: str) -> None:
+    assert isinstance(judge(failed(status, kind), 10**6), str)
 
 
 def test_a_rejection_names_type_reason_and_cause() -> None:

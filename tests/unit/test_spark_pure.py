@@ -88,3 +88,8 @@ def test_measurements_keep_what_was_not_measured_again(tmp_path: Path) -> None:
 def test_quantiles_are_of_the_observations() -> None:
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert quantile([1.0], 0.99) == 1.0
+
+
+def test_numbers_beyond_a_double_are_compared_by_their_text() -> None:
+    assert digest(b'{"a":1e400}') == digest(b'{ "a": 1e400 }') != digest(b'{"a":1e401}')
+    assert digest(b'{"a":123456789012345678901234567890}') == digest(b'{"a":123456789012345678901234567890}')

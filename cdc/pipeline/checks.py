@@ -1,0 +1,191 @@
+"""What one key can't know: whether the parts of the file fit each other. The catalogue's checks come later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cdc.pipeline.masking import mask_text
+from cdc.pipeline.models import Path, Pipeline
+from cdc.pipeline.problems import near, shown
+from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, SinkPart
+from cdc.pipeline.source import Connect, Source
+from cdc.pipeline.views import View
+
+# Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways.
+ICEBERG_COLUMNS = frozenset(("_pos", "_file", "_partition", "_deleted", "_spec_id"))
+# Elasticsearch's metadata fields: a document that has one is rejected.
+ELASTICSEARCH_FIELDS = frozenset(
+    ("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_field_names", "_ignored", "_tier", "_nested_path")
+)
+
+
+class Wrong(NamedTuple):
+    """Something that does not fit, at a path of the file."""
+
+    path: Path
+    what: str
+    fix: str = ""
+
+
+def check(pipeline: Pipeline) -> Iterator[Wrong]:
+    """Everything that does not fit, in no order."""
+    yield from _source(pipeline.source)
+    yield from _credentials(pipeline.connect, ("connect",))
+    if "bootstrap.servers" in pipeline.kafka.options:
+        yield Wrong(("kafka", "options", "bootstrap.servers"), "kafka.options: brokers go into kafka.bootstrap")
+    for name, view in pipeline.views.items():
+        yield from _view(pipeline, name, view)
+    for name, sink in pipeline.sinks.items():
+        yield from _sink(pipeline, name, sink)
+    yield from _targets(pipeline)
+
+
+def tables_named(source: Source, name: str) -> list[str] | None:
+    """The captured tables that a name means; None when a ``schema.*`` leaves that to the catalogue."""
+    if any(table.endswith(".*") for table in source.tables):
+        return None
+    return [table for table in dict.fromkeys(source.tables) if name in (table, table.partition(".")[2])]
+
+
+def _source(source: Source) -> Iterator[Wrong]:
+    seen: set[str] = set()
+    for index, table in enumerate(source.tables):
+        if table in seen:
+            yield Wrong(("source", "tables", index), f"source.tables: {shown(table)} is here a second time")
+        seen.add(table)
+        if table.partition(".")[0] == source.schema_:
+            yield Wrong(
+                ("source", "tables", index),
+                f"source.tables: schema '{source.schema_}' is Headwater's own (source.schema)",
+            )
+    if source.setup_password is not None and source.setup_user is None:
+        yield Wrong(("source", "setup_password"), "source.setup_password without source.setup_user")
+
+
+def _credentials(part: Connect | ElasticsearchSink, path: Path) -> Iterator[Wrong]:
+    where = ".".join(map(str, path))
+    if part.password is not None and part.user is None:
+        yield Wrong((*path, "password"), f"{where}.password without {where}.user")
+    if part.user is not None and part.password is None:
+        yield Wrong((*path, "user"), f"{where}.user without {where}.password (or its variable is empty)")
+
+
+def _table(source: Source, name: str, path: Path, where: str) -> Iterator[Wrong]:
+    found = tables_named(source, name)
+    if found is None or len(found) == 1:
+        return
+    if found:
+        yield Wrong(path, f"{where}: {shown(name)} may be {' or '.join(found)}", "write schema.table")
+        return
+    known = [*source.tables, *(table.partition(".")[2] for table in source.tables)]
+    fix = near(name, known) or "add it to source.tables"
+    yield Wrong(path, f"{where}: {shown(name)} is not in source.tables", fix)
+
+
+def _view(pipeline: Pipeline, name: str, view: View) -> Iterator[Wrong]:
+    path: Path = ("views", name)
+    yield from _table(pipeline.source, view.root, (*path, "root"), f"views.{name}.root")
+    out: set[str] = set()
+    for index, (_, column) in enumerate(view.picks):
+        if column in out:
+            yield Wrong((*path, "columns", index), f"views.{name}.columns: two columns are named {shown(column)}")
+        out.add(column)
+    for field in view.fields:
+        if field in out:
+            yield Wrong((*path, "fields", field), f"views.{name}.fields: {shown(field)} is a column of the view too")
+        if not field:
+            yield Wrong((*path, "fields", field), f"views.{name}.fields: a field without a name")
+    if len(set(view.key)) != len(view.key):
+        yield Wrong((*path, "key"), f"views.{name}.key: a column is here a second time")
+
+
+def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
+    path: Path = ("sinks", name)
+    given = [key for key in ("view", "views", "tables") if getattr(sink, key)]
+    if len(given) != 1:
+        said = "none of them is given" if not given else f"{' and '.join(given)} are given"
+        yield Wrong((*path, given[-1]) if given else path, f"sinks.{name}: expected one of view, views, tables; {said}")
+        return
+    for index, view in enumerate(sink.view_names):
+        at: Path = (*path, "view") if sink.view else (*path, "views", index)
+        if view not in pipeline.views:
+            fix = near(view, pipeline.views) or f"views here: {', '.join(pipeline.views) or 'none'}"
+            yield Wrong(at, f"sinks.{name}: there is no view {shown(view)}", fix)
+        elif view in sink.view_names[:index]:
+            yield Wrong(at, f"sinks.{name}.views: {shown(view)} is here a second time")
+        else:
+            yield from _reserved(pipeline.views[view], view, sink, name)
+    if isinstance(sink.tables, tuple):
+        for index, table in enumerate(sink.tables):
+            yield from _table(pipeline.source, table, (*path, "tables", index), f"sinks.{name}.tables")
+            if table in sink.tables[:index]:
+                yield Wrong((*path, "tables", index), f"sinks.{name}.tables: {shown(table)} is here a second time")
+    if isinstance(sink, ElasticsearchSink):
+        yield from _elasticsearch(name, sink, path)
+
+
+def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator[Wrong]:
+    taken = {IcebergSink: ICEBERG_COLUMNS, ElasticsearchSink: ELASTICSEARCH_FIELDS}.get(type(sink), frozenset())
+    named = {column: ("columns", index) for index, (_, column) in enumerate(view.picks)}
+    named |= {field: ("fields", field) for field in view.fields}  # type: ignore[misc]
+    for field in taken & named.keys():
+        yield Wrong(
+            ("views", name, *named[field]),
+            f"views.{name}: the name '{field}' belongs to the target of sinks.{sink_name} itself",
+            "choose another name",
+        )
+
+
+def _elasticsearch(name: str, sink: ElasticsearchSink, path: Path) -> Iterator[Wrong]:
+    yield from _credentials(sink, path)
+    if sink.api_key is not None and sink.user is not None:
+        yield Wrong((*path, "api_key"), f"sinks.{name}: user and api_key exclude each other", "keep one of them")
+    if sink.index and (sink.tables is not None or len(sink.views) > 1):
+        yield Wrong(
+            (*path, "index"),
+            f"sinks.{name}.index names one index, but the sink may keep several views or tables",
+            "leave index out: each index is named as its view; or give this sink one view",
+        )
+
+
+def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
+    """Two sinks on one target would overwrite each other's documents and delete what the other one keeps."""
+    owners: dict[tuple[str, ...], str] = {}
+    for name, sink in pipeline.sinks.items():
+        for target in dict.fromkeys(_targets_of(pipeline, sink)):
+            owner = owners.setdefault(target, name)
+            if owner != name:
+                key = "index" if isinstance(sink, ElasticsearchSink) and sink.index else "type"
+                yield Wrong(
+                    ("sinks", name, key),
+                    f"sinks.{name} writes to the same target as sinks.{owner}: {target[0]} {shown(target[-1])}",
+                    _apart(sink),
+                )
+                break
+
+
+def _apart(sink: SinkPart) -> str:
+    if isinstance(sink, ElasticsearchSink):
+        return "give one of them another index"
+    return (
+        "give one of them another key_prefix" if isinstance(sink, RedisSink) else "give one of them another namespace"
+    )
+
+
+def _targets_of(pipeline: Pipeline, sink: SinkPart) -> Iterator[tuple[str, ...]]:
+    tables = pipeline.source.tables if sink.tables == "all" else sink.tables or ()
+    names = sink.view_names or tuple(table.rpartition(".")[2] for table in tables)
+    for name in names:
+        if isinstance(sink, ElasticsearchSink):
+            yield "index", _server(sink.url), sink.index or name.lower()
+        elif isinstance(sink, RedisSink):
+            yield "keys", _server(sink.url), f"{sink.key_prefix}{name}:"
+        elif isinstance(sink, IcebergSink):
+            yield "table", _server(sink.catalog_uri), f"{sink.namespace}.{name}"
+
+
+def _server(url: str) -> str:
+    """A URL without what does not tell servers apart."""
+    scheme, separator, rest = mask_text(url).partition("://")
+    return scheme + separator + rest.rpartition("@")[2].rstrip("/") if separator else url

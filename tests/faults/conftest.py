@@ -1,0 +1,29 @@
+"""A running pipeline that the tests of one file break, one after the other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.stack import LocalStack
+from tests.support.scenario import Scenario
+
+
+@pytest.fixture(scope="session")
+def local_stack() -> LocalStack:
+    """The servers; started when they do not run."""
+    stack = LocalStack()
+    stack.up()
+    return stack
+
+
+@pytest.fixture(scope="module")
+def scenario(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
+    """A captured shop with a running pipeline."""
+    made = Scenario(local_stack, tmp_path_factory.mktemp("scenario"))
+    try:
+        made.prepare()
+        made.start()
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,292 @@
+"""plan, apply and drop against real Postgres, Kafka and Debezium, with roles that may do no more than they must."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.pipeline import Pipeline
+from connectors.actions import Action
+from connectors.apply import apply, plan_pipeline
+from connectors.database.slot import read_slot
+from connectors.debezium import connector_name, marker_topic
+from connectors.drop import drop, plan_drop_pipeline
+from connectors.ledger import read_entry
+from connectors.postgres import connect
+from connectors.rest import ConnectClient
+from connectors.servers import open_servers
+from connectors.snapshot import Progress, wait_snapshot
+from tests.support.source import SourceDatabase, eventually
+
+pytestmark = pytest.mark.stack
+
+TABLES = ("public.item", "public.tag")
+
+
+@pytest.fixture
+def applied(source: SourceDatabase) -> Iterator[Pipeline]:
+    """A captured database of two small tables, snapshot done."""
+    source.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, name text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
+        "CREATE TABLE tag (id int PRIMARY KEY)",
+        "INSERT INTO item (id, name) SELECT i, 'name ' || i FROM generate_series(1, 500) i",
+    )
+    pipeline = source.pipeline(*TABLES)
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    yield pipeline
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [f"{action.kind} {action.name}" for action in actions]
+
+
+def test_snapshot_then_streaming_with_least_privilege(source: SourceDatabase, applied: Pipeline) -> None:
+    with source.connect("superuser") as connection:
+        row = connection.execute(
+            "SELECT rolsuper, rolreplication FROM pg_roles WHERE rolname = %s", [source.replicator]
+        ).fetchone()
+        assert row == (False, True)
+        row = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", [source.owner]).fetchone()
+        assert row == (False,)
+    topic = applied.topic("public.item")
+    assert len(source.latest(topic)) == 500
+    source.execute("INSERT INTO item VALUES (501, 'new')", "UPDATE item SET name = 'changed' WHERE id = 1")
+    source.execute("DELETE FROM item WHERE id = 2", "UPDATE item SET id = 1000 WHERE id = 3")
+    assert eventually(lambda: '{"id": 1000}' in source.latest(topic))
+    latest = source.latest(topic)
+    assert latest['{"id": 501}'] == {"id": 501, "name": "new"}  # and no generated column
+    assert latest['{"id": 1}'] == {"id": 1, "name": "changed"}
+    assert latest['{"id": 2}'] is None
+    assert latest['{"id": 3}'] is None
+
+
+def test_marker_bears_the_snapshots_position(source: SourceDatabase, applied: Pipeline) -> None:
+    [(_, marker)] = source.records(marker_topic(applied), partitions=1)
+    [*_, (_, row)] = source.records(applied.topic("public.item"))
+    assert marker is not None
+    assert row is not None
+    assert marker["source"]["lsn"] == row["source"]["lsn"]
+
+
+def test_applying_again_changes_nothing(applied: Pipeline) -> None:
+    assert plan_pipeline(applied) == []
+    assert apply(applied).actions == []
+
+
+def test_heartbeat_moves_the_slot_while_the_tables_are_idle(source: SourceDatabase, applied: Pipeline) -> None:
+    """FAULTS 1: other tables are busy, ours are not; the WAL must not pile up."""
+    with connect(applied.source) as connection:
+        first = read_slot(connection, applied.source.slot)
+        source.execute("CREATE TABLE busy (id int)", "INSERT INTO busy SELECT generate_series(1, 20000)")
+        written = source.rows("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0][0]
+
+        def moved() -> bool:
+            slot = read_slot(connection, applied.source.slot)
+            return slot is not None and (slot.confirmed_lsn or 0) >= written
+
+        assert first is not None
+        assert eventually(moved, 30)
+
+
+def test_ledger_covers_what_was_committed_before_it(source: SourceDatabase, applied: Pipeline) -> None:
+    source.execute("INSERT INTO tag VALUES (1)")
+    committed = source.rows("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0][0]
+    with open_servers(applied) as servers:
+        assert eventually(lambda: read_entry(servers, TABLES).lsn >= committed, 30)
+        entry = read_entry(servers, TABLES)
+    assert len(source.records(applied.topic("public.tag"))) == 1
+    assert sum(entry.offsets[applied.topic("public.tag")].values()) >= 1
+
+
+def test_added_table_alone_is_read_by_an_incremental_snapshot(source: SourceDatabase, applied: Pipeline) -> None:
+    source.execute('CREATE TABLE "Late Comer" (id int PRIMARY KEY, v text)')
+    source.execute("CREATE TABLE late (a int, b text, v text, PRIMARY KEY (b, a))")
+    source.execute("INSERT INTO late SELECT i, 'k' || i % 7, 'old' FROM generate_series(1, 20000) i")
+    before = len(source.records(applied.topic("public.item")))
+    wider = source.pipeline(*TABLES, "public.late")
+    stop = threading.Event()
+    writer = threading.Thread(target=_write, args=(source, stop))
+    writer.start()
+    try:
+        result = apply(wider)
+        seen: list[Progress] = []
+        assert wait_snapshot(wider, seen.append, seconds=120).done
+    finally:
+        stop.set()
+        writer.join()
+    assert not result.fresh
+    assert [t.table for t in seen[-1].tables] == ["public.late"]
+    rows = {(a, b): v for a, b, v in source.rows("SELECT a, b, v FROM late")}
+
+    def equal() -> bool:
+        latest = source.latest(wider.topic("public.late"))
+        return {(r["a"], r["b"]): r["v"] for r in latest.values() if r is not None} == rows
+
+    assert eventually(equal, 30)
+    assert len(source.records(applied.topic("public.item"))) == before
+    assert plan_pipeline(wider) == []
+
+
+def _write(source: SourceDatabase, stop: threading.Event) -> None:
+    """Changes rows of ``late`` while it is read: FAULTS 23."""
+    with source.connect() as connection:
+        number = 0
+        while not stop.wait(0.01):
+            number += 37
+            key = number % 20000 + 1
+            connection.execute("UPDATE late SET v = %s WHERE a = %s", [f"new {number}", key])
+            connection.execute("DELETE FROM late WHERE a = %s", [(key * 7) % 20000 + 1])
+
+
+def test_removed_table_leaves_publication_and_triggers_but_keeps_its_topic(
+    source: SourceDatabase, applied: Pipeline
+) -> None:
+    narrower = source.pipeline("public.item")
+    assert "publication" in {action.kind for action in plan_pipeline(narrower)}
+    apply(narrower)
+    assert plan_pipeline(narrower) == []
+    published = source.rows("SELECT tablename FROM pg_publication_tables WHERE schemaname = 'public'")
+    assert published == [("item",)]
+    source.execute("TRUNCATE tag")  # no longer refused
+    with pytest.raises(KafkaError, match="records already"):  # its deletes were missed meanwhile
+        source.execute("INSERT INTO item VALUES (7000, 'x')")
+        _capture_again(source, applied)
+
+
+def _capture_again(source: SourceDatabase, applied: Pipeline) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": applied.kafka.bootstrap})
+    producer.produce(applied.topic("public.tag"), key=b'{"id":1}', value=b"{}")
+    producer.flush(10)
+    apply(source.pipeline(*TABLES))
+
+
+def test_changed_settings_are_planned_and_applied(source: SourceDatabase, applied: Pipeline) -> None:
+    changed = source.pipeline(
+        *TABLES,
+        kafka={"tombstone_retention_hours": 24},
+        source={"snapshot_fetch_size": 99},
+        policy={"truncate": "propagate"},
+    )
+    plan = plan_pipeline(changed)
+    topic = next(action for action in plan if action.name == applied.topic("public.item"))
+    assert (topic.before, topic.after) == ({"delete.retention.ms": "604800000"}, {"delete.retention.ms": "86400000"})
+    connector = next(action for action in plan if action.kind == "connector")
+    assert connector.after == {"snapshot.fetch.size": "99"}
+    assert any(action.kind == "trigger" for action in plan)
+    assert source.password not in str([action.to_dict() for action in plan])
+    apply(changed)
+    assert plan_pipeline(changed) == []
+    source.execute("INSERT INTO tag VALUES (77)")
+    assert eventually(lambda: '{"id": 77}' in source.latest(applied.topic("public.tag")))
+
+
+def test_stopped_or_failed_connector_is_started_again(source: SourceDatabase, applied: Pipeline) -> None:
+    client = ConnectClient(applied.connect)
+    name = connector_name(applied)
+    client.stop(name)
+    client.wait_stopped(name)
+    assert kinds(plan_pipeline(applied)) == [f"connector {name}"]
+    apply(applied)
+    status = client.status(name)
+    assert status is not None
+    assert status.running
+
+
+def test_connector_deleted_by_hand_goes_on_where_it_was(source: SourceDatabase, applied: Pipeline) -> None:
+    client = ConnectClient(applied.connect)
+    client.delete(connector_name(applied))
+    source.execute("INSERT INTO tag VALUES (1)")
+    apply(applied)
+    assert eventually(lambda: '{"id": 1}' in source.latest(applied.topic("public.tag")))
+    assert len(source.records(applied.topic("public.item"))) == 500  # not read a second time
+
+
+def test_dropped_slot_is_refused(source: SourceDatabase, applied: Pipeline) -> None:
+    """FAULTS 6: also when somebody has created a new one under the same name."""
+    client = ConnectClient(applied.connect)
+    client.stop(connector_name(applied))
+    client.wait_stopped(connector_name(applied))
+    with source.connect(source.replicator) as connection:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [applied.source.slot])
+        with pytest.raises(SourceError, match="is gone"):
+            apply(applied)
+        source.execute("INSERT INTO tag VALUES (5)")
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [applied.source.slot])
+        with pytest.raises(SourceError, match="past"):
+            plan_pipeline(applied)
+
+
+def test_foreign_slot_is_neither_used_nor_dropped(source: SourceDatabase) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = source.pipeline("public.t", source={"slot": f"{source.name}_other"})
+    with source.connect(source.replicator) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [pipeline.source.slot])
+        with pytest.raises(SourceError, match="knows no connector that has read from it"):
+            apply(pipeline)
+        with pytest.raises(SourceError, match="not this pipeline's"):
+            plan_drop_pipeline(pipeline)
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [pipeline.source.slot])
+
+
+def test_drop_leaves_nothing_behind_and_apply_starts_anew(source: SourceDatabase, applied: Pipeline) -> None:
+    drop(applied)
+    with pytest.raises(KafkaError, match="of an earlier capture"):
+        apply(applied)
+    drop(applied, topics=True)
+    assert plan_drop_pipeline(applied, topics=True) == []
+    assert drop(applied, topics=True) == []
+    left = source.rows(
+        "SELECT count(*) FROM pg_publication UNION ALL SELECT count(*) FROM pg_namespace WHERE nspname = 'headwater'"
+    )
+    assert left == [(0,), (0,)]
+    assert source.rows(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{applied.source.slot}'") == [(0,)]
+    assert source.rows("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'headwater%'") == [(0,)]
+    apply(applied)
+    assert wait_snapshot(applied, seconds=90).done
+    assert len(source.latest(applied.topic("public.item"))) == 500
+
+
+def test_missing_table_is_named_before_anything_is_made(source: SourceDatabase) -> None:
+    source.execute("CREATE TABLE flights (id int PRIMARY KEY)")
+    with pytest.raises(SourceError, match=r"no table public\.flihgts .*did you mean public\.flights") as error:
+        apply(source.pipeline("public.flihgts"))
+    assert error.value.means == "nothing was read or changed"
+    assert source.rows("SELECT count(*) FROM pg_namespace WHERE nspname = 'headwater'") == [(0,)]
+
+
+def test_setup_role_that_owns_nothing_is_told_what_it_lacks(source: SourceDatabase) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    parts = {"setup_user": source.replicator, "setup_password": source.password}
+    with pytest.raises(SourceError, match="permission denied") as error:
+        apply(source.pipeline("public.t", source=parts))
+    assert "setup_user" in error.value.fix
+    assert "no step is done" in error.value.means
+
+
+def test_refused_configuration_is_told_and_mended(source: SourceDatabase) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    broken = source.pipeline("public.t", connect={"options": {"max.batch.size": "many"}})
+    with pytest.raises(ConnectError, match=r"max\.batch\.size"):
+        apply(broken)
+    mended = source.pipeline("public.t")
+    apply(mended)
+    assert wait_snapshot(mended, seconds=90).done
+
+
+def test_failed_task_is_an_error_with_its_trace(source: SourceDatabase, applied: Pipeline) -> None:
+    with source.connect("superuser") as connection:
+        connection.execute(f'ALTER ROLE "{source.replicator}" NOREPLICATION')
+        client = ConnectClient(applied.connect)
+        client.restart(connector_name(applied))
+        with pytest.raises(ConnectError, match=r"has failed: .*(permission denied|replication)"):
+            client.wait(connector_name(applied), lambda status: False, 120)
+        connection.execute(f'ALTER ROLE "{source.replicator}" REPLICATION')
+    assert [action.before for action in plan_pipeline(applied)] == ["FAILED"]
+    apply(applied)
+    assert plan_pipeline(applied) == []

@@ -1,0 +1,211 @@
+"""A whole pipeline of a test's own: a fresh shop database, all three sinks, and the ``headwater`` command as users run it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+from psycopg import sql
+from ruamel.yaml import YAML
+
+from deploy.local.stack import LocalStack
+from examples.common import Passwords
+from examples.shop import generate
+from examples.shop.workload import WorkloadReport, run_workload
+
+SHOP = Path(generate.__file__).with_name("pipeline.yaml")
+SMALL = generate.Sizes(60, 40, 120)
+# A loaded machine starts Spark in half a minute; what takes longer than this is stuck.
+START_SECONDS = 180.0
+EQUAL_SECONDS = 180.0
+
+
+@dataclass
+class Scenario:
+    """One pipeline with its database, its state folder and its runner process."""
+
+    stack: LocalStack
+    folder: Path
+    name: str = field(default_factory=lambda: f"t{secrets.token_hex(4)}")
+    runner: subprocess.Popen[bytes] | None = None
+    conninfo: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def prepare(self, sizes: generate.Sizes = SMALL) -> None:
+        """Database, pipeline file, capture."""
+        self.conninfo = generate.load(self.stack.endpoints, self.name, sizes=sizes)
+        self.write_pipeline()
+        self.run("apply", "--wait")
+
+    def write_pipeline(self) -> None:
+        """The shop's pipeline under names of this scenario's own."""
+        yaml = YAML(typ="safe")
+        document = yaml.load(SHOP.read_text())
+        document["name"] = self.name
+        document["source"]["database"] = self.name
+        views = document["views"]
+        document["views"] = {f"{self.name}_{name}": view for name, view in views.items()}
+        for sink in document["sinks"].values():
+            if "views" in sink:
+                sink["views"] = [f"{self.name}_{name}" for name in sink["views"]]
+        document["sinks"]["cache"]["key_prefix"] = f"{self.name}:"
+        warehouse = self.folder / "warehouse"
+        document["sinks"]["warehouse"] |= {
+            "catalog_uri": str(warehouse / "catalog.db"),
+            "warehouse": str(warehouse),
+            "namespace": self.name,
+            "trigger_seconds": 2,
+        }
+        document["engine"] = {"state_dir": str(self.folder / "state")}
+        for path, value in self.extra.items():
+            *parents, last = path.split(".")
+            place = document
+            for key in parents:
+                place = place.setdefault(key, {})
+            place[last] = value
+        with self.file.open("w") as out:
+            YAML().dump(document, out)
+
+    @property
+    def file(self) -> Path:
+        """The pipeline file."""
+        return self.folder / "pipeline.yaml"
+
+    def view(self, name: str) -> str:
+        """A view's name here."""
+        return f"{self.name}_{name}"
+
+    def environment(self) -> dict[str, str]:
+        """What commands see."""
+        passwords = Passwords.load(home=self.stack.site.home).as_environment()
+        return {**os.environ, **self.stack.endpoints.environment(), **passwords}
+
+    def run(self, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> str:
+        """Run a verb on the pipeline file; its standard output."""
+        command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False, timeout=500)
+        assert done.returncode in ok, f"headwater {verb} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, *options: str) -> None:
+        """Start ``headwater run`` and wait until every sink has applied what is in the log."""
+        with (self.folder / "run.log").open("ab") as log:
+            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
+            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
+        self.wait(lambda report: all(s["lag_events"] == 0 and s["state"] == "running" for s in report["sinks"]))
+
+    def wait(self, good: Any, seconds: float = START_SECONDS) -> dict[str, Any]:
+        """Wait until the status is as ``good`` wants it."""
+        until = time.monotonic() + seconds
+        while True:
+            report: dict[str, Any] = json.loads(self.run("status", "--json"))
+            if good(report):
+                return report
+            assert self.runner is None or self.runner.poll() is None, f"the runner ended:\n{self.log()}"
+            assert time.monotonic() < until, f"not so after {seconds} s: {report}\n{self.log()}"
+            time.sleep(1)
+
+    def kill(self) -> None:
+        """kill -9 of the whole runner: Python, its JVM, the JVM's Python workers."""
+        assert self.runner is not None
+        family = [self.runner.pid, *(child.pid for child in psutil.Process(self.runner.pid).children(recursive=True))]
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.runner.wait(30)
+        self.runner = None
+
+    def stop(self) -> None:
+        """End the runner as an operator does; kill it when it does not listen."""
+        if self.runner is None:
+            return
+        self.runner.send_signal(signal.SIGTERM)
+        try:
+            self.runner.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.runner = None
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.stop()
+        self.stack.up()
+        self.run("drop", "--topics", "--yes")
+        endpoints = self.stack.endpoints
+        with psycopg.connect(
+            host=endpoints.postgres_host,
+            port=endpoints.postgres_port,
+            user=endpoints.postgres_superuser,
+            password=endpoints.postgres_password,
+            dbname="postgres",
+            autocommit=True,
+        ) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+
+    # -- load and proof ----------------------------------------------------------------------------------------------
+
+    def load(self, seed: int, seconds: float, rate: float = 60.0) -> Load:
+        """Write in the background, as an application does."""
+        return Load(self.conninfo, seed, seconds, rate)
+
+    def execute(self, statement: str, *values: Any) -> None:
+        """One statement as the owner, committed."""
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            connection.execute(statement.encode(), values)
+
+    def assert_equal(self, *options: str, seconds: float = EQUAL_SECONDS) -> dict[str, Any]:
+        """Every sink equals Postgres, row by row, once it has caught up."""
+        text = self.run("verify", "--json", "--wait", str(seconds), *options, ok=(0, 2))
+        report: dict[str, Any] = json.loads(text)
+        wrong = [
+            {k: view[k] for k in ("view", "missing", "extra", "changed")}
+            for sink in report["sinks"]
+            for view in sink["views"]
+            if view["differences"]
+        ]
+        assert report["equal"] and not wrong, f"{wrong}\n{self.run('status', '--json')}\n{self.log()}"
+        assert sum(view["expected"] for sink in report["sinks"] for view in sink["views"]) > 0
+        return report
+
+    def log(self) -> str:
+        """The end of what the runner printed."""
+        path = self.folder / "run.log"
+        return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+
+
+class Load:
+    """A running workload; leaving the block waits for its end."""
+
+    def __init__(self, conninfo: str, seed: int, seconds: float, rate: float) -> None:
+        self.report: WorkloadReport | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(conninfo, seed, seconds, rate))
+
+    def _work(self, conninfo: str, seed: int, seconds: float, rate: float) -> None:
+        try:
+            self.report = run_workload(conninfo, seed, seconds=seconds, rate=rate)
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        assert self.error is None, self.error
+        assert self.report is not None and self.report.committed > 50, self.report

@@ -1,0 +1,173 @@
+"""The connector's configuration is a pure function; secrets never show."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.pipeline import Pipeline
+from connectors.debezium import connector_config, pattern, redact
+from connectors.names import Names
+
+SECRET = "hunter2-hunter2"
+
+
+def pipeline(**parts: dict[str, Any]) -> Pipeline:
+    raw: dict[str, Any] = {
+        "version": 1,
+        "name": "flights",
+        "source": {
+            "host": "db.example",
+            "port": 5433,
+            "database": "flights",
+            "user": "headwater",
+            "password": SECRET,
+            "tables": ["public.flights"],
+        },
+        "kafka": {"bootstrap": "127.0.0.1:9092"},
+        "connect": {"url": "http://127.0.0.1:8083"},
+        "views": {"flight": {"root": "flights"}},
+        "sinks": {"cache": {"type": "redis", "url": "redis://127.0.0.1", "view": "flight"}},
+        "policy": {"toast": "full"},
+    }
+    for part, keys in parts.items():
+        raw[part] = {**raw[part], **keys}
+    return Pipeline.model_validate(raw)
+
+
+def catalogue(*tables: Table) -> Catalogue:
+    given = tables or (Table("public", "flights", (Column("flight_id", "integer", "int4"),), ("flight_id",)),)
+    return Catalogue({table.qualified: table for table in given})
+
+
+def test_configuration_as_a_whole() -> None:
+    """A change here is a change to every running connector: make it on purpose."""
+    assert connector_config(pipeline(), catalogue()) == {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "errors.tolerance": "none",
+        "topic.prefix": "flights",
+        "database.hostname": "db.example",
+        "database.port": "5433",
+        "database.dbname": "flights",
+        "database.user": "headwater",
+        "database.password": SECRET,
+        "database.sslmode": "prefer",
+        "plugin.name": "pgoutput",
+        "slot.name": "headwater_flights",
+        "publication.name": "headwater_flights",
+        "publication.autocreate.mode": "disabled",
+        "table.include.list": r"headwater\.snapshot_flights,public\.flights",
+        "heartbeat.interval.ms": "5000",
+        "heartbeat.action.query": (
+            'UPDATE "headwater"."heartbeat_flights" SET beat = beat + 1, at = now() WHERE id = 1'
+        ),
+        "topic.heartbeat.prefix": "__debezium-heartbeat",
+        "poll.interval.ms": "10",
+        "status.update.interval.ms": "1000",
+        "max.queue.size": "32768",
+        "max.queue.size.in.bytes": "67108864",
+        "max.batch.size": "8192",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "microseconds",
+        "interval.handling.mode": "string",
+        "binary.handling.mode": "bytes",
+        "hstore.handling.mode": "json",
+        "include.unknown.datatypes": "true",
+        "tombstones.on.delete": "true",
+        "skipped.operations": "t",
+        "provide.transaction.metadata": "false",
+        "snapshot.mode": "initial",
+        "snapshot.fetch.size": "10240",
+        "signal.enabled.channels": "source,kafka",
+        "signal.data.collection": "headwater.signal_flights",
+        "signal.poll.interval.ms": "1000",
+        "signal.kafka.topic": "flights-signal",
+        "signal.kafka.groupId": "headwater-flights-signal",
+        "signal.kafka.bootstrap.servers": "127.0.0.1:9092",
+        "incremental.snapshot.chunk.size": "8192",
+        "incremental.snapshot.watermarking.strategy": "insert_delete",
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": "flights-notifications",
+        "exactly.once.support": "required",
+        "transaction.boundary": "poll",
+        "producer.override.linger.ms": "0",
+        "producer.override.batch.size": "262144",
+        "producer.override.compression.type": "lz4",
+        "producer.override.max.request.size": "10485760",
+    }
+
+
+def test_options_of_the_file_win() -> None:
+    options = {"exactly.once.support": "requested", "poll.interval.ms": 50, "database.tcpKeepAlive": True}
+    config = connector_config(pipeline(connect={"options": options}), catalogue())
+    assert config["exactly.once.support"] == "requested"
+    assert config["poll.interval.ms"] == "50"
+    assert config["database.tcpKeepAlive"] == "true"
+
+
+def test_reselect_asks_for_nulls_only_where_a_null_may_be_an_unchanged_value() -> None:
+    columns = (
+        Column("id", "integer", "int4"),
+        Column("t", "text", "text"),
+        Column("n", "numeric[]", "numeric", array=True),
+    )
+    table = Table("public", "flights", columns, ("id",))
+    config = connector_config(pipeline(policy={"toast": "reselect"}), catalogue(table))
+    assert config["post.processors"] == "reselector,nulls"
+    assert config["nulls.reselect.columns.include.list"] == r"public\.flights\:n"
+    assert (config["reselector.reselect.unavailable.values"], config["reselector.reselect.null.values"]) == (
+        "true",
+        "false",
+    )
+    assert (config["nulls.reselect.unavailable.values"], config["nulls.reselect.null.values"]) == ("false", "true")
+    assert config["reselector.reselect.cache.enabled"] == "true"
+    assert "post.processors" not in connector_config(pipeline(policy={"toast": "allow"}), catalogue(table))
+
+
+def test_table_keyed_by_its_replica_identity_names_its_key() -> None:
+    columns = (Column("a", "integer", "int4"), Column("b", "text", "text"))
+    keyed = Table("public", "log", columns, ("b", "a"), replica_identity="index")
+    config = connector_config(pipeline(), catalogue(keyed))
+    assert config["message.key.columns"] == r"public\.log:b,a"
+
+
+def test_generated_columns_are_excluded() -> None:
+    config = connector_config(pipeline(), catalogue(), ["public.flights.total"])
+    assert config["column.exclude.list"] == r"public\.flights\.total"
+
+
+@pytest.mark.parametrize("name", ["public.flights", "public.a$b", "s-1.T (x)+[y]", "a.b*"])
+def test_pattern_matches_the_name_and_nothing_near(name: str) -> None:
+    assert re.fullmatch(pattern([name]), name)
+    assert not re.fullmatch(pattern([name]), name.replace(".", "x", 1))
+
+
+def test_pattern_escapes_the_comma_that_would_split_the_list() -> None:
+    assert pattern(["a.b,c"]) == r"a\.b\,c"
+
+
+def test_redacted_configuration_holds_no_secret_anywhere() -> None:
+    options = {
+        "signal.consumer.sasl.jaas.config": f"… password={SECRET};",
+        "database.ssl.passphrase": "swordfish",
+        "producer.override.sasl.jaas.config": "${file:/etc/kafka.properties:jaas}",
+        "header.copy": SECRET,  # a secret where nobody looks for one
+    }
+    shown = redact(connector_config(pipeline(connect={"options": options}), catalogue()))
+    assert SECRET not in str(shown)
+    assert "swordfish" not in str(shown)
+    assert shown["producer.override.sasl.jaas.config"] == "${file:/etc/kafka.properties:jaas}"
+    assert shown["database.hostname"] == "db.example"
+
+
+def test_names_fit_postgres_even_for_the_longest_pipeline() -> None:
+    names = Names("headwater", "a" * 40)
+    assert all(len(name) <= 63 for name in (*names.tables, names.truncate_function, names.truncate_trigger))

@@ -1,0 +1,265 @@
+"""Differences between what is wanted and what is there, without a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cdc.errors import HeadwaterError, KafkaError, SourceError
+from connectors.actions import Action, run_all
+from connectors.captured import Captured, plan_captured
+from connectors.catalogue import near_misses, numeric_typmod
+from connectors.connector import Running, plan_connector, refuse_gap
+from connectors.database.identity import TableFacts, plan_replica_identity
+from connectors.database.publication import Publication, plan_publication
+from connectors.database.slot import Slot
+from connectors.debezium import HIDDEN
+from connectors.kafka import Topic
+from connectors.ledger import LedgerEntry
+from connectors.names import Names
+from connectors.rest import Status, first_line
+from connectors.signals import Heard
+from connectors.topics import data_topics, plan_topics
+from tests.unit.test_connectors_config import catalogue, pipeline
+
+RIGHT = {"operations": frozenset({"insert", "update", "delete"}), "via_root": True, "all_tables": False}
+RUNNING = Status("RUNNING", ("RUNNING",), "")
+STREAMING = {"lsn": 1000, "lsn_commit": 1000}
+
+
+def publication(*tables: str, **other: object) -> Publication:
+    values = {"tables": frozenset(tables), "filtered": frozenset(), **RIGHT, **other}
+    return Publication(**values)  # type: ignore[arg-type]
+
+
+def slot(**other: object) -> Slot:
+    values = {"plugin": "pgoutput", "database": "d", "active": True, "pid": 1, "restart_lsn": 500, "confirmed_lsn": 900}
+    return Slot(**{**values, "wal_status": "reserved", "behind_bytes": 0, "safe_bytes": None, **other})  # type: ignore[arg-type]
+
+
+def shown(actions: list[Action]) -> list[str]:
+    return [f"{action.kind} {action.name}: {action.detail}" for action in actions]
+
+
+# --- topics
+
+
+def test_topics_that_are_right_need_nothing_and_others_only_what_differs() -> None:
+    wanted = data_topics(pipeline(), catalogue())
+    right = {topic.name: topic for topic in wanted}
+    assert plan_topics(wanted, right) == []
+    [flights, marker] = wanted
+    config = {**flights.config, "delete.retention.ms": "86400000", "extra": "stays"}
+    actual = {flights.name: Topic(flights.name, 2, 1, config)}
+    changed, created = plan_topics(wanted, actual)
+    assert (changed.before, changed.after) == (
+        {"delete.retention.ms": "86400000"},
+        {"delete.retention.ms": "604800000"},
+    )
+    assert (created.name, created.before) == (marker.name, None)
+
+
+def test_partitions_are_never_changed_silently() -> None:
+    wanted = data_topics(pipeline(), catalogue())
+    actual = {wanted[0].name: Topic(wanted[0].name, 6, 1, wanted[0].config)}
+    with pytest.raises(
+        KafkaError, match=r"flights\.public\.flights has 6 partitions, the pipeline file says 2"
+    ) as error:
+        plan_topics(wanted, actual)
+    assert "kafka.partitions: 6" in error.value.fix
+
+
+# --- publication
+
+
+def test_publication_gains_tables_before_the_connector_and_loses_them_after() -> None:
+    before, after = plan_publication(publication("s.a", "s.b"), "p", ["s.b", "s.c"])
+    assert shown(before) == ["publication p: add table s.c"]
+    assert shown(after) == ["publication p: remove table s.a"]
+
+
+def test_publication_with_wrong_options_or_filters_is_mended() -> None:
+    actual = publication("s.a", operations=frozenset({"insert", "truncate"}), filtered=frozenset({"s.a"}))
+    before, after = plan_publication(actual, "p", ["s.a"])
+    assert shown(before) == ["publication p: set options", "publication p: send all rows and columns of s.a"]
+    assert after == []
+
+
+def test_publication_of_all_tables_is_not_narrowed() -> None:
+    assert plan_publication(publication("s.a", "s.b", all_tables=True), "p", ["s.a"]) == ([], [])
+
+
+# --- connector and slot
+
+
+def test_running_connector_as_wanted_needs_nothing() -> None:
+    assert plan_connector("c", {"a": "1"}, Running({"a": "1"}, RUNNING, STREAMING)) == []
+
+
+def test_changed_secret_is_told_but_not_shown() -> None:
+    wanted, there = {"a": "1", "database.password": "new"}, {"a": "1", "database.password": "old", "gone": "x"}
+    [action] = plan_connector("c", wanted, Running(there, RUNNING, STREAMING))
+    assert action.before == {"database.password": HIDDEN, "gone": "x"}
+    assert action.after == {"database.password": HIDDEN, "gone": None}
+
+
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [
+        (Status("PAUSED", (), ""), "resume"),
+        (Status("STOPPED", (), ""), "resume"),
+        (Status("RUNNING", ("FAILED",), "boom"), "restart; it failed: boom"),
+    ],
+)
+def test_connector_that_does_not_run_is_started(status: Status, detail: str) -> None:
+    [action] = plan_connector("c", {}, Running({}, status, STREAMING))
+    assert (action.detail, action.after) == (detail, "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("there", "offset"),
+    [
+        (None, None),  # nothing yet
+        (None, {"lsn": 5, "snapshot": "INITIAL"}),  # interrupted before the slot was made: begins again
+        (slot(), {"lsn": 5, "snapshot": "INITIAL"}),
+        (slot(), STREAMING),
+        (slot(confirmed_lsn=1000), STREAMING),
+    ],
+)
+def test_no_gap(there: Slot | None, offset: dict[str, object] | None) -> None:
+    refuse_gap("s", there, offset)
+
+
+@pytest.mark.parametrize(
+    ("there", "offset", "message"),
+    [
+        (slot(wal_status="lost", confirmed_lsn=None), STREAMING, "invalidated"),  # FAULTS 5
+        (None, STREAMING, "is gone"),  # FAULTS 6
+        (slot(confirmed_lsn=1001), STREAMING, "past 0/3E8"),  # FAULTS 6: created anew
+        (slot(), None, "knows no connector"),
+    ],
+)
+def test_gap_is_refused(there: Slot | None, offset: dict[str, object] | None, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as error:
+        refuse_gap("s", there, offset)
+    assert "headwater drop FILE" in error.value.fix
+
+
+# --- captured tables
+
+
+def entry(table: str, state: str) -> Captured:
+    return Captured(table, state, None, datetime.now(UTC))
+
+
+def test_first_capture_reads_all_tables_and_a_later_one_only_the_new() -> None:
+    names = Names("headwater", "p")
+    before, after = plan_captured(names, ["s.b", "s.a"], {}, fresh=True)
+    assert [(a.name, a.after) for a in before] == [("s.a", "initial"), ("s.b", "initial")]
+    there = {"s.a": entry("s.a", "done"), "s.z": entry("s.z", "done")}
+    before, after = plan_captured(names, ["s.b", "s.a"], there, fresh=False)
+    assert [(a.name, a.after) for a in before] == [("s.b", "wanted")]
+    assert [(a.name, a.after) for a in after] == [("s.z", None)]
+
+
+def test_what_a_dropped_capture_remembers_is_void() -> None:
+    there = {"s.a": entry("s.a", "done"), "s.b": entry("s.b", "initial")}
+    before, _ = plan_captured(Names("headwater", "p"), ["s.a", "s.b"], there, fresh=True)
+    assert [(a.name, a.before, a.after) for a in before] == [("s.a", "done", "initial")]
+
+
+def note(kind: str, of: str = "id-1", aggregate: str = "Incremental Snapshot", **data: str) -> dict[str, object]:
+    return {"id": of, "aggregate_type": aggregate, "type": kind, "additional_data": data}
+
+
+def test_notifications_tell_rows_and_ends() -> None:
+    heard = Heard()
+    heard.hear(note("IN_PROGRESS", current_collection_in_progress="s.a"))
+    assert heard.current == "s.a"
+    heard.hear(note("TABLE_SCAN_COMPLETED", scanned_collection="s.a", total_rows_scanned="7", status="SUCCEEDED"))
+    heard.hear(note("COMPLETED"))
+    heard.hear({"unknown": 1})
+    assert (heard.statuses, heard.rows, heard.ended) == ({"id-1": {"s.a": "SUCCEEDED"}}, {"s.a": 7}, {"id-1"})
+
+
+def test_an_initial_snapshot_that_begins_again_is_not_complete() -> None:
+    heard, initial = Heard(), "Initial Snapshot"
+    heard.hear(note("TABLE_SCAN_COMPLETED", aggregate=initial, scanned_collection="s.a", status="SUCCEEDED"))
+    heard.hear(note("STARTED", of="id-2", aggregate=initial))
+    assert heard.statuses.get("initial") is None
+
+
+# --- the rest
+
+
+def fact(**other: object) -> TableFacts:
+    values = {
+        "name": "s.t",
+        "kind": "r",
+        "persistence": "p",
+        "replica_identity": "d",
+        "owner": "o",
+        "row_security": False,
+        "rows": 1.0,
+        "has_primary_key": True,
+        "toasted": True,
+        "parent": None,
+        "is_partition": False,
+        "has_children": False,
+        "generated": (),
+        "partitions": ("s.t1",),
+    }
+    return TableFacts(**{**values, **other})  # type: ignore[arg-type]
+
+
+def test_full_replica_identity_only_where_values_may_be_stored_out_of_line() -> None:
+    assert [a.name for a in plan_replica_identity([fact(), fact(name="s.small", toasted=False)], "full")] == ["s.t"]
+    assert plan_replica_identity([fact(replica_identity="f")], "full") == []
+    assert plan_replica_identity([fact()], "reselect") == []
+
+
+def test_a_failed_action_tells_how_far_it_got() -> None:
+    def fails(_: object) -> None:
+        raise SourceError("no", fix="say please")
+
+    done: list[Action] = []
+    actions = [
+        Action("schema", "s", "create"),
+        Action("topic", "t", "create", run=fails),
+        Action("topic", "u", "create"),
+    ]
+    with pytest.raises(HeadwaterError) as error:
+        run_all(None, actions, done.append)  # type: ignore[arg-type]
+    assert done == actions[:1]
+    assert "stopped at «topic t: create», 1 of 3 steps are done" in error.value.means
+    assert error.value.fix == "say please; running the same command again continues from there"
+
+
+def test_a_trace_is_told_by_its_first_line_and_its_root_cause() -> None:
+    trace = "a.B: outer\n\tat x.y(Z:1)\nCaused by: c.D: middle\n\tat q\nCaused by: e.F: slot is gone\n\t... 3 more\n"
+    assert first_line(trace) == "a.B: outer (cause: e.F: slot is gone)"
+    assert first_line("only line") == "only line"
+    assert first_line("") == ""
+
+
+@pytest.mark.parametrize(("typmod", "expected"), [(-1, (None, None)), (655366, (10, 2)), (4 + (38 << 16), (38, 0))])
+def test_numeric_typmod(typmod: int, expected: tuple[int | None, int | None]) -> None:
+    assert numeric_typmod(typmod) == expected
+
+
+def test_negative_scale_of_a_numeric() -> None:
+    assert numeric_typmod(4 + (2 << 16 | (-3 & 0x7FF))) == (2, -3)
+
+
+def test_near_misses_prefer_the_same_name_elsewhere() -> None:
+    names = ["public.flights", "audit.flight", "old.Flight", "public.planes"]
+    assert near_misses("public.flight", names) == ["audit.flight", "old.Flight", "public.flights"]
+    assert near_misses("x.nothing_like_it", ["public.planes"]) == []
+
+
+def test_ledger_entry_is_covered_when_every_partition_is() -> None:
+    ledger = LedgerEntry(5, {"t": {0: 10, 1: 0}, "u": {0: 3}})
+    assert ledger.covered_by({"t": {0: 10}, "u": {0: 4}})
+    assert not ledger.covered_by({"t": {0: 9}, "u": {0: 3}})
+    assert not ledger.covered_by({"t": {0: 10, 1: 0}})

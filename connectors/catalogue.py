@@ -73,12 +73,13 @@ class _Attribute(NamedTuple):
     number: int
 
 
-def read_catalogue(connection: Connection, tables: Sequence[str]) -> Catalogue:
+def read_catalogue(connection: Connection, tables: Sequence[str], places: Mapping[str, str] | None = None) -> Catalogue:
     """Read the definitions of the captured tables.
 
     Args:
         connection: any role that may connect; catalogues are readable by all.
         tables: ``schema.table`` or ``schema.*``, unquoted, as in ``source.tables``.
+        places: where each of them stands in the pipeline file (``file:line:column``), for messages.
 
     Returns:
         The tables by qualified name, in the file's order, with the server's identity.
@@ -92,7 +93,7 @@ def read_catalogue(connection: Connection, tables: Sequence[str]) -> Catalogue:
             f"{schema}.{name}": (oid, schema, name, ident)
             for oid, schema, name, ident in connection.execute(RELATIONS, [sorted({schema_of(t) for t in tables})])
         }
-        wanted = expand(connection, tables, found)
+        wanted = expand(connection, tables, found, places or {})
         oids = [found[name][0] for name in wanted]
         keys = _keys(connection.execute(KEYS, [oids]))
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
@@ -113,7 +114,9 @@ def schema_of(table: str) -> str:
     return table.partition(".")[0]
 
 
-def expand(connection: Connection, tables: Sequence[str], found: Mapping[str, Any]) -> list[str]:
+def expand(
+    connection: Connection, tables: Sequence[str], found: Mapping[str, Any], places: Mapping[str, str]
+) -> list[str]:
     """Resolve ``schema.*`` and refuse tables that are not there.
 
     Raises:
@@ -121,16 +124,19 @@ def expand(connection: Connection, tables: Sequence[str], found: Mapping[str, An
     """
     wanted: dict[str, None] = {}
     for table in tables:
+        where = f"{places[table]}: " if places.get(table) else ""
         if table.endswith(".*"):
             members = _captured_by_star(connection, schema_of(table))
             if not members:
-                raise SourceError(f"source.tables: {table} matches no table", fix="name a schema that has tables")
+                raise SourceError(
+                    f"{where}source.tables: {table} matches no table", fix="name a schema that has tables"
+                )
             wanted.update(dict.fromkeys(members))
         elif table in found:
             wanted[table] = None
         else:
             raise SourceError(
-                f"source.tables: there is no table {table} in this database{_near(connection, table)}",
+                f"{where}source.tables: there is no table {table} in this database{_near(connection, table)}",
                 means="nothing was read or changed",
                 fix="correct the name under source.tables (schema.table, without quotes), or create the table",
             )

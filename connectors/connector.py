@@ -123,21 +123,20 @@ def plan_connector(name: str, wanted: dict[str, str], running: Running | None) -
                 "connector", name, "create; Debezium creates the slot and reads the tables", None, redact(wanted), run
             )
         ]
-    actions = []
     keys = sorted(k for k in {*wanted, *running.config} if wanted.get(k) != running.config.get(k))
     if keys:
         before, after = redact(dict(running.config)), redact(wanted)
         detail = "set " + ", ".join(keys)
         old, new = {k: before.get(k) for k in keys}, {k: after.get(k) for k in keys}
-        actions.append(Action("connector", name, detail, old, new, _change(name, wanted)))
+        return [Action("connector", name, detail, old, new, _change(name, wanted))]  # also starts it
     status = running.status
     if status is not None and status.connector in ("PAUSED", "STOPPED"):
         run = lambda servers: servers.connect.resume(name)  # noqa: E731
-        actions.append(Action("connector", name, "resume", status.connector, "RUNNING", run))
-    elif status is not None and status.failed:
+        return [Action("connector", name, "resume", status.connector, "RUNNING", run)]
+    if status is not None and status.failed:
         run = lambda servers: servers.connect.restart(name)  # noqa: E731
-        actions.append(Action("connector", name, f"restart; it failed: {status.trace}", "FAILED", "RUNNING", run))
-    return actions
+        return [Action("connector", name, f"restart; it failed: {status.trace}", "FAILED", "RUNNING", run)]
+    return []
 
 
 def _create(name: str, wanted: dict[str, str]) -> Any:
@@ -168,14 +167,19 @@ def _change(name: str, wanted: dict[str, str]) -> Any:
     return run
 
 
-def wait_ready(servers: Servers, seconds: float = 120.0) -> None:
+def wait_ready(servers: Servers, seconds: float = 120.0, slot_seconds: float = SLOT_SECONDS) -> None:
     """Wait until the connector runs and its slot is there: RUNNING alone can be a lie.
+
+    Args:
+        servers: of the pipeline.
+        seconds: for RUNNING.
+        slot_seconds: for the slot, after that.
 
     Raises:
         ConnectError: it failed, or the slot did not come.
     """
     servers.connect.wait_running(servers.connector, seconds)
-    deadline = time.monotonic() + SLOT_SECONDS
+    deadline = time.monotonic() + slot_seconds
     name = servers.pipeline.source.slot
     while (slot := read_slot(servers.source, name)) is None or not _used(servers, slot):
         status = servers.connect.status(servers.connector)

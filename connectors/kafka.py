@@ -49,9 +49,11 @@ class Kafka:
 
     Args:
         pipeline: for bootstrap and client options.
+        seconds: how long a request may take.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
         self.bootstrap = pipeline.kafka.bootstrap
         self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0}
         self.admin = AdminClient(self.settings)
@@ -63,7 +65,7 @@ class Kafka:
             KafkaUnavailable: the brokers do not answer (transient).
         """
         try:
-            found = self.admin.list_topics(timeout=SECONDS).topics
+            found = self.admin.list_topics(timeout=self.seconds).topics
         except KafkaException as error:
             raise translate("listing topics", error, self.bootstrap) from error
         there = [name for name in sorted(names) if name in found]
@@ -71,7 +73,7 @@ class Kafka:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
         out = {}
-        for resource, future in self.admin.describe_configs(resources, request_timeout=SECONDS).items():
+        for resource, future in self.admin.describe_configs(resources, request_timeout=self.seconds).items():
             entries = self._result("reading topic settings", future)
             own = {name: entry.value for name, entry in entries.items() if not entry.is_default and entry.source == 1}
             partitions = found[resource.name].partitions
@@ -87,7 +89,7 @@ class Kafka:
             KafkaUnavailable: no answer (transient).
         """
         wanted = NewTopic(topic.name, topic.partitions, topic.replication, config=dict(topic.config))
-        futures = self.admin.create_topics([wanted], request_timeout=SECONDS)
+        futures = self.admin.create_topics([wanted], request_timeout=self.seconds)
         self._result(f"creating topic {topic.name}", futures[topic.name], allowed="TOPIC_ALREADY_EXISTS")
         self._wait(topic.name, there=True)
 
@@ -102,7 +104,7 @@ class Kafka:
             for key, value in sorted(config.items())
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        future = self.admin.incremental_alter_configs([resource], request_timeout=SECONDS)[resource]
+        future = self.admin.incremental_alter_configs([resource], request_timeout=self.seconds)[resource]
         self._result(f"changing topic {name}", future)
 
     def delete(self, names: Sequence[str]) -> None:
@@ -113,7 +115,7 @@ class Kafka:
         """
         if not names:
             return
-        for name, future in self.admin.delete_topics(list(names), request_timeout=SECONDS).items():
+        for name, future in self.admin.delete_topics(list(names), request_timeout=self.seconds).items():
             self._result(f"deleting topic {name}", future, allowed="UNKNOWN_TOPIC_OR_PART")
         for name in names:
             self._wait(name, there=False)
@@ -124,7 +126,7 @@ class Kafka:
         Raises:
             KafkaError: it has members (terminal).
         """
-        future = self.admin.delete_consumer_groups([group], request_timeout=SECONDS)[group]
+        future = self.admin.delete_consumer_groups([group], request_timeout=self.seconds)[group]
         self._result(f"deleting consumer group {group}", future, allowed="GROUP_ID_NOT_FOUND")
 
     def ends(self, topics: Mapping[str, int], *, first: bool = False) -> dict[str, dict[int, int]]:
@@ -148,7 +150,7 @@ class Kafka:
         if not wanted:
             return {}
         out: dict[str, dict[int, int]] = {}
-        options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": SECONDS}
+        options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": self.seconds}
         for place, future in self.admin.list_offsets(wanted, **options).items():
             result = self._result(f"reading the end of {place.topic}", future)
             out.setdefault(place.topic, {})[place.partition] = int(result.offset)
@@ -169,17 +171,17 @@ class Kafka:
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self.seconds
         while time.monotonic() < deadline:
-            metadata = self.admin.list_topics(topic=name, timeout=SECONDS).topics.get(name)
+            metadata = self.admin.list_topics(topic=name, timeout=self.seconds).topics.get(name)
             if (metadata is not None and metadata.error is None and bool(metadata.partitions)) == there:
                 return
             time.sleep(0.1)
-        raise KafkaUnavailable(f"topic {name} did not {'appear' if there else 'vanish'} in {SECONDS:.0f} s")
+        raise KafkaUnavailable(f"topic {name} did not {'appear' if there else 'vanish'} in {self.seconds:.0f} s")
 
     def _result(self, what: str, future: Future[Any], allowed: str = "") -> Any:
         try:
-            return future.result(timeout=2 * SECONDS)
+            return future.result(timeout=2 * self.seconds)
         except KafkaException as error:
             if allowed and error.args[0].name() == allowed:
                 return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cdc.catalogue import Catalogue
-from cdc.errors import KafkaError
+from cdc.errors import KafkaError, SourceError
 from connectors.actions import Action
 from connectors.captured import Captured, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
@@ -19,6 +19,8 @@ from connectors.database.slot import Slot, read_slot
 from connectors.database.truncate import plan_truncate
 from connectors.debezium import connector_config, marker_topic
 from connectors.kafka import Topic
+from connectors.preflight import keys, tables, toast
+from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
 from connectors.topics import plan_topics, wanted_topics
@@ -53,7 +55,8 @@ def observe(servers: Servers) -> Actual:
         SourceError, KafkaError, ConnectError: a server refused or does not answer (the last may be transient).
     """
     pipeline, names = servers.pipeline, servers.names
-    catalogue = read_catalogue(servers.setup, pipeline.source.tables)
+    places = {t: str(pipeline.locate(("source", "tables", i))) for i, t in enumerate(pipeline.source.tables)}
+    catalogue = read_catalogue(servers.setup, pipeline.source.tables, places)
     topics = servers.kafka.describe([topic.name for topic in wanted_topics(pipeline, catalogue)])
     counts = {topic.name: topic.partitions for topic in topics.values()}
     first, end = servers.kafka.ends(counts, first=True), servers.kafka.ends(counts)
@@ -81,16 +84,20 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         KafkaError: a topic would need another number of partitions, or holds records of an earlier capture (terminal).
     """
     pipeline, names = servers.pipeline, servers.names
-    tables, facts = list(actual.catalogue.tables), list(actual.facts.values())
+    captured, facts = list(actual.catalogue.tables), list(actual.facts.values())
     if actual.connector is not None and not (actual.connector.offset is None and actual.slot is None):
         refuse_gap(pipeline.source.slot, actual.slot, actual.connector.offset)
+    refuse_unfit(servers)
     refuse_old_records(servers, actual)
     publication, publication_after = plan_publication(
-        actual.publication, pipeline.source.publication, [*tables, *names.published]
+        actual.publication,
+        pipeline.source.publication,
+        [*captured, *names.published],
+        servers.setup.info.server_version,
     )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
-    noted, forgotten = plan_captured(names, tables, actual.captured, fresh=actual.fresh)
-    grants = plan_grants(servers.setup, pipeline.source.user, names, tables) if pipeline.source.setup_user else []
+    noted, forgotten = plan_captured(names, captured, actual.captured, fresh=actual.fresh)
+    grants = plan_grants(servers.setup, pipeline.source.user, names, captured) if pipeline.source.setup_user else []
     config = connector_config(pipeline, actual.catalogue, generated_columns(facts))
     connector = plan_connector(servers.connector, config, actual.connector)
     return [
@@ -107,6 +114,23 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         *triggers_after,
         *forgotten,
     ]
+
+
+def refuse_unfit(servers: Servers) -> None:
+    """Refuse tables that can't be captured, or whose updates Postgres would refuse to the application once published.
+
+    Raises:
+        SourceError: every finding of the checks that are about the tables themselves (terminal).
+    """
+    site = Site(servers.pipeline, servers.source, servers.setup, servers.kafka, servers.connect)
+    found = [finding for check in (tables.CHECK, keys.CHECK, toast.CHECK) for finding in check.run(site)]
+    errors = [finding for finding in found if finding.level is Level.ERROR]
+    if errors:
+        raise SourceError(
+            "; ".join(finding.message for finding in errors),
+            means="nothing was changed",
+            fix="; ".join(dict.fromkeys(finding.fix for finding in errors)),
+        )
 
 
 def refuse_old_records(servers: Servers, actual: Actual) -> None:
@@ -131,23 +155,18 @@ def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Act
     """One signal for all tables whose rows are still to be asked for, or whose request was lost."""
     if actual.fresh:
         return []
-    tables = {table for table in noted if table in actual.catalogue.tables}
-    tables |= {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
-    tables |= lost_requests(servers, actual)
-    tables &= set(actual.catalogue.tables)
-    if not tables:
+    missing = {table for table in noted if table in actual.catalogue.tables}
+    missing |= {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
+    missing |= lost_requests(servers, actual)
+    missing &= set(actual.catalogue.tables)
+    if not missing:
         return []
-    name = ", ".join(sorted(tables))
+    name = ", ".join(sorted(missing))
 
     def run(servers: Servers) -> None:
         wait_ready(servers)
-        mark(
-            servers.setup,
-            servers.names,
-            tables,
-            "requested",
-            send_snapshot_signal(servers.kafka, servers.pipeline, tables),
-        )
+        signal_id = send_snapshot_signal(servers.kafka, servers.pipeline, missing)
+        mark(servers.setup, servers.names, missing, "requested", signal_id)
 
     return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
 

@@ -190,8 +190,14 @@ class ConnectClient:
         """Delete a connector; no error if there is none."""
         self.request("DELETE", f"/connectors/{quote(name)}")
 
-    def wait(self, name: str, good: Callable[[Status], bool], seconds: float) -> Status:
+    def wait(self, name: str, good: Callable[[Status], bool], seconds: float, *, failed_too: bool = False) -> Status:
         """Poll a connector's status until ``good``.
+
+        Args:
+            name: the connector's.
+            good: what is waited for.
+            seconds: at most.
+            failed_too: go on waiting when a task has failed.
 
         Raises:
             ConnectError: a task failed, with the first line of its trace; or the time is over.
@@ -201,7 +207,7 @@ class ConnectClient:
             status = self.status(name)
             if status is not None and good(status):
                 return status
-            if status is not None and status.failed:
+            if status is not None and status.failed and not failed_too:
                 raise failure(name, status)
             if time.monotonic() > deadline:
                 seen = "unknown" if status is None else f"{status.connector}, tasks {list(status.tasks)}"
@@ -216,8 +222,9 @@ class ConnectClient:
         return self.wait(name, lambda status: status.running, seconds)
 
     def wait_stopped(self, name: str, seconds: float = 60.0) -> Status:
-        """Wait until the connector is STOPPED and has no task."""
-        return self.wait(name, lambda status: status.connector == "STOPPED" and not status.tasks, seconds)
+        """Wait until the connector is STOPPED and has no task, failed or not."""
+        gone = lambda status: status.connector == "STOPPED" and not status.tasks  # noqa: E731
+        return self.wait(name, gone, seconds, failed_too=True)
 
 
 def failure(name: str, status: Status) -> ConnectError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,6 +66,15 @@ def _far(text: str) -> float | str:
 def _far_whole(text: str) -> int | float | str:
     value = int(text)
     return value if -(2**63) <= value < 2**64 else _far(text)
+
+
+def single(value: Any) -> Any:
+    """A ``real`` as the one number it is: 1e-45 and 1.4e-45 are two texts of the same four bytes."""
+    if isinstance(value, list):
+        return [single(item) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return struct.unpack("f", struct.pack("f", value))[0]
+    return value
 
 
 def digest(document: Any) -> bytes:

@@ -19,7 +19,7 @@ from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import connect, explained
 from console.compare import digest, parse
-from console.typed import comparable_expected, evaluate
+from console.typed import comparable_expected, evaluate, with_singles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,5 +73,5 @@ def expected_digests(
                 identity, document = truth.expected_document(view, row)
                 if warehouse:
                     document = orjson.dumps(comparable_expected(view, parse(document)))
-                out[identity] = digest(merge_fields(document, fields))
+                out[identity] = digest(with_singles(view, merge_fields(document, fields)))
     return out

@@ -19,7 +19,7 @@ from cdc.keys import document_id
 from cdc.types import canonical_result, spark_type
 from cdc.types.times import days_of
 from cdc.view import View
-from console.compare import parse
+from console.compare import parse, single
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +104,15 @@ def _held(value: Any, *, json_text: bool) -> Any:
     if json_text and value is not None:
         return parse(value)
     return canonical_result(value)
+
+
+def with_singles(view: View, document: Any) -> Any:
+    """A document or comparable row, with every ``real`` as the number it is; untouched bytes if there is none."""
+    reals = [out for source, out in view.columns if view.table.by_name[source].base_type in ("float4", "real")]
+    if not reals:
+        return document
+    values = parse(document) if isinstance(document, bytes) else document
+    return {**values, **{name: single(values[name]) for name in reals if name in values}}
 
 
 def evaluate(

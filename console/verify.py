@@ -114,15 +114,16 @@ class Verifier:
     def _compare(self, name: str, view: View) -> Comparison:
         from cdc.pipeline import IcebergSink
         from console.truth import expected_digests
+        from console.typed import with_singles
 
         sink = self.pipeline.sinks[name]
         warehouse = isinstance(sink, IcebergSink)
-        # Sinks first, the truth after: a row deleted in between then shows as extra, and is looked at again.
         spark = self._session() if view.needs_spark else None
         expected = expected_digests(view, self.pipeline.source, spark, warehouse=warehouse)
         if not view.where:
             self.source_rows[view.table.qualified] = len(expected)
-        return compare(view.name, expected, self._held(name, view))
+        held = ((key, with_singles(view, document)) for key, document in self._held(name, view))
+        return compare(view.name, expected, held)
 
     def _held(self, name: str, view: View) -> Iterator[tuple[str, Any]]:
         from cdc.pipeline import IcebergSink

@@ -66,7 +66,7 @@ def apply_entries(
 
 
 def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
-    rows = batch.to_pylist()
+    rows = batch.to_pylist(maps_as_pydicts="lossy")
     entries = []
     for row in rows:
         document = row["document"]

@@ -21,7 +21,7 @@ import pyarrow as pa
 from cdc import types
 from cdc.change import Change, Op
 from cdc.debezium_json import Decoder
-from cdc.errors import DecodeError
+from cdc.errors import DecodeError, UnavailableValue
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from sinks.deadletters import DeadLetter
@@ -70,6 +70,7 @@ class EntryDecoder:
         """Decode records (key, value, topic, partition, offset) into the newest entry of each key."""
         newest: dict[tuple[str, str], Entry] = {}
         letters: list[DeadLetter] = []
+        lacking: dict[tuple[str, bytes], DeadLetter] = {}
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
         for key, value, topic, partition, offset in zip(*columns, strict=True):
             decoder, views = self.routes[topic]
@@ -79,15 +80,23 @@ class EntryDecoder:
                 letters.append(self._letter("", _text(key), 0, error, value, (topic, partition, offset)))
                 continue
             for view in views:
+                raw = (view.name, key or b"")
                 try:
                     entry = self._entry(view, change)
+                except UnavailableValue as error:
+                    # The re-selection finds no row when it has been deleted or moved since: its newer event follows.
+                    lacking[raw] = self._letter(
+                        view.name, _text(key), change.position, error, value, (topic, partition, offset)
+                    )
+                    continue
                 except DecodeError as error:
                     at = (topic, partition, offset)
                     letters.append(self._letter(view.name, _text(key), change.position, error, value, at))
                     continue
+                lacking.pop(raw, None)
                 slot = (entry.view, entry.id)
                 newest[slot] = newer(newest.get(slot), entry, tombstone=change.op is Op.TOMBSTONE)
-        return Decoded(list(newest.values()), letters, batch.num_rows)
+        return Decoded(list(newest.values()), [*letters, *lacking.values()], batch.num_rows)
 
     def _entry(self, view: View, change: Change) -> Entry:
         identity, document = view.render(change)

@@ -117,10 +117,12 @@ def parse(text: str) -> tuple[Node, list[Problem]]:
     except MarkedYAMLError as error:
         raise _syntax(error, text) from None
     except Exception as error:  # ruamel.yaml lets ValueError, AttributeError and others through on odd input
-        mark = getattr(error, "line", None), getattr(error, "column", None)
-        line, column = (m + 1 if isinstance(m, int) and m >= 0 else 1 for m in mark)
-        character = "a character that YAML does not allow" if "character" in str(error) else "not valid YAML"
-        raise SyntaxProblem(max(line, builder.line), column, character) from None
+        index = getattr(error, "position", None)
+        if not isinstance(index, int):
+            raise SyntaxProblem(builder.line, 1, "not valid YAML from here on") from None
+        before = text[:index]
+        column = index - before.rfind("\n")
+        raise SyntaxProblem(before.count("\n") + 1, column, "a character that YAML does not allow") from None
     return root, builder.problems
 
 

@@ -90,9 +90,9 @@ def find(root: Node, path: Path) -> tuple[Node, int]:
 
 
 def place(root: Node, path: Path) -> tuple[int, int]:
-    """Where a reader looks: at a scalar itself, at the key of a mapping or list."""
+    """Where a reader looks: at a scalar itself, at the key of a mapping or list, or of nothing."""
     node, done = find(root, path)
-    if isinstance(node.value, (dict, list)) and done:
+    if (node.value is None or isinstance(node.value, (dict, list))) and done:
         parent, _ = find(root, path[: done - 1])
         if isinstance(parent.value, dict):
             return parent.keys[str(path[done - 1])]

@@ -91,7 +91,8 @@ def _places(root: Node) -> dict[KeyPath, tuple[int, int]]:
         for item, child in items:
             below = (*path, item)
             nested = isinstance(child.value, (dict, list))
-            places[below] = node.keys[item] if nested and isinstance(item, str) else (child.line, child.column)
+            at = (child.line, child.column)
+            places[below] = node.keys.get(str(item), at) if nested or child.value is None else at
             if nested:
                 walk(child, below)
 

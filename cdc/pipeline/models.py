@@ -42,8 +42,7 @@ class Policy(Part):
     toast: Literal["reselect", "full", "allow"] = entry(
         "full",
         "Large values that an UPDATE did not touch are not in the log. `full` sets REPLICA IDENTITY FULL on tables "
-        "that have them"
-        "can have such values (more WAL, nothing lost); `reselect` reads them again from the source, which can miss a "
+        "that may have them (more WAL, nothing lost); `reselect` reads them again from the source, which can miss a "
         "change that commits at that moment; `allow` sends such records to the dead letters.",
     )
     schema_change: Literal["continue", "stop"] = entry(

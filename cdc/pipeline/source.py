@@ -55,14 +55,14 @@ class Source(Part):
     slot: str = entry(
         "",
         "Replication slot. One pipeline, one slot: it keeps WAL until this pipeline has read it.",
-        shown_default="headwater_<name>",
+        shown_default="`headwater_<name>`",
         example="headwater_shop",
         pattern=SLOT,
     )
     publication: str = entry(
         "",
         "Publication that names the tables; `apply` creates and alters it.",
-        shown_default="headwater_<name>",
+        shown_default="`headwater_<name>`",
         example="headwater_shop",
         pattern=SLOT,
     )
@@ -98,8 +98,8 @@ class Kafka(Part):
     )
     topic_prefix: str = entry(
         "",
-        "First part of every topic's name: <prefix>.<schema>.<table>.",
-        shown_default="<name>",
+        "First part of every topic's name: `<prefix>.<schema>.<table>`.",
+        shown_default="`<name>`",
         example="shop",
         pattern=TOPIC,
     )

@@ -8,6 +8,7 @@ column. ``None`` in place of a converter means that the raw value is right as it
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -62,6 +63,27 @@ def json_text(value: str) -> str:
 def json_fragment(value: str) -> orjson.Fragment:
     """json or jsonb, embedded as it stands: no digit of a large number and no order of keys is lost."""
     return orjson.Fragment(json_text(value))
+
+
+def json_unique(value: str) -> orjson.Fragment:
+    """The json type, which (unlike jsonb) may name a key twice: the last one stays, as in jsonb.
+
+    Elasticsearch refuses a whole document for a repeated key. Text without one is embedded as it stands.
+    """
+    repeated = False
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        made = dict(found)
+        repeated = repeated or len(made) < len(found)
+        return made
+
+    plain = json_text(value)
+    try:
+        parsed = json.loads(plain, object_pairs_hook=pairs, parse_float=orjson.Fragment, parse_int=orjson.Fragment)
+        return orjson.Fragment(orjson.dumps(parsed) if repeated else plain)
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
 
 
 def numeric(value: str) -> str:

@@ -23,6 +23,7 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
        EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid),
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped), '{}'),
+       EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
                  JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
                  WHERE t.relid <> c.oid), '{}')
@@ -49,6 +50,7 @@ class TableFacts:
         is_partition: of ``parent``.
         has_children: other tables inherit from it or are its partitions.
         generated: its generated columns.
+        virtual: one of them is not stored; then Postgres refuses updates under REPLICA IDENTITY FULL (18 and later).
         partitions: all tables below a partitioned one.
     """
 
@@ -65,6 +67,7 @@ class TableFacts:
     is_partition: bool
     has_children: bool
     generated: tuple[str, ...]
+    virtual: bool
     partitions: tuple[str, ...]
 
 
@@ -72,8 +75,8 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, partitions in connection.execute(FACTS, [sorted(tables)]):
-            fact = TableFacts(*[*row, tuple(generated), tuple(sorted(partitions))])
+        for *row, generated, virtual, partitions in connection.execute(FACTS, [sorted(tables)]):
+            fact = TableFacts(*[*row, tuple(generated), virtual, tuple(sorted(partitions))])
             out[fact.name] = fact
         return out
 
@@ -87,8 +90,8 @@ def plan_replica_identity(facts: Collection[TableFacts], policy: str) -> list[Ac
     """With ``policy.toast: full``, tables whose values may be stored out of line log the whole old row. Pure."""
     actions = []
     for fact in facts:
-        if policy != "full" or not fact.toasted or fact.replica_identity == "f":
-            continue
+        if policy != "full" or not fact.toasted or fact.virtual or fact.replica_identity == "f":
+            continue  # preflight says what to do about a virtual column
         names = [fact.name, *fact.partitions]  # a partition logs by its own identity, not by its root's
         alter = [sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(identifier(name)) for name in names]
         run = statements(f"setting the replica identity of {fact.name}", *alter)

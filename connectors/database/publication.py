@@ -12,8 +12,10 @@ from connectors.names import identifier
 from connectors.postgres import Connection, explained
 
 # A TRUNCATE has no key and could not be written to a compacted topic: it is not even sent. See policy.truncate.
-OPTIONS = sql.SQL("(publish = 'insert, update, delete', publish_via_partition_root = true)")
-OPTIONS_TEXT = "insert, update, delete; via partition root"
+OPTIONS = sql.SQL("publish = 'insert, update, delete', publish_via_partition_root = true")
+# Since 18 Postgres refuses the application's updates of a table with REPLICA IDENTITY FULL and a generated column,
+# unless the publication sends generated columns too (the connector leaves them out again).
+GENERATED, GENERATED_SINCE = sql.SQL("publish_generated_columns = stored"), 180000
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Publication:
         via_root: changes of partitions are sent under their root's name.
         all_tables: it holds every table of the database, or of whole schemas: then ``tables`` is what that comes to.
         filtered: tables with a row filter or a column list: rows or columns would be missing in every view.
+        generated: stored generated columns are sent; None where the server does not have the option.
     """
 
     tables: frozenset[str]
@@ -33,15 +36,24 @@ class Publication:
     via_root: bool
     all_tables: bool
     filtered: frozenset[str]
+    generated: bool | None = None
 
     @property
     def right_options(self) -> bool:
         """It sends what is needed, and nothing that is not."""
-        return self.via_root and self.operations == {"insert", "update", "delete"}
+        return self.via_root and self.operations == {"insert", "update", "delete"} and self.generated is not False
 
     def describe(self) -> str:
         """Its options in a few words."""
-        return f"{', '.join(sorted(self.operations))}; {'via' if self.via_root else 'not via'} partition root"
+        root = "via" if self.via_root else "not via"
+        without = "; without generated columns" if self.generated is False else ""
+        return f"{', '.join(sorted(self.operations))}; {root} partition root{without}"
+
+
+def options(server_version: int) -> sql.Composed:
+    """The options that our publication must have, as they stand after WITH or SET."""
+    parts = [OPTIONS, GENERATED] if server_version >= GENERATED_SINCE else [OPTIONS]
+    return sql.SQL("({})").format(sql.SQL(", ").join(parts))
 
 
 def read_publication(connection: Connection, name: str) -> Publication | None:
@@ -78,34 +90,43 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
             )
             tables |= {table for (table,) in rows}
         filtered = frozenset(table for table, restricted in named if restricted)
-        return Publication(frozenset(tables), frozenset(operations), via_root, whole, filtered)
+        generated = _generated(connection, oid) if version >= GENERATED_SINCE else None
+        return Publication(frozenset(tables), frozenset(operations), via_root, whole, filtered, generated)
 
 
-def plan_publication(actual: Publication | None, name: str, tables: Iterable[str]) -> tuple[list[Action], list[Action]]:
+def _generated(connection: Connection, oid: int) -> bool:
+    row = connection.execute("SELECT pubgencols = 's' FROM pg_publication WHERE oid = %s", [oid]).fetchone()
+    return bool(row and row[0])
+
+
+def plan_publication(
+    actual: Publication | None, name: str, tables: Iterable[str], server_version: int
+) -> tuple[list[Action], list[Action]]:
     """What must change in the publication. Pure.
 
     Args:
         actual: the publication as it is; None if there is none.
         name: its name.
         tables: captured tables and our own, as ``schema.table``.
+        server_version: as libpq tells it, 180001.
 
     Returns:
         Actions to do before the connector changes (tables that come), and after it (tables that go): a connector
         must never be told of a table that its publication does not send, or it would wait for ever, and say RUNNING.
     """
     wanted = set(tables)
-    publication = sql.Identifier(name)
+    publication, right = sql.Identifier(name), options(server_version)
     if actual is None:
-        create = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH {}").format(publication, _list(wanted), OPTIONS)
-        after = {"tables": sorted(wanted), "options": OPTIONS_TEXT}
+        create = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH {}").format(publication, _list(wanted), right)
+        after = {"tables": sorted(wanted), "options": right.as_string()}
         detail = f"create for {len(wanted)} tables"
         run = statements(f"creating publication {name}", create)
         return [Action("publication", name, detail, None, after, run)], []
     before, after_connector = [], []
     if not actual.right_options:
-        alter = sql.SQL("ALTER PUBLICATION {} SET {}").format(publication, OPTIONS)
+        alter = sql.SQL("ALTER PUBLICATION {} SET {}").format(publication, right)
         run = statements(f"altering publication {name}", alter)
-        before.append(Action("publication", name, "set options", actual.describe(), OPTIONS_TEXT, run))
+        before.append(Action("publication", name, "set options", actual.describe(), right.as_string(), run))
     restricted = actual.filtered & wanted
     for table in sorted(restricted):
         # There is no ALTER that only clears a filter: the table leaves and comes back in one transaction.

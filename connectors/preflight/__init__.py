@@ -91,7 +91,7 @@ def preflight(pipeline: Pipeline) -> Iterator[Answer]:
     with _site(pipeline) as site:
         for check in CHECKS:
             answer = run_check(check, site)
-            if answer.state in ("error", "unknown"):
+            if answer.state in ("error", "unknown") or site.failed & set(check.needs):
                 site.failed.add(check.name)
             yield answer
 
@@ -117,7 +117,7 @@ def _site(pipeline: Pipeline) -> Iterator[Site]:
         client = ConnectClient(pipeline.connect, patience_seconds=PATIENCE_SECONDS)
         stack.callback(client.close)
         source, setup = _open(stack, pipeline, setup=False), _open(stack, pipeline, setup=True)
-        yield Site(pipeline, source, setup, Kafka(pipeline), client)
+        yield Site(pipeline, source, setup, Kafka(pipeline, PATIENCE_SECONDS), client)
 
 
 def _open(stack: ExitStack, pipeline: Pipeline, *, setup: bool) -> Connection | SourceError:

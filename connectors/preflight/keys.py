@@ -18,6 +18,9 @@ def run(site: Site) -> Iterator[Finding]:
                 f" ALTER TABLE {name} REPLICA IDENTITY USING INDEX …"
             )
             yield Finding(Level.ERROR, name, message, fix)
+        elif hidden := sorted(set(table.primary_key) & set(fact.generated)):
+            message = f"{name} has a generated column in its key ({', '.join(hidden)}), which is not captured"
+            yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns")
         elif fact.replica_identity == "n":
             message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
             yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")

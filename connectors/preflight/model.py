@@ -53,7 +53,7 @@ class Site:
         setup: Postgres as the owning role, or why not.
         kafka: the brokers' admin interface (made without connecting).
         connect: Kafka Connect's client (made without connecting).
-        failed: names of checks that found an error or could not run.
+        failed: names of checks that found an error, could not run, or were skipped because of one that did.
     """
 
     pipeline: Pipeline

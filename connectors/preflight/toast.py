@@ -13,6 +13,13 @@ def run(site: Site) -> Iterator[Finding]:
     """The replica identity of tables with large values fits policy.toast."""
     policy = site.pipeline.policy.toast
     for name, fact in site.facts.items():
+        if fact.virtual and (fact.replica_identity == "f" or (policy == "full" and fact.toasted)):
+            message = (
+                f"{name} has a virtual generated column: with REPLICA IDENTITY FULL Postgres would refuse its updates"
+            )
+            fix = "make the column STORED, or drop it; or set policy.toast: reselect and REPLICA IDENTITY DEFAULT"
+            yield Finding(Level.ERROR, name, message, fix)
+            continue
         if fact.replica_identity == "f" or not fact.toasted:
             continue
         columns = site.catalogue.tables[name].columns

@@ -11,6 +11,7 @@ from cdc.errors import ConnectError, KafkaError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
 from connectors.apply import apply, plan_pipeline
+from connectors.connector import wait_ready
 from connectors.database.slot import read_slot
 from connectors.debezium import connector_name, marker_topic
 from connectors.drop import drop, plan_drop_pipeline
@@ -103,7 +104,6 @@ def test_ledger_covers_what_was_committed_before_it(source: SourceDatabase, appl
 
 
 def test_added_table_alone_is_read_by_an_incremental_snapshot(source: SourceDatabase, applied: Pipeline) -> None:
-    source.execute('CREATE TABLE "Late Comer" (id int PRIMARY KEY, v text)')
     source.execute("CREATE TABLE late (a int, b text, v text, PRIMARY KEY (b, a))")
     source.execute("INSERT INTO late SELECT i, 'k' || i % 7, 'old' FROM generate_series(1, 20000) i")
     before = len(source.records(applied.topic("public.item")))
@@ -279,14 +279,50 @@ def test_refused_configuration_is_told_and_mended(source: SourceDatabase) -> Non
     assert wait_snapshot(mended, seconds=90).done
 
 
-def test_failed_task_is_an_error_with_its_trace(source: SourceDatabase, applied: Pipeline) -> None:
+def test_running_connector_that_streams_nothing_is_found_out(source: SourceDatabase, applied: Pipeline) -> None:
+    """Debezium tries again and again, and Connect says RUNNING all the while."""
     with source.connect("superuser") as connection:
         connection.execute(f'ALTER ROLE "{source.replicator}" NOREPLICATION')
-        client = ConnectClient(applied.connect)
-        client.restart(connector_name(applied))
-        with pytest.raises(ConnectError, match=r"has failed: .*(permission denied|replication)"):
-            client.wait(connector_name(applied), lambda status: False, 120)
-        connection.execute(f'ALTER ROLE "{source.replicator}" REPLICATION')
-    assert [action.before for action in plan_pipeline(applied)] == ["FAILED"]
-    apply(applied)
-    assert plan_pipeline(applied) == []
+        try:
+            with open_servers(applied) as servers:
+                servers.connect.restart(servers.connector)
+                assert eventually(lambda: not _streams(source, applied))
+                with pytest.raises(ConnectError, match=r"says RUNNING, but slot .* is not used"):
+                    wait_ready(servers, slot_seconds=5)
+        finally:
+            connection.execute(f'ALTER ROLE "{source.replicator}" REPLICATION')
+    source.execute("INSERT INTO tag VALUES (1)")
+    assert eventually(lambda: '{"id": 1}' in source.latest(applied.topic("public.tag")), 90)
+
+
+def _streams(source: SourceDatabase, applied: Pipeline) -> bool:
+    return source.rows(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{applied.source.slot}'") == [
+        (True,)
+    ]
+
+
+def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: SourceDatabase) -> None:
+    """FAULTS 30: a clear failure, and the row arrives once the limit is raised."""
+    source.execute("CREATE TABLE doc (id int PRIMARY KEY, body text)", "INSERT INTO doc VALUES (1, 'small')")
+    pipeline = source.pipeline("public.doc", kafka={"max_message_bytes": 100_000})
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    source.execute("INSERT INTO doc VALUES (2, repeat('x', 99000))")
+    assert eventually(lambda: '{"id": 2}' in source.latest(pipeline.topic("public.doc")))
+    source.execute("INSERT INTO doc VALUES (3, repeat('y', 200000))", "INSERT INTO doc VALUES (4, 'after')")
+    client = ConnectClient(pipeline.connect)
+    name = connector_name(pipeline)
+    with pytest.raises(ConnectError, match=r"has failed: .*RecordTooLarge") as error:
+        client.wait(name, lambda status: False, 120)
+    assert "nothing is lost" in error.value.means
+    with pytest.raises(ConnectError, match="has failed"):
+        wait_snapshot(source.pipeline("public.doc", kafka={"max_message_bytes": 100_000}), seconds=5)
+    assert '{"id": 4}' not in source.latest(pipeline.topic("public.doc"))
+    larger = source.pipeline("public.doc", kafka={"max_message_bytes": 1_000_000})
+    assert [action.before for action in plan_pipeline(pipeline)] == ["FAILED"]
+    apply(larger)
+    assert eventually(lambda: '{"id": 4}' in source.latest(pipeline.topic("public.doc")))
+    row = source.latest(pipeline.topic("public.doc"))['{"id": 3}']
+    assert row is not None
+    assert len(row["body"]) == 200_000
+    assert plan_pipeline(larger) == []

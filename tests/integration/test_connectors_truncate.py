@@ -111,19 +111,19 @@ def test_listed_tables_in_any_order_and_deferred_foreign_keys(
     source: SourceDatabase, armed: Callable[..., None]
 ) -> None:
     source.execute(
-        'CREATE TABLE "Parent Table" (id int PRIMARY KEY)',
-        'CREATE TABLE kid (id int PRIMARY KEY, p int CONSTRAINT "kid fk" REFERENCES "Parent Table"'
+        'CREATE TABLE "Parent-Table" (id int PRIMARY KEY)',
+        'CREATE TABLE kid (id int PRIMARY KEY, p int CONSTRAINT "kid fk" REFERENCES "Parent-Table"'
         " DEFERRABLE INITIALLY DEFERRED)",
-        'INSERT INTO "Parent Table" VALUES (1), (2)',
+        'INSERT INTO "Parent-Table" VALUES (1), (2)',
         "INSERT INTO kid VALUES (10, 1)",
     )
-    noted(source, '"Parent Table"', "kid")
-    armed("propagate", "public.Parent Table", "public.kid")
+    noted(source, '"Parent-Table"', "kid")
+    armed("propagate", "public.Parent-Table", "public.kid")
     with source.connect() as connection, connection.transaction():
-        connection.execute('TRUNCATE "Parent Table", kid')
+        connection.execute('TRUNCATE "Parent-Table", kid')
         connection.execute("INSERT INTO kid VALUES (11, 3)")  # still deferred: the parent comes later
-        connection.execute('INSERT INTO "Parent Table" VALUES (3)')
-    assert deleted(source) == [("Parent Table", 1), ("Parent Table", 2), ("kid", 10)]
+        connection.execute('INSERT INTO "Parent-Table" VALUES (3)')
+    assert deleted(source) == [("Parent-Table", 1), ("Parent-Table", 2), ("kid", 10)]
     assert source.rows("SELECT id FROM kid") == [(11,)]
 
 

@@ -94,7 +94,7 @@ class SourceDatabase:
             },
             "kafka": {"bootstrap": self.endpoints.kafka},
             "connect": {"url": self.endpoints.connect_url},
-            "views": {"any": {"root": tables[0]}},
+            "views": {"any": {"root": tables[0].replace("*", "any")}},
             "sinks": {"cache": {"type": "redis", "url": self.endpoints.redis_cache_url, "view": "any"}},
             "policy": {},
         }

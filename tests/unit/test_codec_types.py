@@ -238,3 +238,10 @@ def test_the_documentation_names_every_limit() -> None:
 def _notes(name: str) -> list[str]:
     found = [types.lossy(column(name)), types.lossy(column(f"{name}[]", name, array=True))]
     return [note for notes in found if notes for note in notes.split("; ")]
+
+
+def test_a_repeated_key_of_json_is_there_once_and_numbers_keep_their_digits() -> None:
+    from cdc.types.values import json_unique
+
+    assert orjson.dumps(json_unique('{"a":1e400,"b":[{"c":1,"c":2.50}],"a":3.10}')) == b'{"a":3.10,"b":[{"c":2.50}]}'
+    assert orjson.dumps(json_unique('{ "a" : 1.0 }')) == b'{ "a" : 1.0 }'

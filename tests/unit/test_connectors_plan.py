@@ -74,20 +74,20 @@ def test_partitions_are_never_changed_silently() -> None:
 
 
 def test_publication_gains_tables_before_the_connector_and_loses_them_after() -> None:
-    before, after = plan_publication(publication("s.a", "s.b"), "p", ["s.b", "s.c"])
+    before, after = plan_publication(publication("s.a", "s.b"), "p", ["s.b", "s.c"], 170000)
     assert shown(before) == ["publication p: add table s.c"]
     assert shown(after) == ["publication p: remove table s.a"]
 
 
 def test_publication_with_wrong_options_or_filters_is_mended() -> None:
     actual = publication("s.a", operations=frozenset({"insert", "truncate"}), filtered=frozenset({"s.a"}))
-    before, after = plan_publication(actual, "p", ["s.a"])
+    before, after = plan_publication(actual, "p", ["s.a"], 170000)
     assert shown(before) == ["publication p: set options", "publication p: send all rows and columns of s.a"]
     assert after == []
 
 
 def test_publication_of_all_tables_is_not_narrowed() -> None:
-    assert plan_publication(publication("s.a", "s.b", all_tables=True), "p", ["s.a"]) == ([], [])
+    assert plan_publication(publication("s.a", "s.b", all_tables=True), "p", ["s.a"], 170000) == ([], [])
 
 
 # --- connector and slot
@@ -208,6 +208,7 @@ def fact(**other: object) -> TableFacts:
         "is_partition": False,
         "has_children": False,
         "generated": (),
+        "virtual": False,
         "partitions": ("s.t1",),
     }
     return TableFacts(**{**values, **other})  # type: ignore[arg-type]

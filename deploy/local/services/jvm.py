@@ -72,6 +72,7 @@ def java(site: Site, service: str, unit: Path, heap: tuple[str, str], log4j2: Pa
         "-XX:+UseSerialGC",  # the smallest footprint; heaps this size collect in milliseconds
         "-XX:+ExitOnOutOfMemoryError",  # a half-dead server is worse than a dead one, which `up` heals
         "-Djava.awt.headless=true",
+        "-Duser.timezone=UTC",  # in another zone Debezium shifts the dates it reads through java.sql
         "-Djava.net.preferIPv4Stack=true",
         mark(site, service),
         f"-Dlog4j2.configurationFile={log4j2}",

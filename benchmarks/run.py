@@ -1,0 +1,48 @@
+"""``make bench``: measure, print, and write ``benchmarks/results/latest.json``.
+
+``python -m benchmarks.run stack loads idle`` measures only the named parts.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import idle, loads, stack
+from benchmarks.pipeline import Bench
+from benchmarks.results import LATEST, Measurement, write
+
+PARTS = ("stack", "loads", "idle")
+
+
+def main(parts: tuple[str, ...]) -> None:
+    """Measure the named parts; all by default."""
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        sys.exit(f"no such part: {', '.join(unknown)}; choose from {', '.join(PARTS)}")
+    chosen = parts or PARTS
+    if "stack" in chosen:
+        _report(stack.measure())
+    if {"loads", "idle"} & set(chosen):
+        with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+            bench = Bench(Path(folder))
+            bench.headwater("apply", "--wait")
+            try:
+                if "loads" in chosen:
+                    _report(loads.measure(bench))
+                if "idle" in chosen:
+                    _report(idle.measure(bench))
+            finally:
+                bench.headwater("drop", "--topics", "--yes")
+    print(f"written to {LATEST.relative_to(Path.cwd()) if LATEST.is_relative_to(Path.cwd()) else LATEST}")
+
+
+def _report(found: list[Measurement]) -> None:
+    for measurement in found:
+        print(measurement.line(), flush=True)
+    write(found)
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]))

@@ -1,0 +1,21 @@
+"""The local stack: how soon it is up, and how much memory it holds."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.results import Measurement
+from deploy.local.stack import LocalStack
+
+
+def measure() -> list[Measurement]:
+    """Stop and start the stack once, everything fetched and warm."""
+    stack = LocalStack()
+    stack.up()
+    stack.down()
+    began = time.perf_counter()
+    stack.up()
+    seconds = time.perf_counter() - began
+    time.sleep(5)
+    rss = sum(service.rss_mib for service in stack.ps())
+    return [Measurement("stack_up_warm_s", seconds, "s", 1), Measurement("stack_rss_mib", rss, "MiB", 1)]

@@ -1,0 +1,151 @@
+"""Every key of the pipeline file with all that is said about it, read from the models for page and template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from cdc.pipeline.fields import PATTERNS, Part
+from cdc.pipeline.models import Engine, Pipeline, Policy
+from cdc.pipeline.sinks import SINKS
+from cdc.pipeline.source import Connect, Kafka, Source
+from cdc.pipeline.views import View
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key.
+
+    Attributes:
+        name: as it stands in the file.
+        description: what it is for.
+        kind: what values it takes, in words.
+        unit: of a number, or "".
+        default: in words; "" for a required key.
+        required: whether it has no default.
+        example: what the template shows.
+        active: whether the template sets it.
+        alternative: whether it excludes another key that the template sets.
+        content: whether changing it asks for a rebuild of the sink.
+    """
+
+    name: str
+    description: str
+    kind: str
+    unit: str
+    default: str
+    required: bool
+    example: Any
+    active: bool
+    alternative: bool
+    content: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """A mapping of the file.
+
+    Attributes:
+        path: its keys from the root; ``<name>`` stands for a name that the user chooses.
+        kind: of a sink, else "".
+        description: what it is.
+        keys: in order.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    description: str
+    keys: tuple[Key, ...]
+
+
+def sections() -> Iterator[Section]:
+    """Every mapping of the file, in the order in which the file has them."""
+    yield Section((), "", _doc(Pipeline), _keys(Pipeline, frozenset(("version", "name"))))
+    for name, part in (("source", Source), ("kafka", Kafka), ("connect", Connect)):
+        yield Section((name,), "", _doc(part), _keys(part))
+    yield Section(("views", "<name>"), "", _doc(View), _keys(View))
+    for kind, sink in SINKS.items():
+        keys = sorted(_keys(sink), key=lambda key: key.name != "type")
+        yield Section(("sinks", "<name>"), kind, _doc(sink), tuple(keys))
+    for name, last in (("policy", Policy), ("engine", Engine)):
+        yield Section((name,), "", _doc(last), _keys(last))
+
+
+def _doc(part: type[Part]) -> str:
+    return (part.__doc__ or "").strip().splitlines()[0]
+
+
+def _keys(part: type[Part], only: frozenset[str] | None = None) -> tuple[Key, ...]:
+    properties = part.model_json_schema()["properties"]
+    fields = part.model_fields.items()
+    return tuple(_key(name, field, properties) for name, field in fields if only is None or name in only)
+
+
+def _key(name: str, field: FieldInfo, properties: dict[str, Any]) -> Key:
+    name = field.alias or name
+    extra = field.json_schema_extra
+    said: dict[str, Any] = dict(extra["x-headwater"]) if isinstance(extra, dict) else {}  # type: ignore[arg-type]
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    literal = properties[name].get("const")
+    return Key(
+        name=name,
+        description=str(field.description),
+        kind=kind_of(properties[name]),
+        unit=said.get("unit", ""),
+        default="" if field.is_required() else said.get("shown_default") or _words(default),
+        required=field.is_required(),
+        example=said.get("example", literal if literal is not None else _plain(default)),
+        active=field.is_required() or bool(said.get("active")),
+        alternative=bool(said.get("alternative")),
+        content=bool(said.get("content")),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _words(value: Any) -> str:
+    value = _plain(value)
+    if value in (None, "", (), {}):
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+_CONTAINERS = {"array": "list", "object": "mapping"}
+
+
+def kind_of(schema: dict[str, Any]) -> str:  # noqa: PLR0911 - one line a kind
+    """What a property of the JSON Schema takes, in words."""
+    members = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
+    if members:
+        return " or ".join(dict.fromkeys(kind_of(item) for item in members))
+    if "enum" in schema:
+        return " or ".join(f"`{item}`" for item in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        return ("whole number" if kind == "integer" else "number") + _range(schema)
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind]
+    if schema.get("format") == "password":
+        return "secret text"
+    return PATTERNS.get(schema.get("pattern", ""), "text")
+
+
+def _range(schema: dict[str, Any]) -> str:
+    low = f"{schema['minimum']:g}" if "minimum" in schema else ""
+    above = f"more than {schema['exclusiveMinimum']:g}" if "exclusiveMinimum" in schema else low
+    high = schema.get("maximum")
+    if high is None:
+        return f", {above}" if above else ""
+    shown = f"{high:,}".replace(",", " ") if isinstance(high, int) else f"{high:g}"
+    return f", {above} to {shown}"

@@ -1,0 +1,250 @@
+"""Whatever a file holds: `load` gives a pipeline or an error with a place, in bounded time, and tells no secret."""
+
+# ruff: noqa: E501, RUF005 - long lists of odd texts
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+import traceback
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from cdc.errors import PipelineFileError
+from cdc.pipeline import Pipeline, loads
+from cdc.pipeline.template import template
+
+# No plain name: a plain name may be shown where it stands as a key.
+SECRET = "Zq9!vLe k#hunter2"
+ENV = {
+    "HEADWATER_SOURCE_PASSWORD": SECRET,
+    "HEADWATER_SETUP_PASSWORD": SECRET,
+    "CONNECT_PASSWORD": SECRET,
+    "ELASTICSEARCH_PASSWORD": SECRET,
+    "PORT": "7",
+}
+FULL = re.sub(r"^( *)#(?=[a-z_]+:)", r"\1", template(), flags=re.MULTILINE)
+# Comments are most of the template; without them a mutation hits something.
+BARE = "".join(line for line in FULL.splitlines(keepends=True) if not line.lstrip().startswith("#") and line.strip())
+# The same file with the secret written out, as people do.
+SPELLED = BARE.replace("${HEADWATER_SOURCE_PASSWORD}", json.dumps(SECRET))
+PLACE = re.compile(r"f\.yaml:([1-9][0-9]*):([1-9][0-9]*): .")
+# A bound against hanging, far above the milliseconds that it takes; the machine may be busy.
+SECONDS = 20
+
+many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+fewer = settings(many, max_examples=100)
+
+
+def judge(data: bytes | str, *, lines: bool = True, misplaced: bool = False) -> Pipeline | None:
+    """Load, and hold the outcome against everything that must be true of any file.
+
+    Args:
+        data: the file.
+        lines: whether Python and YAML count its lines alike.
+        misplaced: whether the secret may stand where no secret belongs (a host, say): then only errors must not show it.
+    """
+    started = time.monotonic()
+    try:
+        pipeline = loads(data, "f.yaml", ENV)
+    except PipelineFileError as error:
+        message = str(error)
+        found = PLACE.match(message)
+        assert found, message
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        if lines:
+            # YAML also breaks lines at \x85, \u2028 and \u2029, as splitlines does (and at more).
+            assert int(found[1]) <= len(text.splitlines()) + 1, message
+        assert len(message) < 40_000
+        assert SECRET not in message
+        assert SECRET not in "".join(traceback.format_exception_only(error))
+        assert error.__cause__ is None
+        assert error.__suppress_context__
+        return None
+    finally:
+        assert time.monotonic() - started < SECONDS
+    for shown in (repr(pipeline), str(pipeline), pipeline.model_dump_json(), json.dumps(pipeline.redacted())):
+        assert misplaced or SECRET not in shown
+    for sink in pipeline.sinks:
+        assert re.fullmatch("[0-9a-f]{16}", pipeline.spec_hash(sink))
+    for path in (("source", "password"), ("sinks",), ("views", "x", "columns", 3), ()):
+        assert PLACE.match(f"{pipeline.locate(path)}: x")
+    return pipeline
+
+
+def test_the_seed_files_are_pipelines() -> None:
+    for text in (template(), FULL, BARE, SPELLED):
+        assert judge(text) is not None
+
+
+@many
+@given(st.binary(max_size=400))
+def test_any_bytes(data: bytes) -> None:
+    judge(data)
+
+
+@many
+@given(st.text(max_size=300))
+def test_any_text(text: str) -> None:
+    judge(text, lines=False)
+
+
+YAML_BITS = st.sampled_from(
+    ["version: 1\n", "name: a\n", "source:\n", "  ", "\t", "- ", ": ", "\n", "{", "}", "[", "]", ",", "&a ", "*a", "<<: ", "!!str "]
+    + ["!x", "|\n", ">-\n", "'", '"', "\\", "#", "%YAML 1.2\n", "---\n", "...\n", "? ", "${PORT}", "${", "${X:-", "$${", "}"]
+    + ["null", "~", "true", "1", "-0", "1e999", "9" * 40, ".inf", ".nan", "0x1F", "2020-01-01", "\u2028", "\x85", "\ufeff", "😀"]
+)  # fmt: skip
+
+
+@many
+@given(st.lists(YAML_BITS | st.text(max_size=5), max_size=60).map("".join))
+def test_text_that_looks_like_yaml(text: str) -> None:
+    judge(text, lines=False)
+
+
+@many
+@given(st.data())
+def test_a_line_of_a_good_file_changed(data: st.DataObject) -> None:
+    """Delete, duplicate, move, indent, or replace lines."""
+    lines = BARE.splitlines(keepends=True)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        what = data.draw(st.sampled_from(["delete", "duplicate", "swap", "indent", "dedent", "garbage"]))
+        if what == "delete" and len(lines) > 2:
+            del lines[at]
+        elif what == "duplicate":
+            lines.insert(at, lines[at])
+        elif what == "swap":
+            other = data.draw(st.integers(0, len(lines) - 1))
+            lines[at], lines[other] = lines[other], lines[at]
+        elif what == "indent":
+            lines[at] = data.draw(st.sampled_from([" ", "  ", "\t"])) + lines[at]
+        elif what == "dedent":
+            lines[at] = lines[at].lstrip()
+        else:
+            lines[at] = data.draw(YAML_BITS | st.text(max_size=20)) + "\n"
+    judge("".join(lines), lines=False)
+
+
+@many
+@given(
+    st.lists(st.tuples(st.integers(0, len(BARE.encode()) - 1), st.binary(max_size=6), st.integers(0, 8)), max_size=4)
+)
+def test_bytes_of_a_good_file_changed(edits: list[tuple[int, bytes, int]]) -> None:
+    raw = bytearray(BARE.encode())
+    for at, new, drop in edits:
+        raw[at : at + drop] = new
+    judge(bytes(raw), lines=False)
+
+
+@many
+@given(
+    st.integers(0, len(SPELLED) - 1),
+    st.sampled_from(["", " ", "\n", "\t", ":", "'", '"', "[", "{", "*", "&", "!", "${", "#"]),
+)
+def test_a_character_typed_wrong_beside_a_password_in_the_file(at: int, new: str) -> None:
+    judge(SPELLED[:at] + new + SPELLED[at + 1 :], lines=False)
+    where = SPELLED.index(SECRET) - 2 + at % 4
+    judge(SPELLED[:where] + new + SPELLED[where:], lines=False)
+
+
+SCALARS: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from([SECRET, "${PORT}", "${NO}"])
+)  # fmt: skip
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def places_of(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [path] * bool(path) + [place for key, item in items for place in places_of(item, (*path, key))]
+
+
+TREE = YAML(typ="safe", pure=True).load(BARE)
+PLACES = places_of(TREE)
+
+
+def dumped(tree: Any) -> str:
+    out = io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.allow_unicode = True
+    yaml.dump(tree, out)
+    return out.getvalue()
+
+
+@many
+@given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(["replace", "delete", "rename", "add", "move"]), TREES), min_size=1, max_size=3), st.data())  # fmt: skip
+def test_a_node_of_a_good_file_changed(edits: list[tuple[tuple[Any, ...], str, Any]], data: st.DataObject) -> None:
+    """The structure stays YAML; types, keys and places of values are wrong. JSON is YAML: every value keeps its form."""
+    tree = json.loads(json.dumps(TREE))
+    for path, what, new in edits:
+        parent = tree
+        for step in path[:-1]:
+            if isinstance(parent, dict):
+                parent = parent.get(step)
+            else:
+                parent = (
+                    parent[step] if isinstance(parent, list) and isinstance(step, int) and step < len(parent) else None
+                )
+        if not isinstance(parent, dict) or path[-1] not in parent:
+            continue
+        if what == "delete":
+            del parent[path[-1]]
+        elif what == "rename":
+            parent[data.draw(st.sampled_from([f"{path[-1]}x", str(path[-1])[:-1], "é", " ", "refs"]))] = parent.pop(
+                path[-1]
+            )
+        elif what == "add":
+            parent[data.draw(st.text(max_size=12))] = new
+        elif what == "move":
+            parent[path[-1]] = SECRET
+        else:
+            parent[path[-1]] = new
+    judge(json.dumps(tree, ensure_ascii=data.draw(st.booleans())), lines=False, misplaced=True)
+
+
+@fewer
+@given(TREES)
+def test_any_tree_under_every_part(tree: Any) -> None:
+    for part in ("source", "kafka", "connect", "views", "sinks", "policy", "engine"):
+        judge(json.dumps({**TREE, part: tree}), lines=False, misplaced=True)
+
+
+@fewer
+@given(
+    st.dictionaries(
+        st.sampled_from(["HEADWATER_SOURCE_PASSWORD", "HEADWATER_POSTGRES_PORT", "HEADWATER_KAFKA"]),
+        st.text(max_size=40),
+    )
+)
+def test_any_value_of_a_variable_changes_no_structure(values: dict[str, str]) -> None:
+    env = ENV | values
+    try:
+        pipeline = loads(BARE, "f.yaml", env)
+    except PipelineFileError as error:
+        assert PLACE.match(str(error))
+        return
+    # `${PASSWORD}` has no default: empty counts as left out, and then there is none.
+    assert pipeline.source.password.get_secret_value() == env["HEADWATER_SOURCE_PASSWORD"]
+    assert set(pipeline.sinks) == {"search", "cache", "warehouse"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "{" * 100_000, "- " * 100_000, "? " * 50_000, "a: " * 100_000, "&a " * 50_000, "'" * 300_000, "#" * 900_000]
+    + ["\n" * 900_000, "a:\n" * 100_000, "x" * 900_000, "[a,]" * 50_000, "- |\n" * 50_000, "${" * 300_000, "k: ${A:-" + "b" * 500_000]
+    + ["".join(f"{' ' * n}a:\n" for n in range(1_000)), "a: " + "[*a" * 1_000, '"' + "\\\n" * 200_000, "!" * 300_000, "%" * 300_000]
+    + ["p: ${PORT:-" * 30_000, "x: &a [1]\n" + "".join(f"y{n}: *a\n" for n in range(30_000)), "<<: [" + "{}," * 100_000],
+    ids=lambda text: f"{text[:6]!r}x{len(text)}",
+)  # fmt: skip
+def test_large_odd_files_cost_a_bounded_time(text: str) -> None:
+    judge(text, lines=False)

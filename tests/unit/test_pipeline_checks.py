@@ -1,0 +1,104 @@
+"""What the parts of a pipeline file say about each other."""
+
+# ruff: noqa: E501 - a table of files and messages
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.errors import PipelineFileError
+from cdc.pipeline import loads
+
+HEAD = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.customers, public.orders, other.orders]}
+kafka: {bootstrap: "localhost:9092"}
+connect: {url: "http://localhost:8083"}
+views:
+  customer: {root: customers}
+  order: {root: public.orders}
+sinks:
+"""
+ES = "type: elasticsearch, url: 'http://h:9200'"
+REDIS = "type: redis, url: 'redis://:pw@h:6379/0'"
+LAKE = "type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n"
+
+
+def said(sinks: str, head: str = HEAD) -> str:
+    with pytest.raises(PipelineFileError) as caught:
+        loads(head + sinks, "p.yaml", {})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sinks", "message"),
+    [
+        (f"  a: {{{ES}}}", "p.yaml:10:3: sinks.a: expected one of view, views, tables; none of them is given"),
+        (f"  a: {{{ES}, view: order, tables: all}}", "sinks.a: expected one of view, views, tables; view and tables are given"),
+        (f"  a: {{{ES}, views: []}}", "none of them is given"),
+        (f"  a: {{{ES}, view: custmer}}", "p.yaml:10:56: sinks.a: there is no view 'custmer'\n  what to do: did you mean 'customer'?"),
+        (f"  a: {{{ES}, views: [order, order]}}", "sinks.a.views: 'order' is here a second time"),
+        (f"  a: {{{ES}, views: [order, customer], index: x}}", "sinks.a.index names one index"),
+        (f"  a: {{{ES}, tables: [custmers]}}", "'custmers' is not in source.tables\n  what to do: did you mean 'customers'"),
+        (f"  a: {{{ES}, tables: [orders]}}", "'orders' may be public.orders or other.orders\n  what to do: write schema.table"),
+        (f"  a: {{{ES}, tables: [customers, customers]}}", "'customers' is here a second time"),
+        (f"  a: {{{ES}, view: order, user: u}}", "sinks.a.user without sinks.a.password"),
+        (f"  a: {{{ES}, view: order, password: p}}", "sinks.a.password without sinks.a.user"),
+        (f"  a: {{{ES}, view: order, user: u, password: p, api_key: k}}", "user and api_key exclude each other"),
+        (f"  a: {{{ES}, view: order}}\n  b: {{{ES}, view: order}}", "p.yaml:11:13: sinks.b writes to the same target as sinks.a: index 'order'"),
+        (f"  a: {{{ES}, view: order}}\n  b: {{{ES}, view: customer, index: order}}", "same target as sinks.a: index 'order'"),
+        (f"  a: {{{REDIS}, view: order}}\n  b: {{{REDIS}, tables: [public.orders], key_prefix: ''}}\n  c: {{type: redis, url: 'redis://h:6379/0', views: [customer, order]}}", "sinks.c writes to the same target as sinks.a: keys"),
+        (f"  a: {{{REDIS}, view: order, key_prefix: x}}\n  b: {{{REDIS}, view: order, key_prefix: x}}", "give one of them another key_prefix"),
+        (f"  a: {{{LAKE}, view: order}}\n  b: {{{LAKE}, view: order}}", "same target as sinks.a: table 'n.order'"),
+        (f"  a: {{{LAKE}, tables: all}}\n  b: {{{LAKE}, tables: [customers]}}", "same target as sinks.a: table 'n.customers'"),
+    ],
+)  # fmt: skip
+def test_sinks_that_do_not_fit(sinks: str, message: str) -> None:
+    found = said(sinks + "\n")
+    assert message in found
+    assert found.startswith("p.yaml:1")
+
+
+def test_targets_on_different_servers_or_of_different_kinds_are_apart() -> None:
+    loads(
+        HEAD + f"  a: {{{ES}, view: order}}\n  b: {{type: elasticsearch, url: 'http://other:9200', view: order}}\n"
+        f"  c: {{{REDIS}, view: order}}\n  d: {{{REDIS}, view: order, key_prefix: d}}\n  e: {{{LAKE}, view: order}}\n",
+        "p.yaml",
+        {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{root: customers}", "{root: custmers}", "p.yaml:7:20: views.customer.root: 'custmers' is not in source.tables\n  what to do: did you mean 'customers'"),
+        ("{root: customers}", "{root: orders}", "views.customer.root: 'orders' may be public.orders or other.orders"),
+        ("{root: customers}", "{root: zzz}", "add it to source.tables"),
+        ("{root: customers}", "{root: customers, columns: [a, {b: a}]}", "views.customer.columns: two columns are named 'a'"),
+        ("{root: customers}", "{root: customers, columns: [a], fields: {a: b}}", "p.yaml:7:57: views.customer.fields: 'a' is a column of the view too"),
+        ("{root: customers}", "{root: customers, key: [a, a]}", "views.customer.key: a column is here a second time"),
+        ("{root: customers}", "{root: customers, fields: {_id: b}}", "views.customer: the name '_id' belongs to the target of sinks.s"),
+        ("other.orders", "public.orders", "p.yaml:3:77: source.tables: 'public.orders' is here a second time"),
+        ("other.orders", "headwater.x", "source.tables: schema 'headwater' is Headwater's own"),
+        ("user: u", "user: u, setup_password: x", "source.setup_password without source.setup_user"),
+        ('url: "http://localhost:8083"', 'url: "http://h", user: a', "connect.user without connect.password"),
+        ('"localhost:9092"', '"h:1", options: {bootstrap.servers: x}', "p.yaml:4:56: kafka.options: brokers go into kafka.bootstrap"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit(old: str, new: str, message: str) -> None:
+    assert HEAD.count(old) == 1
+    found = said(f"  s: {{{ES}, view: customer}}\n", HEAD.replace(old, new))
+    assert message in found
+
+
+def test_iceberg_s_own_columns_are_refused() -> None:
+    head = HEAD.replace("{root: customers}", "{root: customers, columns: [id, {file: _file}]}")
+    assert "'_file' belongs to the target of sinks.s itself" in said(f"  s: {{{LAKE}, view: customer}}\n", head)
+    loads(head + f"  s: {{{ES}, view: customer}}\n", "p.yaml", {})
+
+
+def test_a_whole_schema_leaves_tables_to_the_catalogue() -> None:
+    head = HEAD.replace("public.customers, public.orders, other.orders", "public.*").replace("customers}", "anything}")
+    pipeline = loads(head + f"  s: {{{ES}, view: customer}}\n  t: {{{LAKE}, tables: [whatever]}}\n", "p.yaml", {})
+    assert pipeline.views["customer"].root == "anything"

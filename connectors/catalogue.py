@@ -18,14 +18,16 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY(%s)
 """
 
-# The key Debezium uses: the primary key, else the unique index that the replica identity names.
+# Indexes that can be a row's identity. The key is the primary key, else the one that the replica identity names, else,
+# with REPLICA IDENTITY FULL, which names none, the only one there is.
 KEYS = """
-SELECT i.indrelid, i.indisprimary, array_agg(a.attname::text ORDER BY k.nth)
+SELECT i.indrelid, i.indisprimary, i.indisreplident, array_agg(a.attname::text ORDER BY k.nth)
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident) AND k.nth <= i.indnkeyatts
-GROUP BY 1, 2
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND a.attnotnull
+WHERE i.indrelid = ANY(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
+  AND k.nth <= i.indnkeyatts
+GROUP BY i.indexrelid, 1, 2, 3 HAVING count(*) = count(a.attname)
 """
 
 # Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
@@ -95,7 +97,7 @@ def read_catalogue(connection: Connection, tables: Sequence[str], places: Mappin
         }
         wanted = expand(connection, tables, found, places or {})
         oids = [found[name][0] for name in wanted]
-        keys = _keys(connection.execute(KEYS, [oids]))
+        indexes = connection.execute(KEYS, [oids]).fetchall()
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
         columns: dict[int, list[Column]] = {}
         for oid, *attribute in connection.execute(COLUMNS, [oids]):
@@ -103,9 +105,9 @@ def read_catalogue(connection: Connection, tables: Sequence[str], places: Mappin
         out = {}
         for qualified in wanted:
             oid, schema, name, ident = found[qualified]
-            out[qualified] = Table(
-                schema, name, tuple(columns.get(oid, ())), keys.get(oid, ()), REPLICA_IDENTITY[ident]
-            )
+            identity = REPLICA_IDENTITY[ident]
+            key = _key(identity, [index[1:] for index in indexes if index[0] == oid])
+            out[qualified] = Table(schema, name, tuple(columns.get(oid, ())), key, identity)
         return Catalogue(out, *_identity(connection))
 
 
@@ -176,12 +178,12 @@ def near_misses(table: str, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*same, *difflib.get_close_matches(table, names, n=3)]))[:3]
 
 
-def _keys(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[str, ...]]:
-    """Key columns by table; a primary key goes before the replica identity's index."""
-    keys: dict[int, tuple[str, ...]] = {}
-    for oid, _, names in sorted(rows, key=lambda row: bool(row[1])):
-        keys[oid] = tuple(names)
-    return keys
+def _key(identity: str, indexes: Sequence[tuple[Any, ...]]) -> tuple[str, ...]:
+    """The key's columns, of (is primary, is the replica identity, columns) of each index that could be it."""
+    primary = [names for is_primary, _, names in indexes if is_primary]
+    named = [names for _, is_identity, names in indexes if is_identity]
+    only = [indexes[0][2]] if identity == "full" and len(indexes) == 1 else []
+    return tuple(next(iter(primary + named + only), ()))
 
 
 def _column(types: Mapping[int, _Type], attribute: _Attribute) -> Column:

@@ -7,7 +7,7 @@ difference between two dictionaries.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import SecretStr
@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
+from connectors.database.identity import TableFacts, generated_columns
 from connectors.names import Names
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
@@ -43,13 +44,14 @@ def connector_name(pipeline: Pipeline) -> str:
     return f"headwater-{pipeline.name}"
 
 
-def connector_config(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str] = ()) -> dict[str, str]:
+def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFacts] = ()) -> dict[str, str]:
     """What ``PUT /connectors/{name}/config`` should hold.
 
     Args:
         pipeline: the loaded file.
         catalogue: the captured tables.
-        generated: ``schema.table.column`` of generated columns, which a snapshot would read and streaming would not.
+        facts: of those tables: generated columns are left out, for a snapshot would read them and streaming would not;
+            tables without a primary key have theirs named.
 
     Returns:
         The configuration with secrets in it; show it only through ``redact``.
@@ -58,7 +60,7 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, generated: Iterab
         "connector.class": CONNECTOR_CLASS,
         "tasks.max": "1",
         "errors.tolerance": "none",  # a record that cannot be converted must stop the task, not be skipped
-        **_source(pipeline, catalogue, generated),
+        **_source(pipeline, catalogue, facts),
         **_values(),
         **_snapshots(pipeline),
         **_producer(pipeline),
@@ -74,9 +76,9 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) -> dict[str, str]:
+def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFacts]) -> dict[str, str]:
     source, names = pipeline.source, Names.of(pipeline)
-    keyless = [table for table in catalogue.tables.values() if table.replica_identity == "index"]
+    keyless = [catalogue.tables[fact.name] for fact in facts if not fact.has_primary_key]
     config = {
         "topic.prefix": pipeline.kafka.topic_prefix or pipeline.name,
         "database.hostname": source.host,
@@ -102,7 +104,7 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, generated: Iterable[str]) 
         "max.queue.size.in.bytes": str(QUEUE_BYTES),
         "max.batch.size": str(BATCH_ROWS),
     }
-    if generated := sorted(generated):
+    if generated := generated_columns(facts):
         config["column.exclude.list"] = pattern(generated)
     if keyless:
         config["message.key.columns"] = ";".join(

@@ -12,7 +12,7 @@ from connectors.captured import Captured, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
 from connectors.connector import Running, plan_connector, read_connector, refuse_gap, wait_ready
 from connectors.database.grants import plan_grants
-from connectors.database.identity import TableFacts, generated_columns, plan_replica_identity, read_facts
+from connectors.database.identity import TableFacts, plan_replica_identity, read_facts
 from connectors.database.publication import Publication, plan_publication, read_publication
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, read_slot
@@ -98,7 +98,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
     noted, forgotten = plan_captured(names, captured, actual.captured, fresh=actual.fresh)
     grants = plan_grants(servers.setup, pipeline.source.user, names, captured) if pipeline.source.setup_user else []
-    config = connector_config(pipeline, actual.catalogue, generated_columns(facts))
+    config = connector_config(pipeline, actual.catalogue, facts)
     connector = plan_connector(servers.connector, config, actual.connector)
     return [
         *plan_schema(servers.setup, names),

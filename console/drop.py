@@ -29,7 +29,8 @@ Examples:
 def command(file: Path, topics: bool, only: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove a pipeline: connector, slot, publication, triggers, helper tables, and what the sinks hold.
 
-    The source's rows stay untouched. With --sink only that sink's target and checkpoints go; the next run fills it anew.
+    The source's rows stay untouched. With --sink only that sink's target and checkpoints go; the next run fills it
+    anew.
 
     Without --topics the changelog topics stay, and sinks may go on reading what they hold; a later apply refuses to
     snapshot into them, because rows deleted meanwhile would come back.

@@ -194,6 +194,9 @@ def _with_setup(start: Start) -> Start:
         sink = open_sink(dict(flow.spec.sink_config))
         try:
             sink.setup()
+            for view in flow.spec.views if flow.is_new else ():
+                if next(iter(sink.scan(view)), None) is not None:
+                    flow.refuse_filled(view)
         finally:
             sink.close()
         return start(spark, flow)

@@ -17,9 +17,18 @@ def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
 
     lines = []
     for name in chosen_sinks(pipeline, only):
-        if (state_dir(pipeline) / pipeline.name / name).exists():
+        if only or (state_dir(pipeline) / pipeline.name / name).exists():
             lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints")
     return lines
+
+
+def _views_of_file(pipeline: Pipeline, name: str) -> list[str]:
+    """View names as far as the file alone tells them; a whole schema's tables are only in the state folder."""
+    sink = pipeline.sinks[name]
+    if sink.view or sink.views:
+        return [sink.view] if sink.view else list(sink.views)
+    tables = pipeline.source.tables if sink.tables == "all" or sink.tables is None else sink.tables
+    return [table.rsplit(".", 1)[-1] for table in tables if not table.endswith("*")]
 
 
 def _target(pipeline: Pipeline, name: str) -> str:
@@ -45,12 +54,12 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
 
     for name in chosen_sinks(pipeline, only):
         folder = state_dir(pipeline) / pipeline.name / name
-        if not folder.exists():
+        if not only and not folder.exists():
             continue
         generation = Generation(state_dir(pipeline), pipeline.name, name)
         generation.lock()
         try:
-            _drop_target(pipeline, name, generation.views())
+            _drop_target(pipeline, name, sorted({*generation.views(), *_views_of_file(pipeline, name)}))
         finally:
             generation.unlock()
         shutil.rmtree(folder)

@@ -1,7 +1,7 @@
 """What the sinks should hold: computed from Postgres itself, not from the log and not with the pipeline's own codec.
 
-Every column is read as Postgres prints it; ``cdc.truth`` turns that text into the value a document must have. Views with
-Spark SQL get their fields from Spark over the same rows, cast from text by Spark.
+Every column is read as Postgres prints it; ``cdc.truth`` turns that text into the value a document must have. Views
+with Spark SQL get their fields from Spark over the same rows, cast from text by Spark.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_rows(source: Source, table: Table) -> Iterator[list[Row]]:
     """
     columns = ", ".join(truth.select_expression(column) for column in table.columns)
     # The expressions are quoted by cdc.truth; the table's name here.
-    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(columns), sql.Identifier(table.schema, table.name))  # type: ignore[arg-type]
+    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(columns), sql.Identifier(table.schema, table.name))
     names = [column.name for column in table.columns]
     with connect(source) as connection, explained(f"reading {table.qualified}"), connection.transaction():
         # The statement limit of our short catalogue queries would cut a long scan.

@@ -1,7 +1,7 @@
 """Typed rows for verification: a warehouse's columns against Postgres's text, and Spark SQL over that text.
 
-A typed column can't hold all that a document can (docs/types.md): no NaN in decimals, no infinite dates. Dates and times
-are compared as numbers, because Python's own end with the year 9999.
+A typed column can't hold all that a document can (docs/types.md): no NaN in decimals, no infinite dates. Dates and
+times are compared as numbers, because Python's own end with the year 9999.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class EntryDecoder:
         at = (change.topic, change.partition, change.offset, change.ts_ms)
         return Entry(view.name, identity, change.position, document, *at, row)
 
-    def _letter(  # noqa: PLR0913 (one record's full address)
+    def _letter(
         self, view: str, key: str, version: int, error: DecodeError, raw: bytes | None, at: tuple[str, int, int]
     ) -> DeadLetter:
         reason = f"{error.what}; {error.fix}" if error.fix else error.what
@@ -114,7 +114,7 @@ class EntryDecoder:
 
 
 def key_row(view: View, change: Change) -> tuple[Any, ...]:
-    """A typed row of which only the key is known: a delete's before image is made up unless replica identity is FULL."""
+    """A typed row of which only the key is known: unless replica identity is FULL, a before image is made up."""
     values: list[Any] = []
     for column in view.table.columns:
         value = change.key.get(column.name)

@@ -61,7 +61,9 @@ def analyse(spark: SparkSession, view: View) -> Computed:
 
 
 def _schema(spark: SparkSession, view: View) -> T.StructType:
-    return T.StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in view.spark_schema()))
+    schema = T.StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in view.spark_schema()))
+    assert isinstance(schema, T.StructType)
+    return schema
 
 
 def entry_schema(view: View) -> str:

@@ -1,9 +1,10 @@
 """A flow: one streaming query that keeps some views of one sink.
 
-Views without Spark SQL share a flow whose whole work is one ``mapInArrow`` in the streaming plan itself, with a ``noop``
-sink: ``foreachBatch`` would plan anew for every micro-batch, which costs more than the work (docs/decisions). A view with
-Spark SQL fields has a flow of its own: decode in Python, expressions in the JVM, write in Python, all in one stage.
-Warehouse views have a flow each as well (spark/warehouse.py). Each flow has its own checkpoint, so its own offsets.
+Views without Spark SQL share a flow whose whole work is one ``mapInArrow`` in the streaming plan itself, with a
+``noop`` sink: ``foreachBatch`` would plan anew for every micro-batch, which costs more than the work
+(docs/decisions/micro-batches.md). A view with Spark SQL fields has a flow of its own: decode in Python, expressions in
+the JVM, write in Python, all in one stage. Warehouse views have a flow each as well (spark/warehouse.py). Each flow has
+its own checkpoint, so its own offsets.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from cdc.errors import StateError
 from cdc.view import View
@@ -87,6 +90,23 @@ class Flow:
                 fix=fix,
             )
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the flow has never been started: Spark writes its metadata before the first batch."""
+        return not (self.checkpoint / "metadata").exists()
+
+    def refuse_filled(self, view: str) -> None:
+        """A new flow must find an empty target: offset 0 replayed over a living one leaves ghosts.
+
+        Raises:
+            StateError: always; call it when the target of a new flow holds something.
+        """
+        raise StateError(
+            f"sink {self.spec.sink}: the target of {view} holds rows, but nothing in {self.folder} says from where",
+            means="its checkpoints are lost, or another pipeline fills it; rows deleted meanwhile would stay for ever",
+            fix=f"point engine.state_dir at the old state, or empty it: `headwater drop FILE --sink {self.spec.sink}`",
+        )
+
 
 Starter = Callable[[SparkSession, Flow], StreamingQuery]
 
@@ -140,11 +160,11 @@ def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
     records = changelog(spark, flow)
     views = list(flow.spec.views.values())
     if len(views) == 1 and (views[0].fields or views[0].where):
-        typed = records.mapInArrow(_bound(entries_with_rows, packed), entry_schema(views[0]))
+        typed = map_in_arrow(records, partial(entries_with_rows, packed), entry_schema(views[0]))
         finish = partial(apply_entries, packed, tuple(views[0].fields))
-        summary = compute(typed, views[0]).mapInArrow(finish, SUMMARY_DDL)
+        summary = map_in_arrow(compute(typed, views[0]), finish, SUMMARY_DDL)
     else:
-        summary = records.mapInArrow(_bound(apply_records, packed), SUMMARY_DDL)
+        summary = map_in_arrow(records, partial(apply_records, packed), SUMMARY_DDL)
     counted = summary.observe(
         "applied",
         *(F.sum(name).alias(name) for name in ("records", "written", "stale", "deleted", "rejected")),
@@ -156,16 +176,17 @@ def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
     return with_trigger(writer, flow).start()
 
 
-def with_trigger(writer: object, flow: Flow):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """Set the flow's trigger on a DataStreamWriter."""
+def with_trigger(writer: DataStreamWriter, flow: Flow) -> DataStreamWriter:
+    """Set the flow's trigger on a writer."""
     if flow.once:
-        return writer.trigger(availableNow=True)  # type: ignore[attr-defined]
+        return writer.trigger(availableNow=True)
     if flow.reading.trigger_ms:
-        return writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")  # type: ignore[attr-defined]
+        return writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
     return writer
 
 
-def _bound(
-    function: Callable[[bytes, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], packed: bytes
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    return partial(function, packed)
+def map_in_arrow(
+    frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], ddl: str
+) -> DataFrame:
+    """``DataFrame.mapInArrow``, whose annotation says Iterable where an Iterator is handed over."""
+    return frame.mapInArrow(cast(Any, function), ddl)

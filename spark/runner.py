@@ -1,8 +1,8 @@
 """Keeps a pipeline's flows alive: starts them, watches them, starts them again, and says how they are.
 
-One flow's trouble is its own: a flow whose sink or broker is away is started again with growing pauses, its offsets not
-moving (back-pressure, never loss), while the others go on. A flow that can't go on (its sink refuses, its checkpoint has
-lost its place, the log has a gap) stays failed with the reason.
+One flow's trouble is its own: a flow whose sink or broker is away is started again with growing pauses, its offsets
+not moving (back-pressure, never loss), while the others go on. A flow that can't go on (its sink refuses, its
+checkpoint has lost its place, the log has a gap) stays failed with the reason.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cdc.errors import HeadwaterError
 from spark.flow import Flow
 from spark.status import FlowStatus, Meter
 
-# Pauses between two starts of a flow that failed: short enough to be back soon after a broker's restart, and long enough
-# not to burn the machine while a sink is away for an hour.
+# Pauses between two starts of a flow that failed: short enough to be back soon after a broker's restart, and long
+# enough not to burn the machine while a sink is away for an hour.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 # A flow that ran this long was well: its next failure begins with the short pause again.
 WELL_AFTER = 60.0
@@ -35,8 +35,8 @@ _LOST = re.compile(
     r"|UNKNOWN_TOPIC_OR_PARTITION|UnknownTopicOrPartition|PARTITIONS_DELETED|OFFSET_CHANGED"
 )
 LOST_TIMES = 6
-# Spark 4.1 fails in its own metrics after it has replayed and committed a batch that a crash had cut (the Kafka source has
-# not yet asked for the log's end then): nothing is wrong, the query only has to be started again.
+# Spark 4.1 fails in its own metrics after it has replayed and committed a batch that a crash had cut (the Kafka source
+# has not yet asked for the log's end then): nothing is wrong, the query only has to be started again.
 _HARMLESS = re.compile(
     r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"
 )

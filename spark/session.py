@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
 
-# The jars the engine needs, by the start of their file names. deploy/ pins and fetches them; a cluster may bring its own.
+# The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
     "spark-sql-kafka-0-10",
     "spark-token-provider-kafka-0-10",

@@ -1,8 +1,8 @@
 """The warehouse: an Iceberg table a view, holding its current state, changed by one MERGE a batch.
 
-Exactly once: ``foreachBatch`` may run a batch again after a crash, so each commit carries the query's id and the batch's
-number and offsets in its snapshot summary, and a batch that finds itself there does nothing. Rows also carry the
-position they came from, and an older one never replaces a newer one.
+Exactly once: ``foreachBatch`` may run a batch again after a crash, so each commit carries the query's id and the
+batch's number and offsets in its snapshot summary, and a batch that finds itself there does nothing. Rows also carry
+the position they came from, and an older one never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.expressions import PREFIX, entries_with_rows, entry_schema
-from spark.flow import Flow, changelog, with_trigger
+from spark.flow import Flow, changelog, map_in_arrow, with_trigger
 from spark.state import batch_offsets
 
 VERSION_COLUMN = "_hw_version"
@@ -140,7 +140,7 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str]) -> 
     newer = f"s.{VERSION_COLUMN} >= t.{VERSION_COLUMN}"
     sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
     return (
-        f"MERGE INTO {table} t USING hw_changes s ON {on} "
+        f"MERGE INTO {table} t USING hw_changes s ON {on} "  # noqa: S608 (names are quoted, no values)
         f"WHEN MATCHED AND s._hw_gone AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
         f"WHEN MATCHED AND NOT s._hw_gone AND {newer} THEN UPDATE SET {sets} "
         f"WHEN NOT MATCHED AND NOT s._hw_gone THEN INSERT ({', '.join(f'`{n}`' for n in columns)}) "
@@ -154,8 +154,10 @@ def start_warehouse(spark: SparkSession, flow: Flow, catalog: str, namespace: st
     (view,) = flow.spec.views.values()
     table = f"`{catalog}`.`{namespace}`.`{view.name}`"
     create_table(spark, table, view)
+    if flow.is_new and not spark.table(table).limit(1).isEmpty():
+        flow.refuse_filled(view.name)
     packed = flow.spec.pack()
-    typed = changelog(spark, flow).mapInArrow(partial(entries_with_rows, packed), entry_schema(view))
+    typed = map_in_arrow(changelog(spark, flow), partial(entries_with_rows, packed), entry_schema(view))
     counted = typed.observe(
         "applied",
         F.count("*").alias("records"),

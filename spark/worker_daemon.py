@@ -17,4 +17,4 @@ from pyspark.daemon import manager  # noqa: E402  (the path must be clean first)
 if __name__ == "__main__":
     # Forked workers share what is loaded by now; without this each full collection walks (and so copies) all of it.
     gc.freeze()
-    manager()
+    manager()  # type: ignore[no-untyped-call]

@@ -30,7 +30,7 @@ _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 
 
-class SyntaxProblem(Exception):  # noqa: N818 - carries a Problem; never leaves this package
+class SyntaxProblem(Exception):
     """The text can't be read on from here."""
 
     def __init__(self, line: int, column: int, what: str, fix: str = "") -> None:
@@ -95,6 +95,11 @@ def decode(data: bytes) -> str:
         raise SyntaxProblem(
             before.count(b"\n") + 1, column, "this byte is not UTF-8", "save the file as UTF-8"
         ) from None
+
+
+def is_text(value: str) -> bool:
+    """Whether a text can be sent anywhere: no NUL, and no half of a surrogate pair, which UTF-8 can't encode."""
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def parse(text: str) -> tuple[Node, list[Problem]]:
@@ -192,6 +197,8 @@ class _Builder:
         if event.anchor:
             self.anchors[event.anchor] = None  # not finished: an alias to it from inside is a loop
         if kind == "ScalarEvent":
+            if not is_text(str(event.value)):
+                raise SyntaxProblem(line, column, "an escape (\\0, \\uD800 ...) that stands for no character")
             node = Node(line, column, _scalar(event), quoted=event.style is not None and event.style != "")
         elif kind == "SequenceStartEvent":
             node = self._sequence(line, column, depth)
@@ -232,10 +239,10 @@ class _Builder:
             if kind != "ScalarEvent":
                 raise SyntaxProblem(*at, "a key must be a name", 'inside { }, put a variable in quotes: "${NAME}"')
             key = str(event.value)
+            if not is_text(key):
+                raise SyntaxProblem(*at, "a key that is not text")
             value = self._node(next(self.events), depth + 1)
             node.size += value.size
-            if node.size > MAX_NODES:
-                raise SyntaxProblem(*at, f"more than {MAX_NODES} values with aliases expanded")
             if key == "<<" and not event.style:
                 merges += self._merged(value)
             elif key in node.value:

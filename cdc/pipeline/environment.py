@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cdc.pipeline.document import Node
+from cdc.pipeline.document import Node, is_text
 from cdc.pipeline.problems import Problem
 
 # More than any password, certificate or list of brokers; bounds what a file full of variables can grow to.
@@ -84,6 +84,9 @@ class _Filler:
             )
             return ""
         value = self.env.get(name)
+        if value is not None and not is_text(value):
+            self._problem(node, found, f"environment variable {name} is not UTF-8 text")
+            return ""
         if found["or"]:
             return value or found["default"]
         if value is None:

@@ -41,8 +41,9 @@ BROKERS = r"^[^\s,/]+:[0-9]{1,5}(\s*,\s*[^\s,/]+:[0-9]{1,5})*$"
 HTTP = r"^https?://[^\s/]\S*$"
 REDIS = r"^(rediss?|unix)://\S+$"
 INDEX = r"^[a-z0-9][a-z0-9._-]{0,199}$"
-PREFIX = r"^[\x21-\x7e]{0,100}$"
-NAMESPACE = r"^[A-Za-z][A-Za-z0-9_]{0,62}(\.[A-Za-z][A-Za-z0-9_]{0,62})*$"
+# No braces: in Redis Cluster they choose the slot, and a value must share one with its version.
+PREFIX = r"^[\x21-\x7a\x7c\x7e]{0,100}$"
+NAMESPACE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
 MASTER = r"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://\S+|yarn|k8s://\S+)$"
 PATTERNS = {
@@ -56,8 +57,8 @@ PATTERNS = {
     HTTP: "http://host:port or https://host:port",
     REDIS: "redis://host:port/db, rediss://host:port/db or unix://path",
     INDEX: "1 to 200 lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
-    PREFIX: "at most 100 printable characters without spaces",
-    NAMESPACE: "names of letters, digits and _, beginning with a letter, with dots between them",
+    PREFIX: "at most 100 printable characters without spaces and braces",
+    NAMESPACE: "1 to 63 letters, digits and _, not beginning with a digit",
     MEMORY: "a number and k, m or g, like 1g",
     MASTER: "local, local[4], local[*], spark://host:port, yarn or k8s://...",
 }
@@ -106,7 +107,7 @@ def _masked_parts(value: Any, key: str) -> Any:
     return masked(value, key)
 
 
-def entry(  # noqa: PLR0913 - one place for all that is said about a key
+def entry(
     default: Any = PydanticUndefined,
     description: str = "",
     *,
@@ -164,6 +165,7 @@ def _from_variable(kind: Any) -> BeforeValidator:
 
 Whole = Annotated[int, _from_variable(int)]
 Number = Annotated[float, _from_variable(float)]
+Flag = Annotated[bool, _from_variable(bool)]
 Text = Annotated[str, Field(min_length=1)]
 Table = Annotated[str, Field(pattern=TABLE)]
 TableName = Annotated[str, Field(pattern=TABLE_NAME)]

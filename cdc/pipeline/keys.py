@@ -119,7 +119,7 @@ def _words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-_CONTAINERS = {"array": "list", "object": "mapping"}
+_KINDS = {"array": "list", "object": "mapping", "boolean": "true or false"}
 
 
 def kind_of(schema: dict[str, Any]) -> str:  # noqa: PLR0911 - one line a kind
@@ -134,8 +134,8 @@ def kind_of(schema: dict[str, Any]) -> str:  # noqa: PLR0911 - one line a kind
     kind = schema.get("type")
     if kind in ("integer", "number"):
         return ("whole number" if kind == "integer" else "number") + _range(schema)
-    if kind in _CONTAINERS:
-        return _CONTAINERS[kind]
+    if kind in _KINDS:
+        return _KINDS[kind]
     if schema.get("format") == "password":
         return "secret text"
     return PATTERNS.get(schema.get("pattern", ""), "text")

@@ -14,6 +14,7 @@ from cdc.pipeline.fields import (
     REDIS,
     AllOrTables,
     FieldMapping,
+    Flag,
     JsonObject,
     Name,
     Number,
@@ -21,6 +22,15 @@ from cdc.pipeline.fields import (
     Text,
     Whole,
     entry,
+)
+
+GIVE_UP = (
+    "How long a write is tried again before the failure shows in `status`; the flow then starts again from where it "
+    "was, for ever."
+)
+FENCE = (
+    "How long a deleted key's version is remembered, so that a replay can't bring it back: as long as "
+    "kafka.tombstone_retention_hours."
 )
 
 
@@ -75,17 +85,26 @@ class ElasticsearchSink(SinkPart):
     settings: JsonObject = entry(
         {}, "Settings of the index: shards, replicas, analysis ...", example={"number_of_shards": 1}, content=True
     )
+    ca_certs: Text | None = entry(
+        None,
+        "PEM file with the authorities that sign the server's certificate (https).",
+        example="certs/elasticsearch-ca.pem",
+        shown_default="the system's",
+    )
     bulk_bytes: Whole = entry(
         5 << 20,
         "Size of a bulk request; the server refuses more than its http.max_content_length (100 MB).",
         unit="bytes",
         ge=1024,
-        le=100 << 20,
+        le=90 << 20,
     )
-    bulk_workers: Whole = entry(3, "Bulk requests that a task has under way at once.", unit="requests", ge=1, le=64)
+    bulk_count: Whole = entry(2000, "Most documents of a bulk request.", unit="documents", ge=1, le=100_000)
+    bulk_workers: Whole = entry(3, "Bulk requests that a task has under way at once.", unit="requests", ge=1, le=32)
     request_timeout_seconds: Number = entry(
         60.0, "How long a request may take before it is sent again.", unit="seconds", gt=0, le=3600
     )
+    give_up_seconds: Number = entry(30.0, GIVE_UP, unit="seconds", gt=0, le=86_400)
+    fence_seconds: Whole = entry(604_800, FENCE, unit="seconds", ge=1, le=10 * 365 * 86400)
 
 
 class RedisSink(SinkPart):
@@ -96,6 +115,19 @@ class RedisSink(SinkPart):
         description="Address of the server, with its password and database: redis://:password@host:port/db.",
         example="${HEADWATER_REDIS_CACHE:-redis://127.0.0.1:6379/0}",
         pattern=REDIS,
+    )
+    cluster: Flag = entry(False, "Whether the server is a Redis Cluster; the database in `url` must then be 0.")
+    user: Text | None = entry(
+        None, "ACL user, instead of one in `url`.", example="headwater", shown_default="the one in `url`"
+    )
+    password: SecretStr | None = entry(
+        None, "Password, instead of one in `url`.", example="${REDIS_PASSWORD:-}", shown_default="the one in `url`"
+    )
+    ca_certs: Text | None = entry(
+        None,
+        "PEM file with the authorities that sign the server's certificate (rediss://).",
+        example="certs/redis-ca.pem",
+        shown_default="the system's",
     )
     key_prefix: str = entry(
         "", "What every key begins with.", shown_default='""', example="shop:", content=True, pattern=PREFIX
@@ -110,14 +142,11 @@ class RedisSink(SinkPart):
         le=10 * 365 * 86400,
         content=True,
     )
-    fence_seconds: Whole = entry(
-        604_800,
-        "How long a deleted key's version is remembered, so that a replay can't bring it back: as long as "
-        "kafka.tombstone_retention_hours.",
-        unit="seconds",
-        ge=1,
-        le=10 * 365 * 86400,
+    request_timeout_seconds: Number = entry(
+        30.0, "How long an answer may take before the request is sent again.", unit="seconds", gt=0, le=3600
     )
+    give_up_seconds: Number = entry(30.0, GIVE_UP, unit="seconds", gt=0, le=86_400)
+    fence_seconds: Whole = entry(604_800, FENCE, unit="seconds", ge=1, le=10 * 365 * 86400)
 
 
 class IcebergSink(SinkPart):

@@ -183,7 +183,9 @@ def interval(value: str) -> str:
 def _part(number: str | None) -> str:
     if number is None:
         return ""
-    number = number.rstrip("0").rstrip(".") if "." in number else number
+    if "." in number:
+        # Debezium computes the seconds as a double: 5.988 arrives as 5.987999999. Postgres keeps microseconds.
+        number = f"{Decimal(number):.6f}".rstrip("0").rstrip(".")
     return "" if number in ("0", "-0") else number
 
 

@@ -24,6 +24,11 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped), '{}'),
        EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped),
+       (SELECT count(*) FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid
+        AND i.indpred IS NULL AND NOT EXISTS (
+            SELECT FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
+            LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND a.attnotnull
+            WHERE k.nth <= i.indnkeyatts AND a.attnum IS NULL)),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
                  JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
                  WHERE t.relid <> c.oid), '{}')
@@ -51,6 +56,7 @@ class TableFacts:
         has_children: other tables inherit from it or are its partitions.
         generated: its generated columns.
         virtual: one of them is not stored; then Postgres refuses updates under REPLICA IDENTITY FULL (18 and later).
+        unique_keys: how many unique indexes could be a row's identity.
         partitions: all tables below a partitioned one.
     """
 
@@ -68,6 +74,7 @@ class TableFacts:
     has_children: bool
     generated: tuple[str, ...]
     virtual: bool
+    unique_keys: int
     partitions: tuple[str, ...]
 
 
@@ -75,8 +82,8 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, partitions in connection.execute(FACTS, [sorted(tables)]):
-            fact = TableFacts(*[*row, tuple(generated), virtual, tuple(sorted(partitions))])
+        for *row, generated, virtual, unique_keys, partitions in connection.execute(FACTS, [sorted(tables)]):
+            fact = TableFacts(*[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions))])
             out[fact.name] = fact
         return out
 
@@ -86,12 +93,17 @@ def generated_columns(facts: Collection[TableFacts]) -> list[str]:
     return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)
 
 
+def can_be_full(fact: TableFacts) -> bool:
+    """Whether REPLICA IDENTITY FULL does no harm: no virtual column, and the key is known without it."""
+    return not fact.virtual and (fact.has_primary_key or fact.unique_keys == 1)
+
+
 def plan_replica_identity(facts: Collection[TableFacts], policy: str) -> list[Action]:
     """With ``policy.toast: full``, tables whose values may be stored out of line log the whole old row. Pure."""
     actions = []
     for fact in facts:
-        if policy != "full" or not fact.toasted or fact.virtual or fact.replica_identity == "f":
-            continue  # preflight says what to do about a virtual column
+        if policy != "full" or not fact.toasted or fact.replica_identity == "f" or not can_be_full(fact):
+            continue  # preflight says what to do about a table that can't be
         names = [fact.name, *fact.partitions]  # a partition logs by its own identity, not by its root's
         alter = [sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(identifier(name)) for name in names]
         run = statements(f"setting the replica identity of {fact.name}", *alter)

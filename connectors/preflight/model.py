@@ -111,5 +111,5 @@ class Check:
     needs: tuple[str, ...] = ()
 
 
-class Skipped(Exception):  # noqa: N818 - not an error: a check says that it cannot be asked here, and why
+class Skipped(Exception):
     """Raised by a check that this server gives no answer to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.types import may_be_large, never_reselected
-from connectors.database.identity import TableFacts
+from connectors.database.identity import TableFacts, can_be_full
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
@@ -21,6 +21,10 @@ def run(site: Site) -> Iterator[Finding]:
             yield Finding(Level.ERROR, name, message, fix)
             continue
         if fact.replica_identity == "f" or not fact.toasted:
+            continue
+        if policy == "full" and not can_be_full(fact):
+            message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"
+            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} ADD PRIMARY KEY …")
             continue
         columns = site.catalogue.tables[name].columns
         large = [column.name for column in columns if may_be_large(column)]

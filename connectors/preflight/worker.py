@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from cdc.errors import ConnectError
 from connectors.connector import read_connector
-from connectors.database.identity import generated_columns
 from connectors.debezium import CONNECTOR_CLASS, connector_config, connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.rest import EXACTLY_ONCE
@@ -43,7 +42,7 @@ def run(site: Site) -> Iterator[Finding]:
 
 def _accepted(site: Site) -> Iterator[Finding]:
     """Ask the worker to validate; that also tries the login from where the worker runs, and asks for exactly-once."""
-    config = connector_config(site.pipeline, site.catalogue, generated_columns(list(site.facts.values())))
+    config = connector_config(site.pipeline, site.catalogue, list(site.facts.values()))
     name = connector_name(site.pipeline)
     for complaint in site.connect.validate({**config, "name": name}):
         fix = "correct what it names"

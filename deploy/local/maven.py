@@ -110,7 +110,7 @@ def run(
     pom_file = work / "pom.xml"
     pom_file.write_text(pom_text)
     repository = f"-Dmaven.repo.local={work / 'repository'}"
-    process = subprocess.Popen(  # noqa: S603 - a list of our own making, no shell
+    process = subprocess.Popen(
         [_program(), "-B", "-ntp", "-f", str(pom_file), repository, f"{PLUGIN}:{goal}", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -122,7 +122,7 @@ def spawn(service: str, launch: Launch, cancelled: threading.Event) -> Record:
         log.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%S')} starting {service}\n".encode())
         log.flush()
         try:
-            child = subprocess.Popen(  # noqa: S603 - a list of our own making, no shell
+            child = subprocess.Popen(
                 [*launch.argv],
                 cwd=launch.cwd,
                 env={**ENVIRONMENT, **launch.env},
@@ -148,7 +148,7 @@ def spawn(service: str, launch: Launch, cancelled: threading.Event) -> Record:
 def run_once(what: str, argv: Sequence[str], cwd: Path, account: Account | None = None) -> None:
     """Run a program to its end; StackError with its last lines if it fails."""
     try:
-        result = subprocess.run(  # noqa: S603 - a list of our own making, no shell
+        result = subprocess.run(
             [*argv],
             cwd=cwd,
             env=ENVIRONMENT,

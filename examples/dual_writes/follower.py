@@ -53,9 +53,7 @@ def running(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[byte
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as out:
         arguments = command("run", str(PIPELINE))
-        process = subprocess.Popen(  # noqa: S603 (our own command)
-            arguments, env=_environment(env), stdout=out, stderr=subprocess.STDOUT
-        )
+        process = subprocess.Popen(arguments, env=_environment(env), stdout=out, stderr=subprocess.STDOUT)
         try:
             yield process
         finally:
@@ -94,9 +92,7 @@ def _checked(arguments: list[str], env: Mapping[str, str], seconds: float) -> No
 def _run(arguments: list[str], env: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
     line = command(*arguments)
     try:
-        return subprocess.run(  # noqa: S603 (our own command)
-            line, env=_environment(env), capture_output=True, text=True, timeout=seconds, check=False
-        )
+        return subprocess.run(line, env=_environment(env), capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:
         raise HeadwaterError(f"headwater {arguments[0]} did not end within {seconds:.0f} s.") from error
 

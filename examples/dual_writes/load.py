@@ -177,9 +177,7 @@ def run_crash(conninfo: str, number: int, *, by_hand: bool) -> None:
         str(number),
         "by-hand" if by_hand else "database-only",
     ]
-    with subprocess.Popen(  # noqa: S603 (our own command)
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as victim:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdin is not None and victim.stdout is not None
         victim.stdin.write(conninfo + "\n")  # not an argument: it holds a password, and arguments are public
         victim.stdin.flush()

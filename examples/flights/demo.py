@@ -155,11 +155,10 @@ class Demo:
         report = self.ask("verify", str(PIPELINE))
         for sink in report["sinks"]:
             for view in sink["views"]:
-                print(
-                    f"{sink['sink']:<10} {view['view']:<9} {view['compared']:>8,} rows compared, {view['differences']} differ"
-                )
-        counts = {name: count for name, count in report["source_rows"].items()}
-        listed = " ".join(f"{table}={counts[f'public.{table}']}" for table in TABLES)
+                counts = f"{view['compared']:>8,} rows compared, {view['differences']} differ"
+                print(f"{sink['sink']:<10} {view['view']:<9} {counts}")
+        rows = report["source_rows"]
+        listed = " ".join(f"{table}={rows[f'public.{table}']}" for table in TABLES)
         if not report["equal"]:
             raise DemoFailed(f"sinks differ from Postgres: {listed} equal=no")
         return f"DEMO OK {listed} equal=yes"

@@ -25,9 +25,11 @@ TAILNUM, FLIGHT_ID = "N0DEMO", 10_000_001
 Visible = dict[str, float]
 
 INSERT = (
-    f"INSERT INTO planes VALUES ('{TAILNUM}', 2013, 'Fixed wing multi engine', 'HEADWATER', 'HW-1', 2, 200, NULL, 'Turbo-fan')",
-    "INSERT INTO flights SELECT %(id)s, year, month, day, dep_time, sched_dep_time, 99, arr_time, sched_arr_time, arr_delay,"
-    " carrier, 9999, %(tailnum)s, origin, dest, air_time, distance, hour, minute, time_hour FROM flights WHERE flight_id = 1",
+    "INSERT INTO planes VALUES"
+    " (%(tailnum)s, 2013, 'Fixed wing multi engine', 'HEADWATER', 'HW-1', 2, 200, NULL, 'Turbo-fan')",
+    "INSERT INTO flights SELECT %(id)s, year, month, day, dep_time, sched_dep_time, 99, arr_time, sched_arr_time,"
+    " arr_delay, carrier, 9999, %(tailnum)s, origin, dest, air_time, distance, hour, minute, time_hour"
+    " FROM flights WHERE flight_id = 1",
 )
 UPDATE = (
     "UPDATE planes SET seats = 201 WHERE tailnum = %(tailnum)s",

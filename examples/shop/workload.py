@@ -67,7 +67,7 @@ class Limits:
         return self.seconds is not None and monotonic() - self.started >= self.seconds
 
 
-def run_workload(  # noqa: PLR0913 (keyword arguments, each a knob of a test)
+def run_workload(
     conninfo: str,
     seed: int = 1,
     *,

@@ -1,7 +1,6 @@
 """A running pipeline that the tests of one file break, one after the other."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

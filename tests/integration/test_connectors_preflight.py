@@ -188,6 +188,14 @@ def test_large_values_against_the_policy(check: Callable[..., str], policy: str,
     assert "body" in text
 
 
+def test_full_identity_would_forget_which_of_several_unique_indexes_is_the_key(check: Callable[..., str]) -> None:
+    ddl = ["CREATE TABLE t (a int NOT NULL UNIQUE, b int NOT NULL UNIQUE, body text)"]
+    ddl += ["ALTER TABLE t REPLICA IDENTITY USING INDEX t_b_key"]
+    text = check("toast", ("public.t",), *ddl, policy={"toast": "full"})
+    assert text.startswith("error")
+    assert "several unique indexes" in text
+
+
 def test_virtual_generated_column_forbids_full_identity(source: SourceDatabase, check: Callable[..., str]) -> None:
     with source.connect() as connection:
         if connection.info.server_version < 180000:

@@ -1,4 +1,4 @@
-"""A whole pipeline of a test's own: a fresh shop database, all three sinks, and the ``headwater`` command as users run it."""
+"""A whole pipeline of a test's own: a fresh shop database, all three sinks, and the command as users run it."""
 
 from __future__ import annotations
 

@@ -245,3 +245,10 @@ def test_a_repeated_key_of_json_is_there_once_and_numbers_keep_their_digits() ->
 
     assert orjson.dumps(json_unique('{"a":1e400,"b":[{"c":1,"c":2.50}],"a":3.10}')) == b'{"a":3.10,"b":[{"c":2.50}]}'
     assert orjson.dumps(json_unique('{ "a" : 1.0 }')) == b'{ "a" : 1.0 }'
+
+
+def test_an_interval_s_seconds_are_rounded_to_what_postgres_keeps() -> None:
+    from cdc.types.values import interval
+
+    assert interval("P0Y11M-40DT16H57M5.987999999S") == "P11M-40DT16H57M5.988S"
+    assert interval("P0Y0M0DT0H0M-0.000001S") == "PT-0.000001S"

@@ -9,6 +9,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import Pipeline
+from connectors.database.identity import TableFacts
 from connectors.debezium import connector_config, pattern, redact
 from connectors.names import Names
 
@@ -41,6 +42,28 @@ def pipeline(**parts: dict[str, Any]) -> Pipeline:
 def catalogue(*tables: Table) -> Catalogue:
     given = tables or (Table("public", "flights", (Column("flight_id", "integer", "int4"),), ("flight_id",)),)
     return Catalogue({table.qualified: table for table in given})
+
+
+def fact(**other: object) -> TableFacts:
+    values = {
+        "name": "s.t",
+        "kind": "r",
+        "persistence": "p",
+        "replica_identity": "d",
+        "owner": "o",
+        "row_security": False,
+        "rows": 1.0,
+        "has_primary_key": True,
+        "toasted": True,
+        "parent": None,
+        "is_partition": False,
+        "has_children": False,
+        "generated": (),
+        "virtual": False,
+        "unique_keys": 1,
+        "partitions": ("s.t1",),
+    }
+    return TableFacts(**{**values, **other})  # type: ignore[arg-type]
 
 
 def test_configuration_as_a_whole() -> None:
@@ -135,12 +158,12 @@ def test_reselect_asks_for_nulls_only_where_a_null_may_be_an_unchanged_value() -
 def test_table_keyed_by_its_replica_identity_names_its_key() -> None:
     columns = (Column("a", "integer", "int4"), Column("b", "text", "text"))
     keyed = Table("public", "log", columns, ("b", "a"), replica_identity="index")
-    config = connector_config(pipeline(), catalogue(keyed))
+    config = connector_config(pipeline(), catalogue(keyed), [fact(name="public.log", has_primary_key=False)])
     assert config["message.key.columns"] == r"public\.log:b,a"
 
 
 def test_generated_columns_are_excluded() -> None:
-    config = connector_config(pipeline(), catalogue(), ["public.flights.total"])
+    config = connector_config(pipeline(), catalogue(), [fact(name="public.flights", generated=("total",))])
     assert config["column.exclude.list"] == r"public\.flights\.total"
 
 

@@ -11,7 +11,7 @@ from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
 from connectors.catalogue import near_misses, numeric_typmod
 from connectors.connector import Running, plan_connector, refuse_gap
-from connectors.database.identity import TableFacts, plan_replica_identity
+from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import Publication, plan_publication
 from connectors.database.slot import Slot
 from connectors.debezium import HIDDEN
@@ -21,7 +21,7 @@ from connectors.names import Names
 from connectors.rest import Status, first_line
 from connectors.signals import Heard
 from connectors.topics import data_topics, plan_topics
-from tests.unit.test_connectors_config import catalogue, pipeline
+from tests.unit.test_connectors_config import catalogue, fact, pipeline
 
 RIGHT = {"operations": frozenset({"insert", "update", "delete"}), "via_root": True, "all_tables": False}
 RUNNING = Status("RUNNING", ("RUNNING",), "")
@@ -193,30 +193,11 @@ def test_an_initial_snapshot_that_begins_again_is_not_complete() -> None:
 # --- the rest
 
 
-def fact(**other: object) -> TableFacts:
-    values = {
-        "name": "s.t",
-        "kind": "r",
-        "persistence": "p",
-        "replica_identity": "d",
-        "owner": "o",
-        "row_security": False,
-        "rows": 1.0,
-        "has_primary_key": True,
-        "toasted": True,
-        "parent": None,
-        "is_partition": False,
-        "has_children": False,
-        "generated": (),
-        "virtual": False,
-        "partitions": ("s.t1",),
-    }
-    return TableFacts(**{**values, **other})  # type: ignore[arg-type]
-
-
 def test_full_replica_identity_only_where_values_may_be_stored_out_of_line() -> None:
     assert [a.name for a in plan_replica_identity([fact(), fact(name="s.small", toasted=False)], "full")] == ["s.t"]
     assert plan_replica_identity([fact(replica_identity="f")], "full") == []
+    assert plan_replica_identity([fact(virtual=True)], "full") == []
+    assert plan_replica_identity([fact(has_primary_key=False, unique_keys=2)], "full") == []
     assert plan_replica_identity([fact()], "reselect") == []
 
 

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from cdc.errors import PipelineFileError
-from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink, load, loads, reveal
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink, load, loads, looks_secret, reveal
 from cdc.pipeline.document import MAX_BYTES
 
 MINIMAL = """\
@@ -164,6 +164,9 @@ def test_no_more_than_twenty_are_told() -> None:
         (b"x" * (MAX_BYTES + 1), "p.yaml:1:1: the file is larger than 1024 KiB"),
         (b"%YAML 9.9.9\n---\na: 1\n", "p.yaml:1:1: not valid YAML"),
         (b'a: "\\UFFFFFFFF"\n', "p.yaml:1:1: not valid YAML"),
+        (b'a: "x\\ud800"\n', "p.yaml:1:4: an escape"),
+        (b'a: "x\\0"\n', "p.yaml:1:4: an escape"),
+        (b'"\\udc00": 1\n', "p.yaml:1:1: a key that is not text"),
     ],
 )  # fmt: skip
 def test_what_is_not_a_pipeline_file_s_yaml(text: bytes, message: str) -> None:
@@ -231,6 +234,11 @@ def test_a_variable_s_text_adds_no_structure() -> None:
     assert good(**{"PW": evil}).source.password.get_secret_value() == evil
     assert good(changed("user: headwater", "user: ${U}"), U="[a, b]").source.user == "[a, b]"
     assert good(changed("user: headwater", "user: ${U}"), U="${PW}").source.user == "${PW}"
+
+
+def test_a_variable_that_is_not_text_is_refused() -> None:
+    said = bad(changed("user: headwater", "user: a${U}"), U="x\udcff")
+    assert said == "p.yaml:5:10: environment variable U is not UTF-8 text"
 
 
 def test_only_a_whole_variable_becomes_a_number() -> None:
@@ -305,6 +313,28 @@ def test_secrets_are_there_but_never_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        ("password", True),
+        ("ssl.key.password", True),
+        ("sasl.mechanism", True),
+        ("sasl.username", True),
+        ("basic.auth.user.info", True),
+        ("fs.s3a.access.key", True),
+        ("api_key", True),
+        ("auth.token", True),
+        ("tokenizer", False),
+        ("max_token_length", False),
+        ("token_chars", False),
+        ("client.id", False),
+        ("key.converter", False),
+    ],
+)
+def test_keys_that_look_secret(key: str, secret: bool) -> None:
+    assert looks_secret(key) is secret
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("password: ${PW}", "password: [s3cr3t]"),
@@ -321,6 +351,8 @@ def test_secrets_are_there_but_never_shown() -> None:
         ("password: ${PW}", "password: @s3cr3t"),
         ("password: ${PW}", "password: ${s3cr3t!"),
         ("password: ${PW}", "pasword: s3cr3t"),
+        ("password: ${PW}", "password s3cr3t!: x"),
+        ("password: ${PW}", "'pass word:s3cr3t': x"),
         ("  bootstrap: localhost:9092", "  bootstrap: s3cr3t"),
         ("  url: http://localhost:8083", "  url: s3cr3t"),
         ("name: shop", "name: S3cr3t"),

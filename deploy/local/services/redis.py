@@ -24,7 +24,7 @@ def program(unit: Path) -> Path:
     on_path = shutil.which("redis-server")
     for candidate in [fetched, *([Path(on_path)] if on_path else [])]:
         try:
-            answer = subprocess.run([str(candidate), "--version"], capture_output=True, timeout=10)  # noqa: S603, PLW1510
+            answer = subprocess.run([str(candidate), "--version"], capture_output=True, timeout=10)  # noqa: PLW1510
         except OSError:
             continue
         if answer.returncode == 0:

@@ -1,0 +1,97 @@
+"""Snapshots that are disturbed: killed half-way, written into, forgotten."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from psycopg import sql
+
+from cdc.errors import SourceError
+from connectors.apply import apply, plan_pipeline
+from connectors.captured import mark, read_captured
+from connectors.names import Names
+from connectors.servers import open_servers
+from connectors.snapshot import Progress, unfinished, wait_snapshot
+from tests.support.source import SourceDatabase, eventually
+
+pytestmark = pytest.mark.stack
+
+
+def keep_writing(source: SourceDatabase, stop: threading.Event, rows: int) -> None:
+    """Transactions over two rows and a delete, some of them open for a while, as a busy application has them."""
+    with source.connect() as connection:
+        number = 0
+        while not stop.is_set():
+            number += 101
+            a, b = number % rows + 1, (number * 7) % rows + 1
+            with connection.transaction():
+                connection.execute("UPDATE big SET v = %s WHERE id = %s", [f"a{number}", a])
+                time.sleep(0.02)
+                connection.execute("UPDATE big SET v = %s WHERE id = %s", [f"b{number}", b])
+            connection.execute("DELETE FROM big WHERE id = %s", [(number * 13) % rows + 1])
+            connection.execute("INSERT INTO big VALUES (%s, %s)", [1_000_000 + number, "new"])
+
+
+def equal(source: SourceDatabase, topic: str) -> bool:
+    latest = {row["id"]: row["v"] for row in source.latest(topic).values() if row is not None}
+    return latest == dict(source.rows("SELECT id, v FROM big"))
+
+
+def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabase) -> None:
+    """FAULTS 21 and 23: the slot of the first attempt is there already when the second snapshot is taken."""
+    rows = 120_000
+    source.execute("CREATE TABLE big (id int PRIMARY KEY, v text)")
+    source.execute(f"INSERT INTO big SELECT i, 'old' FROM generate_series(1, {rows}) i")
+    pipeline = source.pipeline("public.big", source={"snapshot_fetch_size": 500})
+    topic = pipeline.topic("public.big")
+    stop = threading.Event()
+    writer = threading.Thread(target=keep_writing, args=(source, stop, rows))
+    writer.start()
+    try:
+        apply(pipeline)
+        with open_servers(pipeline) as servers:
+            assert eventually(lambda: sum(servers.kafka.ends({topic: 2})[topic].values()) > 2000, 60)
+            servers.connect.restart(servers.connector)
+            assert unfinished(servers) == {"public.big"}
+        seen: list[Progress] = []
+        assert wait_snapshot(pipeline, seen.append, seconds=120).done
+    finally:
+        stop.set()
+        writer.join()
+    assert len(source.records(topic)) > rows + 2000  # some rows were read twice: the restart was really half-way
+    assert eventually(lambda: equal(source, topic), 60)
+    assert [t.table for t in seen[-1].tables] == ["public.big"]
+    assert plan_pipeline(pipeline) == []
+
+
+def test_lost_signal_is_noticed_and_sent_again(source: SourceDatabase) -> None:
+    """FAULTS 22: Debezium notes a signal as read before its snapshot has begun; a crash in between loses it."""
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE big (id int PRIMARY KEY, v text)")
+    source.execute("INSERT INTO big SELECT i, 'x' FROM generate_series(1, 100) i")
+    apply(source.pipeline("public.t"))
+    assert wait_snapshot(source.pipelines[-1], seconds=90).done
+    pipeline = source.pipeline("public.t", "public.big")
+    names = Names.of(pipeline)
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    with open_servers(pipeline) as servers:
+        # As if the signal had been lost: asked for long ago, and no notification knows of it.
+        mark(servers.setup, names, ["public.big"], "requested", "never-seen")
+        age = sql.SQL("UPDATE {} SET changed_at = now() - interval '1 hour' WHERE snapshot = 'requested'")
+        servers.setup.execute(age.format(names.identifier(names.captured)))
+        assert unfinished(servers) == {"public.big"}
+    [action] = plan_pipeline(pipeline)
+    assert (action.kind, action.name) == ("snapshot", "public.big")
+    before = len(source.records(pipeline.topic("public.big")))
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    assert len(source.records(pipeline.topic("public.big"))) == before + 100
+    with open_servers(pipeline) as servers:
+        assert read_captured(servers.setup, names)["public.big"].state == "done"
+
+
+def test_waiting_before_applying_is_told(source: SourceDatabase) -> None:
+    with pytest.raises(SourceError, match="nothing is captured yet"):
+        wait_snapshot(source.pipeline("public.t"))

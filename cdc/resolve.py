@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Literal
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
-from cdc.pipeline import Pipeline
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.types import supported, unsupported
 from cdc.view import View
 
@@ -33,10 +34,12 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
     if spec.view_names:
         views = [resolve_view(pipeline, catalogue, name) for name in spec.view_names]
     else:
-        views = [View.identity(table) for table in _tables(pipeline, catalogue, sink, spec.tables)]
-    _distinct(pipeline, [view.name for view in views], ("sinks", sink), "two of its views are called")
-    for view in views:
-        _keyed(pipeline, view.table, ("sinks", sink))
+        views = _identities(pipeline, catalogue, sink, spec.tables)
+    place: Path = ("sinks", sink, "tables" if spec.tables else "views" if spec.views else "view")
+    _distinct(pipeline, [view.name for view in views], place, f"sink {sink}: two of its views are called")
+    if isinstance(spec, IcebergSink):
+        for view in views:
+            _in_warehouse(pipeline, view, sink, ("views", view.name, "columns") if spec.view_names else place)
     return views
 
 
@@ -76,11 +79,43 @@ def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path) 
     raise _error(pipeline, path, f"{name} is not a captured table", near(name, names) or "add it to source.tables")
 
 
-def _tables(pipeline: Pipeline, catalogue: Catalogue, sink: str, chosen: Any) -> Sequence[Table]:
-    if chosen is None or chosen == "all":
-        return list(catalogue.tables.values())
+def _identities(
+    pipeline: Pipeline, catalogue: Catalogue, sink: str, chosen: Literal["all"] | tuple[str, ...] | None
+) -> list[View]:
+    """A view of all columns for each chosen table."""
     path: Path = ("sinks", sink, "tables")
-    return [find_table(pipeline, catalogue, name, (*path, index)) for index, name in enumerate(chosen)]
+    if chosen is None or chosen == "all":
+        found = [(table, path) for table in catalogue.tables.values()]
+    else:
+        places: list[Path] = [(*path, index) for index in range(len(chosen))]
+        found = [(find_table(pipeline, catalogue, name, at), at) for name, at in zip(chosen, places, strict=True)]
+    for table, at in found:
+        _keyed(pipeline, table, at)
+    return [View.identity(table) for table, _ in found]
+
+
+def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None:
+    """What tables of a warehouse need beyond documents: they are merged by key, and Spark ignores letter case."""
+    for name in view.key:
+        if name not in dict(view.columns):
+            raise _error(
+                pipeline,
+                path,
+                f"sink {sink} merges rows by key, but view {view.name} leaves out its key column {name}",
+                f"add {name} to `columns`, or keep the view in another kind of sink",
+            )
+    seen: dict[str, str] = {}
+    for name in [out for _, out in view.columns] + list(view.fields):
+        if name in ICEBERG_COLUMNS:
+            raise _error(pipeline, path, f"sink {sink}: Iceberg has a column {name} of its own", "rename it in a view")
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise _error(
+                pipeline,
+                path,
+                f"sink {sink}: {other} and {name} are one column to Spark",
+                "rename one of them in a view",
+            )
 
 
 def _columns(

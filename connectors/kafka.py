@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as CoreError
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -24,6 +25,8 @@ from cdc.pipeline import Pipeline
 
 # Brokers that do not answer within this time are down for an operator who waits at a terminal.
 SECONDS = 15.0
+# The end of a partition is told by an event: offsets count transaction markers, which a reader never sees.
+PARTITION_EOF = CoreError._PARTITION_EOF
 TRANSIENT = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT", "NOT_CONTROLLER", "_TIMED_OUT_QUEUE"}
 
 

@@ -23,6 +23,7 @@ from connectors.preflight import keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
+from connectors.sweep import sweep
 from connectors.topics import plan_topics, wanted_topics
 
 # A signal is seen within a second and begins at once; one that nobody works on after this long was lost.
@@ -109,6 +110,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         *plan_topics(wanted_topics(pipeline, actual.catalogue), actual.topics),
         *noted,
         *connector,
+        *plan_sweep(servers, actual),
         *plan_snapshot(servers, actual, {action.name for action in noted}),
         *publication_after,
         *triggers_after,
@@ -171,17 +173,39 @@ def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Act
     return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
 
 
+def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
+    """Remove what an interrupted initial snapshot left behind, if nobody has waited for its end (which does it too)."""
+    initial = sorted(entry.table for entry in actual.captured.values() if entry.state == "initial")
+    initial = [table for table in initial if table in actual.catalogue.tables]
+    if not initial or actual.connector is None or not actual.connector.streaming or actual.slot is None:
+        return []
+    if _heard(servers).attempts < 2:
+        return []
+
+    def run(servers: Servers) -> None:
+        sweep(servers, initial)
+        mark(servers.setup, servers.names, initial, "done")
+
+    return [
+        Action("snapshot", ", ".join(initial), "remove what an interrupted snapshot left", "interrupted", "done", run)
+    ]
+
+
+def _heard(servers: Servers) -> Heard:
+    notifications = Notifications(servers.kafka, servers.pipeline)
+    try:
+        return notifications.catch_up()
+    finally:
+        notifications.close()
+
+
 def lost_requests(servers: Servers, actual: Actual) -> set[str]:
     """Tables that were asked for a while ago, and that Debezium neither works on nor has finished."""
     requested = [entry for entry in actual.captured.values() if entry.state == "requested"]
     old = [e for e in requested if datetime.now(UTC) - e.changed_at > timedelta(seconds=LOST_SECONDS)]
     if not old or (actual.connector is not None and actual.connector.in_incremental_snapshot):
         return set()
-    notifications = Notifications(servers.kafka, servers.pipeline)
-    try:
-        heard = notifications.catch_up()
-    finally:
-        notifications.close()
+    heard = _heard(servers)
     return {entry.table for entry in old if not is_complete(heard, entry)}
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
-from confluent_kafka import KafkaError as CoreError
 
 from cdc.errors import KafkaUnavailable
 from cdc.pipeline import Pipeline
 from connectors.debezium import notification_topic, pattern
-from connectors.kafka import SECONDS, Kafka
+from connectors.kafka import PARTITION_EOF, SECONDS, Kafka
 
 # Statuses of a table's incremental snapshot that mean that all of its rows were sent.
 COMPLETE = {"SUCCEEDED", "EMPTY"}
@@ -63,12 +62,14 @@ class Heard:
         statuses: signal id (or ``initial``) -> table -> ``SUCCEEDED``, ``EMPTY``, ``SQL_EXCEPTION`` ….
         ended: signal ids (and ``initial``) whose snapshot has ended.
         current: the table being read now.
+        attempts: how often the initial snapshot was begun until it was complete; more than one leaves rows behind.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, dict[str, str]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     current: str | None = None
+    attempts: int = 0
 
     def hear(self, note: Mapping[str, Any]) -> None:
         """Take in one notification; unknown ones are ignored. Pure."""
@@ -76,16 +77,18 @@ class Heard:
         initial = note.get("aggregate_type") == "Initial Snapshot"
         of = "initial" if initial else str(note.get("id"))
         kind = note.get("type")
+        if initial and of in self.ended:
+            return  # told at every restart that there is nothing more to do
         if kind == "STARTED" and initial:  # an interrupted initial snapshot begins again from nothing
             self.statuses.pop(of, None)
-            self.ended.discard(of)
+            self.attempts += 1
         elif kind == "IN_PROGRESS":
             self.current = data.get("current_collection_in_progress")
         elif kind == "TABLE_SCAN_COMPLETED":
             table = str(data.get("scanned_collection"))
             self.statuses.setdefault(of, {})[table] = str(data.get("status"))
             self.rows[table] = int(data.get("total_rows_scanned") or 0)
-        elif kind in ("COMPLETED", "ABORTED"):
+        elif kind == "COMPLETED" or (kind == "ABORTED" and not initial):
             self.ended.add(of)
 
 
@@ -135,8 +138,7 @@ class Notifications:
         if message is None:
             return
         if (error := message.error()) is not None:
-            self.caught_up = self.caught_up or error.code() == CoreError._PARTITION_EOF
-            # The end is told by an event: offsets count transaction markers, which a reader never sees.
+            self.caught_up = self.caught_up or error.code() == PARTITION_EOF
             return
         try:
             self.heard.hear(json.loads(message.value() or b"{}"))

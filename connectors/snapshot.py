@@ -18,6 +18,7 @@ from connectors.postgres import explained
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
 from connectors.signals import COMPLETE, Heard, Notifications
+from connectors.sweep import sweep
 
 # Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
 COUNT_ROWS = 2_000_000
@@ -85,7 +86,7 @@ def unfinished(servers: Servers) -> set[str]:
         return set()
     notifications = Notifications(servers.kafka, servers.pipeline)
     try:
-        return set(entries) - _finished(servers, notifications.catch_up(), entries)
+        return set(entries) - _finished(servers, notifications.catch_up(), entries, clean=False)
     finally:
         notifications.close()
 
@@ -103,7 +104,7 @@ def _wait(
     heard = notifications.catch_up()
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
-        done = _finished(servers, heard, open_entries)
+        done = _finished(servers, heard, open_entries, clean=True)
         ends = servers.kafka.ends(partitions)
         tables = tuple(_table(t, totals[t], heard, ends.get(topics[t], {}), done=t in done) for t in sorted(topics))
         now = Progress(tables, done >= set(open_entries))
@@ -113,14 +114,22 @@ def _wait(
         heard = notifications.read(PAUSE_SECONDS)
 
 
-def _finished(servers: Servers, heard: Heard, entries: dict[str, Captured]) -> set[str]:
-    """Tables whose rows are all in Kafka; notes them as done, and stops at a snapshot that failed."""
+def _finished(servers: Servers, heard: Heard, entries: dict[str, Captured], *, clean: bool) -> set[str]:
+    """Tables whose rows, and no others, are in Kafka; notes them as done, and stops at a snapshot that failed.
+
+    ``clean``: remove what an interrupted attempt left behind; without it such tables are not finished.
+    """
     running = read_connector(servers.connect, servers.connector)
     if running is None:
         raise ConnectError(f"there is no connector {servers.connector}", fix="run `headwater apply FILE`")
     if running.status is not None and running.status.failed:
         raise failure(servers.connector, running.status)
     done = {table for table, entry in entries.items() if entry.state == "initial" and running.streaming}
+    if done and heard.attempts > 1:
+        if not clean:
+            done = set()
+        elif not all(read_captured(servers.setup, servers.names)[table].state == "done" for table in done):
+            sweep(servers, sorted(done))
     for table, entry in entries.items():
         status = heard.statuses.get(entry.signal_id or "", {}).get(table)
         if status is not None and status not in COMPLETE:

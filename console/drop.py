@@ -53,7 +53,11 @@ def command(file: Path, topics: bool, only: tuple[str, ...], dry_run: bool, yes:
             click.confirm("Remove all of this?", abort=True, err=True)
         drop_sink_state(pipeline, only)
         if not only:
-            drop(pipeline, topics=topics)
+            drop(
+                pipeline,
+                (lambda action: None) if as_json else (lambda action: click.echo(f"{action.kind} removed")),
+                topics=topics,
+            )
     if as_json:
         changes = [action.to_dict() for action in actions]
         print_json({"pipeline": pipeline.name, "changes": changes, "state": state, "done": not dry_run})

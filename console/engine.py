@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, KafkaError
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
 from cdc.resolve import resolve_views
 from cdc.view import View
 from console.marker import read_snapshot_lsn
 from sinks import iceberg
-from sinks.configure import sink_config
+from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
@@ -88,7 +88,7 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
         f"headwater {pipeline.name}",
         master=engine.master,
         jars=Path(engine.jars or os.environ.get("HEADWATER_SPARK_JARS", "")),
-        log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{'-'.join(sinks)}.log",
+        log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{'-'.join(sinks) or 'verify'}.log",
         driver_memory=engine.driver_memory,
         conf=conf,
     )
@@ -169,6 +169,8 @@ def _flows(
     warehouse = isinstance(sink, IcebergSink)
     computed = {view.name: analyse(spark, view).types for view in views}
     config: dict[str, Any] = {}
+    if isinstance(sink, ElasticsearchSink):
+        check_mapping(generation.sink, sink, views)
     if not warehouse:
         config = sink_config(generation.sink, sink, views, computed, generation.number)
     spec = replace(flow_spec(pipeline, generation.sink, views, config), snapshot_lsn=snapshot_lsn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cdc.catalogue import Catalogue
     from cdc.pipeline import Pipeline
     from cdc.view import View
+
+Progress = Callable[[str], None]
 
 # Between two looks at a difference that may only be a change still on its way.
 PAUSE_SECONDS = 1.0
@@ -45,7 +47,7 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, wait: float) -> No
     """
     from cdc.pipeline import load
 
-    report = verify_report(load(file), only, wait)
+    report = verify_report(load(file), only, wait, progress=lambda line: click.echo(line, err=True))
     if as_json:
         print_json(report)
     else:
@@ -53,13 +55,22 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, wait: float) -> No
     sys.exit(0 if report["equal"] else 2)
 
 
-def verify_report(pipeline: Pipeline, only: Sequence[str] = (), wait: float = 0.0) -> dict[str, Any]:
-    """Compare the sinks; the shape of ``--json``."""
+def verify_report(
+    pipeline: Pipeline, only: Sequence[str] = (), wait: float = 0.0, progress: Progress = lambda line: None
+) -> dict[str, Any]:
+    """Compare the sinks; the shape of ``--json``.
+
+    Args:
+        pipeline: the loaded file.
+        only: sink names; none for all.
+        wait: seconds to look again at what differs.
+        progress: told a line for each view.
+    """
     from console.catalogue import source_catalogue
 
     catalogue = source_catalogue(pipeline)
     deadline = time.monotonic() + wait
-    verifier = Verifier(pipeline, catalogue)
+    verifier = Verifier(pipeline, catalogue, progress)
     try:
         sinks = [verifier.sink(name, deadline) for name in verifier.names(only)]
     finally:
@@ -79,10 +90,11 @@ class Verifier:
     Args:
         pipeline: the loaded file.
         catalogue: the source's tables.
+        progress: told a line for each view.
     """
 
-    def __init__(self, pipeline: Pipeline, catalogue: Catalogue) -> None:
-        self.pipeline, self.catalogue = pipeline, catalogue
+    def __init__(self, pipeline: Pipeline, catalogue: Catalogue, progress: Progress) -> None:
+        self.pipeline, self.catalogue, self.progress = pipeline, catalogue, progress
         self.source_rows: dict[str, int] = {}
         self._spark: SparkSession | None = None
 
@@ -103,6 +115,7 @@ class Verifier:
 
         views = []
         for view in resolve_views(self.pipeline, self.catalogue, name):
+            self.progress(f"comparing {name} · {view.name}")
             while True:
                 result = self._compare(name, view)
                 if result.equal or time.monotonic() > deadline:

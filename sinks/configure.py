@@ -11,10 +11,6 @@ from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
 
-# A write that gets no answer for this long fails its batch, so that the trouble shows in `status`; the flow is then
-# started again, for ever, with its offsets where they were.
-GIVE_UP_SECONDS = 30.0
-
 
 def sink_config(
     name: str,
@@ -46,12 +42,6 @@ def _secret(value: Any) -> str | None:
     return None if value is None else str(value.get_secret_value() if hasattr(value, "get_secret_value") else value)
 
 
-def _optional(sink: Any, *names: str) -> dict[str, Any]:
-    """Settings that the sinks know; those that the pipeline file does not offer keep their defaults."""
-    found = {name: getattr(sink, name, None) for name in names}
-    return {name: _secret(value) if name == "password" else value for name, value in found.items()}
-
-
 def _present(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
@@ -79,16 +69,20 @@ def _elasticsearch(
         "name": name,
         "targets": targets,
         "settings": plain(sink.settings),
-        "give_up_seconds": GIVE_UP_SECONDS,
         **_present(
             url=_secret(sink.url),
             user=sink.user,
             password=_secret(sink.password),
             api_key=_secret(sink.api_key),
             bulk_bytes=sink.bulk_bytes,
+            # The client refuses it for an address without encryption.
+            ca_certs=sink.ca_certs if sink.url.startswith("https:") else None,
+            bulk_count=sink.bulk_count,
             bulk_workers=sink.bulk_workers,
             request_timeout_seconds=sink.request_timeout_seconds,
-            **_optional(sink, "bulk_count", "max_document_bytes", "fence_seconds", "ca_certs"),
+            # After this long a batch fails, so that the trouble shows in `status`; its flow starts again, for ever.
+            give_up_seconds=sink.give_up_seconds,
+            fence_seconds=sink.fence_seconds,
         ),
     }
 
@@ -142,14 +136,16 @@ def _redis(name: str, sink: RedisSink, views: Sequence[View]) -> dict[str, Any]:
         "type": "redis",
         "name": name,
         "targets": {view.name: {} for view in views},
-        "give_up_seconds": GIVE_UP_SECONDS,
         **_present(
             url=_secret(sink.url),
             key_prefix=sink.key_prefix or None,
             ttl_seconds=sink.ttl_seconds,
             fence_seconds=sink.fence_seconds,
-            **_optional(
-                sink, "user", "password", "cluster", "max_document_bytes", "request_timeout_seconds", "ca_certs"
-            ),
+            cluster=sink.cluster,
+            user=sink.user,
+            password=_secret(sink.password),
+            ca_certs=sink.ca_certs,
+            request_timeout_seconds=sink.request_timeout_seconds,
+            give_up_seconds=sink.give_up_seconds,
         ),
     }

@@ -65,6 +65,10 @@ def create_table(spark: SparkSession, table: str, view: View, properties: Mappin
     }
     quoted = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({quoted})")
+    known = {field.name for field in spark.table(table).schema}
+    added = ", ".join(f"`{name}` {kind}" for name, kind in columns if name not in known)
+    if added:  # a column that the source has gained; its values arrive with the rows' next changes
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
 
 
 class Merger:

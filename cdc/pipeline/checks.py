@@ -123,6 +123,8 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
                 yield Wrong((*path, "tables", index), f"sinks.{name}.tables: {shown(table)} is here a second time")
     if isinstance(sink, ElasticsearchSink):
         yield from _elasticsearch(name, sink, path)
+    if isinstance(sink, RedisSink):
+        yield from _redis(name, sink, path)
 
 
 def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator[Wrong]:
@@ -139,6 +141,8 @@ def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator
 
 def _elasticsearch(name: str, sink: ElasticsearchSink, path: Path) -> Iterator[Wrong]:
     yield from _credentials(sink, path)
+    if ":" not in sink.url.partition("://")[2].rpartition("@")[2].partition("/")[0].rpartition("]")[2]:
+        yield Wrong((*path, "url"), f"sinks.{name}.url: the port is missing", "write http://host:9200")
     if sink.api_key is not None and sink.user is not None:
         yield Wrong((*path, "api_key"), f"sinks.{name}: user and api_key exclude each other", "keep one of them")
     if sink.index and (sink.tables is not None or len(sink.views) > 1):
@@ -147,6 +151,17 @@ def _elasticsearch(name: str, sink: ElasticsearchSink, path: Path) -> Iterator[W
             f"sinks.{name}.index names one index, but the sink may keep several views or tables",
             "leave index out: each index is named as its view; or give this sink one view",
         )
+
+
+def _redis(name: str, sink: RedisSink, path: Path) -> Iterator[Wrong]:
+    if sink.user is not None and sink.password is None:
+        # The client would silently log in as nobody.
+        yield Wrong((*path, "user"), f"sinks.{name}.user without sinks.{name}.password (or its variable is empty)")
+    if sink.password is not None and "@" in sink.url:
+        # The client would silently take the one in the address.
+        yield Wrong((*path, "password"), f"sinks.{name}: a login in url and one beside it", "keep one of them")
+    if sink.cluster and _server(sink.url).partition("://")[2].partition("/")[2] != "0":
+        yield Wrong((*path, "url"), f"sinks.{name}: a Redis Cluster has only the database 0", "end url in /0")
 
 
 def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
@@ -185,7 +200,18 @@ def _targets_of(pipeline: Pipeline, sink: SinkPart) -> Iterator[tuple[str, ...]]
             yield "table", _server(sink.catalog_uri), f"{sink.namespace}.{name}"
 
 
+# What an address means that leaves it out.
+_PORTS = {"http": 80, "https": 443, "redis": 6379, "rediss": 6379}
+
+
 def _server(url: str) -> str:
-    """A URL without what does not tell servers apart."""
+    """An address without what does not tell servers apart: login, options, letter case, default port and database."""
     scheme, separator, rest = mask_text(url).partition("://")
-    return scheme + separator + rest.rpartition("@")[2].rstrip("/") if separator else url
+    if not separator:
+        return url
+    host, _, path = rest.rpartition("@")[2].partition("?")[0].partition("/")
+    host, scheme = host.lower(), scheme.lower()
+    if scheme in _PORTS and ":" not in host.rpartition("]")[2]:
+        host = f"{host}:{_PORTS[scheme]}"
+    path = path.rstrip("/") or ("0" if scheme in ("redis", "rediss") else "")
+    return f"{scheme}://{host}/{path}"

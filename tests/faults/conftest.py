@@ -19,7 +19,9 @@ def local_stack() -> LocalStack:
 @pytest.fixture(scope="module")
 def scenario(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     """A captured shop with a running pipeline."""
-    made = Scenario(local_stack, tmp_path_factory.mktemp("scenario"))
+    # A keyword without ignore_above refuses words over 32,766 bytes: that is the poison.
+    keyword = {"sinks.search.mapping.name": {"type": "keyword", "fields": {}}}
+    made = Scenario(local_stack, tmp_path_factory.mktemp("scenario"), extra=keyword)
     try:
         made.prepare()
         made.start()

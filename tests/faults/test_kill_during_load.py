@@ -1,6 +1,8 @@
 """kill -9 of each part while an application writes: afterwards every sink equals Postgres, row by row."""
 
+import json
 import time
+import uuid
 
 import pytest
 
@@ -24,6 +26,29 @@ def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
         scenario.kill()
     scenario.start()
     scenario.assert_equal()
+
+
+def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> None:
+    poison, good = str(uuid.uuid4()), str(uuid.uuid4())
+    insert = (
+        "INSERT INTO customers (customer_id, email, name, registered) VALUES (%s, %s, %s, now()), (%s, %s, %s, now())"
+    )
+    values = (poison, f"{poison}@example.org", "x" * 40_000, good, f"{good}@example.org", "good")
+    scenario.execute(insert, *values)
+    scenario.assert_equal("--sink", "cache", "--sink", "warehouse")
+    report = json.loads(scenario.run("verify", "--json", "--sink", "search", "--wait", "5", ok=(2,)))
+    wrong = {view["view"]: view for view in report["sinks"][0]["views"] if view["differences"]}
+    assert list(wrong) == [scenario.view("customer")]
+    assert (wrong[scenario.view("customer")]["missing"], wrong[scenario.view("customer")]["differences"]) == (
+        [poison],
+        1,
+    )
+    letter = next(item for item in scenario.dead_letters() if item["key"] == poison)
+    assert (letter["sink"], letter["view"]) == ("search", scenario.view("customer"))
+    assert "immense term" in letter["reason"]
+    assert letter["topic"] == f"{scenario.name}.public.customers"
+    scenario.execute("DELETE FROM customers WHERE customer_id = %s", poison)
+    scenario.assert_equal("--sink", "search")
 
 
 @pytest.mark.parametrize("server", ["connect", "kafka", "elasticsearch", "redis-cache"])

@@ -27,6 +27,7 @@ ENV = {
     "HEADWATER_SETUP_PASSWORD": SECRET,
     "CONNECT_PASSWORD": SECRET,
     "ELASTICSEARCH_PASSWORD": SECRET,
+    "REDIS_PASSWORD": SECRET,
     "PORT": "7",
 }
 FULL = re.sub(r"^( *)#(?=[a-z_]+:)", r"\1", template(), flags=re.MULTILINE)

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import psycopg
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from psycopg import sql
 from ruamel.yaml import YAML
 
@@ -166,6 +167,22 @@ class Scenario:
         """One statement as the owner, committed."""
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(statement.encode(), values)
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Every dead letter so far."""
+        topic = f"{self.name}.dead-letters"
+        settings = {"group.id": "test", "bootstrap.servers": self.stack.endpoints.kafka, "enable.partition.eof": True}
+        consumer = Consumer(settings)
+        found: list[dict[str, Any]] = []
+        try:
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+            while True:
+                message = consumer.poll(10)
+                if message is None or message.error():
+                    return found
+                found.append(json.loads(message.value() or b"{}"))
+        finally:
+            consumer.close()
 
     def assert_equal(self, *options: str, seconds: float = EQUAL_SECONDS) -> dict[str, Any]:
         """Every sink equals Postgres, row by row, once it has caught up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -20,6 +21,7 @@ from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.rest import Status, first_line
 from connectors.signals import Heard
+from connectors.sweep import delete_event, is_ghost
 from connectors.topics import data_topics, plan_topics
 from tests.unit.test_connectors_config import catalogue, fact, pipeline
 
@@ -187,7 +189,19 @@ def test_an_initial_snapshot_that_begins_again_is_not_complete() -> None:
     heard, initial = Heard(), "Initial Snapshot"
     heard.hear(note("TABLE_SCAN_COMPLETED", aggregate=initial, scanned_collection="s.a", status="SUCCEEDED"))
     heard.hear(note("STARTED", of="id-2", aggregate=initial))
+    heard.hear(note("STARTED", of="id-3", aggregate=initial))
     assert heard.statuses.get("initial") is None
+    heard.hear(note("COMPLETED", of="id-3", aggregate=initial))
+    heard.hear(note("STARTED", of="id-4", aggregate=initial))  # after every restart, with SKIPPED behind it
+    assert (heard.attempts, heard.ended) == (2, {"initial"})
+
+
+def test_only_reads_of_an_earlier_attempt_are_ghosts() -> None:
+    read, streamed = {"snapshot": "true", "lsn": 5}, {"snapshot": "false", "lsn": 5}
+    assert [is_ghost(read, 9), is_ghost(read, 5)] == [True, False]
+    assert [is_ghost(streamed, 9), is_ghost({"snapshot": "incremental", "lsn": None}, 9)] == [False, False]
+    event = json.loads(delete_event({**read, "table": "t"}, 9, 1000))
+    assert (event["op"], event["after"], event["source"]["lsn"], event["source"]["table"]) == ("d", None, 9, "t")
 
 
 # --- the rest

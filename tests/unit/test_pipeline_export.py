@@ -25,6 +25,7 @@ ENV = {
     "HEADWATER_SETUP_PASSWORD": "b",
     "CONNECT_PASSWORD": "c",
     "ELASTICSEARCH_PASSWORD": "d",
+    "REDIS_PASSWORD": "d",
 }
 
 

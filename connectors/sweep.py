@@ -1,0 +1,150 @@
+"""Removes what an interrupted initial snapshot left behind.
+
+When the worker dies during the initial snapshot, Debezium begins it again at a later position, and streams from there.
+Rows that the first attempt had read, and that were deleted before the second began, are then in the topics for good:
+no later record of theirs ever comes. They are found by their position, which is not the last attempt's, and deleted:
+with an event as Debezium writes it, and a tombstone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+from cdc.errors import KafkaError, KafkaUnavailable
+from connectors.connector import wait_ready
+from connectors.debezium import marker_topic
+from connectors.kafka import PARTITION_EOF, Kafka
+from connectors.servers import Servers
+
+# A fetch of an idle partition answers within half a second; no answer for this long is an outage.
+SILENCE_SECONDS = 30.0
+STREAMED = ("false", "incremental")
+
+
+def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
+    """Delete the rows that only an earlier attempt of the initial snapshot has read.
+
+    The connector is stopped meanwhile: a row that is inserted again must not be overtaken by our tombstone.
+
+    Args:
+        servers: of the pipeline, whose snapshot must be complete.
+        tables: those that the initial snapshot read.
+
+    Returns:
+        Table -> rows deleted from its topic. Doing it again deletes nothing more.
+
+    Raises:
+        KafkaError: the marker's record is not there, or a delete was not acknowledged (do it again).
+        KafkaUnavailable: no answer (transient).
+    """
+    servers.connect.stop(servers.connector)
+    servers.connect.wait_stopped(servers.connector)
+    try:
+        position = snapshot_position(servers)
+        topics = servers.kafka.describe([servers.pipeline.topic(table) for table in tables])
+        out = {}
+        for table in tables:
+            topic = topics[servers.pipeline.topic(table)]
+            out[table] = sum(_sweep(servers.kafka, topic.name, part, position) for part in range(topic.partitions))
+        return out
+    finally:
+        servers.connect.resume(servers.connector)
+        wait_ready(servers)
+
+
+def snapshot_position(servers: Servers) -> int:
+    """LSN of the last attempt: of the marker's newest record.
+
+    Raises:
+        KafkaError: there is none.
+    """
+    topic, position = marker_topic(servers.pipeline), None
+    for message in records(servers.kafka, topic, 0):
+        if value := message.value():
+            position = int(orjson.loads(value)["source"]["lsn"])
+    if position is None:
+        raise KafkaError(
+            f"topic {topic} is empty: the snapshot's position is not known",
+            fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
+        )
+    return position
+
+
+def _sweep(kafka: Kafka, topic: str, partition: int, position: int) -> int:
+    ghosts: dict[bytes, dict[str, Any]] = {}
+    for message in records(kafka, topic, partition):
+        key, value = message.key(), message.value()
+        if key is None:
+            continue
+        ghosts.pop(bytes(key), None)  # whatever was known of this row, there is something newer
+        source = orjson.loads(value)["source"] if value else None
+        if source is not None and is_ghost(source, position):
+            ghosts[bytes(key)] = source
+    _delete(kafka, topic, partition, ghosts, position)
+    return len(ghosts)
+
+
+def is_ghost(source: dict[str, Any], position: int) -> bool:
+    """Whether a record's ``source`` says that another attempt of the snapshot than the last has read it. Pure."""
+    return source.get("snapshot") not in STREAMED and source.get("lsn") != position
+
+
+def delete_event(source: dict[str, Any], position: int, now_ms: int) -> bytes:
+    """A delete as Debezium writes it, at the snapshot's position: newer than what was read, older than what comes. Pure."""
+    at = {**source, "snapshot": "false", "lsn": position, "sequence": f'[null,"{position}"]', "ts_ms": now_ms}
+    return orjson.dumps({"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms})
+
+
+def _delete(kafka: Kafka, topic: str, partition: int, ghosts: dict[bytes, dict[str, Any]], position: int) -> None:
+    if not ghosts:
+        return
+    failed: list[str] = []
+
+    def told(error: Any, _: Message) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    producer = Producer({**kafka.settings, "enable.idempotence": True, "compression.type": "lz4"})
+    now_ms = int(time.time() * 1000)
+    for key, source in ghosts.items():
+        for value in (delete_event(source, position, now_ms), None):
+            while True:
+                try:
+                    producer.produce(topic, key=key, value=value, partition=partition, on_delivery=told)
+                    break
+                except BufferError:
+                    producer.poll(0.5)
+    if producer.flush(SILENCE_SECONDS) or failed:
+        raise KafkaError(f"not all deletes were acknowledged by {topic}", fix="run `headwater apply FILE --wait` again")
+
+
+def records(kafka: Kafka, topic: str, partition: int) -> Iterator[Message]:
+    """Every committed record of a partition, from its first to its present end.
+
+    Raises:
+        KafkaUnavailable: no answer (transient).
+    """
+    consumer: Consumer = kafka.consumer()
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        while True:
+            messages = consumer.consume(5000, SILENCE_SECONDS)
+            if not messages:
+                raise KafkaUnavailable(f"topic {topic} could not be read", fix="run the same command again")
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == PARTITION_EOF:
+                    return
+                else:
+                    raise KafkaUnavailable(
+                        f"topic {topic} could not be read: {error}", fix="run the same command again"
+                    )
+    finally:
+        consumer.close()

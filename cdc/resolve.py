@@ -35,11 +35,10 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
         views = [resolve_view(pipeline, catalogue, name) for name in spec.view_names]
     else:
         views = _identities(pipeline, catalogue, sink, spec.tables)
-    place: Path = ("sinks", sink, "tables" if spec.tables else "views" if spec.views else "view")
-    _distinct(pipeline, [view.name for view in views], place, f"sink {sink}: two of its views are called")
     if isinstance(spec, IcebergSink):
         for view in views:
-            _in_warehouse(pipeline, view, sink, ("views", view.name, "columns") if spec.view_names else place)
+            at: Path = ("views", view.name, "columns") if spec.view_names else ("sinks", sink, "tables")
+            _in_warehouse(pipeline, view, sink, at)
     return views
 
 
@@ -89,6 +88,7 @@ def _identities(
     else:
         places: list[Path] = [(*path, index) for index in range(len(chosen))]
         found = [(find_table(pipeline, catalogue, name, at), at) for name, at in zip(chosen, places, strict=True)]
+    _distinct(pipeline, [table.name for table, _ in found], path, f"sink {sink}: two of its views are called")
     for table, at in found:
         _keyed(pipeline, table, at)
     return [View.identity(table) for table, _ in found]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as CoreError
@@ -19,15 +19,31 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
     ResourceType,
 )
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.pipeline import Pipeline
 
 # Brokers that do not answer within this time are down for an operator who waits at a terminal.
 SECONDS = 15.0
+ATTEMPTS = 3
+T = TypeVar("T")
 # The end of a partition is told by an event: offsets count transaction markers, which a reader never sees.
 PARTITION_EOF = CoreError._PARTITION_EOF
-TRANSIENT = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT", "NOT_CONTROLLER", "_TIMED_OUT_QUEUE"}
+TRANSIENT = {
+    "_TRANSPORT",
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_ALL_BROKERS_DOWN",
+    "REQUEST_TIMED_OUT",
+    "NOT_CONTROLLER",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "BROKER_NOT_AVAILABLE",
+    "COORDINATOR_NOT_AVAILABLE",
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,17 @@ class Topic:
     config: Mapping[str, str]
 
 
+def _patient(function: Callable[..., T]) -> Callable[..., T]:
+    """Ask again when a leader moves or a broker restarts: a client's first answer after that is often an error."""
+    retrying = retry(
+        retry=retry_if_exception_type(KafkaUnavailable),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential(multiplier=0.5, max=3.0),
+        reraise=True,
+    )
+    return retrying(function)
+
+
 class Kafka:
     """The brokers of a pipeline.
 
@@ -61,6 +88,7 @@ class Kafka:
         self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0}
         self.admin = AdminClient(self.settings)
 
+    @_patient
     def describe(self, names: Collection[str]) -> dict[str, Topic]:
         """The topics among ``names`` that exist, with the settings that were set on each of them.
 
@@ -132,6 +160,7 @@ class Kafka:
         future = self.admin.delete_consumer_groups([group], request_timeout=self.seconds)[group]
         self._result(f"deleting consumer group {group}", future, allowed="GROUP_ID_NOT_FOUND")
 
+    @_patient
     def ends(self, topics: Mapping[str, int], *, first: bool = False) -> dict[str, dict[int, int]]:
         """End offsets (of what a ``read_committed`` consumer may read), or first offsets.
 

@@ -95,7 +95,7 @@ def is_ghost(source: dict[str, Any], position: int) -> bool:
 
 
 def delete_event(source: dict[str, Any], position: int, now_ms: int) -> bytes:
-    """A delete as Debezium writes it, at the snapshot's position: newer than what was read, older than what comes. Pure."""
+    """A delete as Debezium writes it, at the snapshot's position: newer than what was read before. Pure."""
     at = {**source, "snapshot": "false", "lsn": position, "sequence": f'[null,"{position}"]', "ts_ms": now_ms}
     return orjson.dumps({"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms})
 

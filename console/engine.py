@@ -119,7 +119,7 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
     spark = open_spark(pipeline, names)
     flows: list[tuple[Flow, Start]] = []
     for generation in generations:
-        flows += _flows(pipeline, spark, generation, views[generation.sink], snapshot_lsn, once=once)
+        flows += _flows(pipeline, catalogue, spark, generation, views[generation.sink], snapshot_lsn, once=once)
     return Engine(pipeline, spark, Runner(spark, flows), generations)
 
 
@@ -158,6 +158,7 @@ def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
 
 def _flows(
     pipeline: Pipeline,
+    catalogue: Catalogue,
     spark: SparkSession,
     generation: Generation,
     views: Sequence[View],
@@ -173,12 +174,19 @@ def _flows(
         check_mapping(generation.sink, sink, views)
     if not warehouse:
         config = sink_config(generation.sink, sink, views, computed, generation.number)
-    spec = replace(flow_spec(pipeline, generation.sink, views, config), snapshot_lsn=snapshot_lsn)
+    spec = flow_spec(pipeline, generation.sink, views, config)
     reading = Reading(
         bootstrap=pipeline.kafka.bootstrap,
         client=pipeline.kafka.options_plain(),
         max_offsets=pipeline.engine.max_offsets_per_trigger,
         trigger_ms=int(sink.trigger_seconds * 1000) if isinstance(sink, IcebergSink) else pipeline.engine.trigger_ms,
+    )
+    spec = replace(
+        spec,
+        snapshot_lsn=snapshot_lsn,
+        stop_at_new_columns=pipeline.policy.schema_change == "stop",
+        # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
+        tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
     )
     start: Start = start_live
     if isinstance(sink, IcebergSink):

@@ -28,6 +28,7 @@ def command(only: str | None) -> None:
       headwater up --only postgres,kafka
       eval "$(headwater ps --env)"
     """
+    from deploy.local.artifacts import spark_jars
     from deploy.local.stack import LocalStack
 
     stack = LocalStack()
@@ -39,6 +40,7 @@ def command(only: str | None) -> None:
             click.echo(f"{time.monotonic() - began:6.1f} s  {line}")
 
     seconds = stack.up(chosen(only), say)
+    spark_jars(say)  # `headwater run` needs them whichever servers run here
     total = time.monotonic() - began
     started = sum(1 for value in seconds.values() if value)
     click.echo(f"up: {len(seconds)} servers ({started} started) in {total:.1f} s, data in {stack.site.home}")

@@ -21,7 +21,7 @@ import pyarrow as pa
 from cdc import types
 from cdc.change import Change, Op
 from cdc.debezium_json import Decoder
-from cdc.errors import DecodeError, UnavailableValue
+from cdc.errors import DecodeError, StateError, UnavailableValue
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from sinks.deadletters import DeadLetter
@@ -79,6 +79,8 @@ class EntryDecoder:
             except DecodeError as error:
                 letters.append(self._letter("", _text(key), 0, error, value, (topic, partition, offset)))
                 continue
+            if self.spec.stop_at_new_columns:
+                self._stop_at_new_columns(decoder, change)
             for view in views:
                 raw = (view.name, key or b"")
                 try:
@@ -97,6 +99,15 @@ class EntryDecoder:
                 slot = (entry.view, entry.id)
                 newest[slot] = newer(newest.get(slot), entry, tombstone=change.op is Op.TOMBSTONE)
         return Decoded(list(newest.values()), [*letters, *lacking.values()], batch.num_rows)
+
+    def _stop_at_new_columns(self, decoder: Decoder, change: Change) -> None:
+        new, _ = decoder.drift(change)
+        if new:
+            raise StateError(
+                f"{change.table} has gained the column {', '.join(new)} "
+                f"(record {change.topic}/{change.partition}/{change.offset}); policy.schema_change is stop",
+                fix="run `headwater apply FILE`, then start again; or set policy.schema_change to continue",
+            )
 
     def _entry(self, view: View, change: Change) -> Entry:
         identity, document = view.render(change)

@@ -27,6 +27,7 @@ class FlowSpec:
         dead_letters: ``{"topic": …, "client": librdkafka settings}``.
         epoch: the source epoch that positions carry (see cdc/position.py).
         snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/debezium_json.py).
+        stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
     """
 
     sink: str
@@ -37,6 +38,7 @@ class FlowSpec:
     dead_letters: Mapping[str, Any] = field(repr=False)
     epoch: int = 0
     snapshot_lsn: int = 0
+    stop_at_new_columns: bool = False
 
     def pack(self) -> bytes:
         """Serialise for a task's closure."""

@@ -81,3 +81,25 @@ def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) 
     assert removed >= 6
     scenario.start()
     scenario.assert_equal()
+
+
+def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: Scenario) -> None:
+    scenario.stop()
+    flow = scenario.folder / "state" / scenario.name / "search" / "g1" / "main"
+    (flow / "checkpoint").rename(flow / "elsewhere")
+    scenario.run("run", "--sink", "search", "--until-caught-up", "--timeout", "120", ok=(1,))
+    assert "the checkpoint of search/main is gone" in scenario.status_of("search", "main")["last_error"]
+    (flow / "elsewhere").rename(flow / "checkpoint")
+    scenario.start()
+    scenario.assert_equal("--sink", "search")
+
+
+def test_a_lost_state_folder_over_a_filled_target_is_refused(scenario: Scenario) -> None:
+    scenario.stop()
+    folder = scenario.folder / "state" / scenario.name / "cache"
+    folder.rename(folder.with_name("kept"))
+    scenario.run("run", "--sink", "cache", "--until-caught-up", "--timeout", "120", ok=(1,))
+    assert "holds rows, but nothing in" in scenario.status_of("cache", "main")["last_error"]
+    scenario.run("drop", "--sink", "cache", "--yes")
+    scenario.start()
+    scenario.assert_equal("--sink", "cache")

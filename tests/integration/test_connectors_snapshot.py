@@ -41,10 +41,10 @@ def equal(source: SourceDatabase, topic: str) -> bool:
 
 def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabase) -> None:
     """FAULTS 21 and 23: the slot of the first attempt is there already when the second snapshot is taken."""
-    rows = 120_000
+    rows = 50_000
     source.execute("CREATE TABLE big (id int PRIMARY KEY, v text)")
     source.execute(f"INSERT INTO big SELECT i, 'old' FROM generate_series(1, {rows}) i")
-    pipeline = source.pipeline("public.big", source={"snapshot_fetch_size": 500})
+    pipeline = source.pipeline("public.big", source={"snapshot_fetch_size": 200})
     topic = pipeline.topic("public.big")
     stop = threading.Event()
     writer = threading.Thread(target=keep_writing, args=(source, stop, rows))

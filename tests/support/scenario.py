@@ -120,6 +120,11 @@ class Scenario:
             assert time.monotonic() < until, f"not so after {seconds} s: {report}\n{self.log()}"
             time.sleep(1)
 
+    def status_of(self, sink: str, flow: str) -> dict[str, Any]:
+        """One flow's status."""
+        report = json.loads(self.run("status", "--json", "--sink", sink))
+        return next(found for found in report["sinks"][0]["flows"] if found["flow"] == flow)
+
     def kill(self) -> None:
         """kill -9 of the whole runner: Python, its JVM, the JVM's Python workers."""
         assert self.runner is not None

@@ -1,9 +1,13 @@
 """Which of a key's entries stands, and that every record is accounted for."""
 
+from dataclasses import replace
+
 import orjson
 import pyarrow as pa
+import pytest
 
 from cdc.catalogue import Column, Table
+from cdc.errors import StateError
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.entries import Entry, EntryDecoder, newer
@@ -17,8 +21,6 @@ TABLE = Table(
 )
 SPEC = FlowSpec("s", {"t": View.identity(TABLE)}, {"p.public.t": ("t",)}, {"p.public.t": TABLE}, {}, {})
 
-Record = tuple[bytes | None, bytes | None, int]
-
 
 def entry(version: int, offset: int, document: bytes | None = b"{}") -> Entry:
     return Entry("t", "1", version, document, "p.public.t", 0, offset, 0)
@@ -30,16 +32,20 @@ def event(key: int, value: str | None, lsn: int, op: str = "u") -> tuple[bytes, 
     return orjson.dumps({"id": key}), orjson.dumps({"op": op, "source": source, "before": None, "after": after})
 
 
-def decode(*records: tuple[bytes | None, bytes | None]) -> tuple[dict[str, Entry], int]:
+def records(*pairs: tuple[bytes | None, bytes | None]) -> pa.RecordBatch:
     columns = {
-        "key": pa.array([key for key, _ in records], pa.binary()),
-        "value": pa.array([value for _, value in records], pa.binary()),
-        "topic": pa.array(["p.public.t"] * len(records)),
-        "partition": pa.array([0] * len(records), pa.int32()),
-        "offset": pa.array(range(len(records)), pa.int64()),
+        "key": pa.array([key for key, _ in pairs], pa.binary()),
+        "value": pa.array([value for _, value in pairs], pa.binary()),
+        "topic": pa.array(["p.public.t"] * len(pairs)),
+        "partition": pa.array([0] * len(pairs), pa.int32()),
+        "offset": pa.array(range(len(pairs)), pa.int64()),
     }
-    decoded = EntryDecoder(SPEC).decode(pa.RecordBatch.from_pydict(columns))
-    assert decoded.records == len(records)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def decode(*pairs: tuple[bytes | None, bytes | None]) -> tuple[dict[str, Entry], int]:
+    decoded = EntryDecoder(SPEC).decode(records(*pairs))
+    assert decoded.records == len(pairs)
     return {entry.id: entry for entry in decoded.entries}, len(decoded.letters)
 
 
@@ -88,3 +94,14 @@ def test_what_is_no_event_becomes_a_letter_and_the_rest_goes_on() -> None:
 def test_a_spec_survives_the_way_to_an_executor() -> None:
     assert unpack(SPEC.pack()).views["t"].table == TABLE
     assert unpack(SPEC.pack()) is unpack(SPEC.pack())
+
+
+def test_fault_25_a_new_column_is_left_out_or_stops_the_flow_by_policy() -> None:
+    key, value = event(1, "a", 10)
+    row = orjson.loads(value)
+    row["after"]["added"] = 1
+    batch = records((key, orjson.dumps(row)))
+    (entry,) = EntryDecoder(SPEC).decode(batch).entries
+    assert orjson.loads(entry.document or b"") == {"id": 1, "v": "a"}
+    with pytest.raises(StateError, match=r"public\.t has gained the column added"):
+        EntryDecoder(replace(SPEC, stop_at_new_columns=True)).decode(batch)

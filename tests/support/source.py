@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from psycopg import sql
@@ -119,9 +120,13 @@ class SourceDatabase:
         try:
             for partition in range(partitions):
                 consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-                while (message := consumer.poll(10)) is not None and not message.error():
-                    key, value = message.key(), message.value()
-                    out.append((json.loads(key) if key else None, json.loads(value) if value else None))
+                at_end = False
+                while not at_end:
+                    messages = consumer.consume(5000, 10)
+                    assert messages, f"topic {topic} could not be read"
+                    at_end = any(message.error() for message in messages)
+                    for key, value in ((m.key(), m.value()) for m in messages if not m.error()):
+                        out.append((orjson.loads(key) if key else None, orjson.loads(value) if value else None))
         finally:
             consumer.close()
         return out

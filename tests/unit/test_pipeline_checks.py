@@ -52,6 +52,14 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{REDIS}, view: order, key_prefix: x}}\n  b: {{{REDIS}, view: order, key_prefix: x}}", "give one of them another key_prefix"),
         (f"  a: {{{LAKE}, view: order}}\n  b: {{{LAKE}, view: order}}", "same target as sinks.a: table 'n.order'"),
         (f"  a: {{{LAKE}, tables: all}}\n  b: {{{LAKE}, tables: [customers]}}", "same target as sinks.a: table 'n.customers'"),
+        ("  a: {type: elasticsearch, url: 'http://h', view: order}", "sinks.a.url: the port is missing"),
+        (f"  a: {{{REDIS}, view: order}}\n  b: {{type: redis, url: 'redis://H', view: order}}", "sinks.b writes to the same target as sinks.a"),
+        (f"  a: {{{ES}, view: order}}\n  b: {{type: elasticsearch, url: 'http://u:p@h:9200/', view: order}}", "same target as sinks.a"),
+        (f"  a: {{{REDIS}, view: order, password: p}}", "a login in url and one beside it\n  what to do: keep one of them"),
+        ("  a: {type: redis, url: 'redis://h', view: order, user: u}", "sinks.a.user without sinks.a.password"),
+        ("  a: {type: redis, url: 'redis://h/1', view: order, cluster: true}", "a Redis Cluster has only the database 0"),
+        ("  a: {type: redis, url: 'redis://h', view: order, key_prefix: '{x}'}", "without spaces and braces"),
+        ("  a: {type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n.m, view: order}", "sinks.a.namespace: expected 1 to 63 letters, digits and _"),
     ],
 )  # fmt: skip
 def test_sinks_that_do_not_fit(sinks: str, message: str) -> None:

@@ -145,7 +145,7 @@ def _unknown_key(location: Path, model: type[Part], root: Node) -> Problem:
         return Problem(
             line,
             column,
-            f"'{name}'{where}: views with joins are not supported yet",
+            f"'{name}'{where}: views with joins come with the next version",
             "keep to one table: root, key, columns, fields, where",
         )
     known = names_of(part) if part else []

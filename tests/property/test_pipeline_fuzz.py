@@ -39,8 +39,8 @@ PLACE = re.compile(r"f\.yaml:([1-9][0-9]*):([1-9][0-9]*): .")
 # A bound against hanging, far above the milliseconds that it takes; the machine may be busy.
 SECONDS = 20
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-fewer = settings(many, max_examples=100)
+many = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+fewer = settings(many, max_examples=60)
 
 
 def judge(data: bytes | str, *, lines: bool = True, misplaced: bool = False) -> Pipeline | None:

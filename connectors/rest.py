@@ -14,8 +14,8 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from cdc.errors import ConnectError, ConnectUnavailable
 from cdc.pipeline import Connect
 
-# A worker that restarts is away for about 10 s, a rebalance takes a few: after a minute it is an outage to report.
-PATIENCE_SECONDS = 60.0
+# A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
+PATIENCE_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.5
 # Answers that pass by themselves: 409 a rebalance is under way, 5xx the worker restarts or could not ask its leader.

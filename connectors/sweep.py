@@ -133,18 +133,14 @@ def records(kafka: Kafka, topic: str, partition: int) -> Iterator[Message]:
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while True:
-            messages = consumer.consume(5000, SILENCE_SECONDS)
-            if not messages:
-                raise KafkaUnavailable(f"topic {topic} could not be read", fix="run the same command again")
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    yield message
-                elif error.code() == PARTITION_EOF:
-                    return
-                else:
-                    raise KafkaUnavailable(
-                        f"topic {topic} could not be read: {error}", fix="run the same command again"
-                    )
+            message = consumer.poll(SILENCE_SECONDS)
+            error = None if message is None else message.error()
+            if message is not None and error is None:
+                yield message
+            elif error is not None and error.code() == PARTITION_EOF:
+                return
+            else:
+                why = error or "no answer"
+                raise KafkaUnavailable(f"topic {topic} could not be read: {why}", fix="run the same command again")
     finally:
         consumer.close()

@@ -260,6 +260,16 @@ def test_missing_table_is_named_before_anything_is_made(source: SourceDatabase) 
     assert source.rows("SELECT count(*) FROM pg_namespace WHERE nspname = 'headwater'") == [(0,)]
 
 
+def test_one_role_for_everything_needs_no_grants(source: SourceDatabase) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    with source.connect("superuser") as connection:
+        connection.execute(f'ALTER ROLE "{source.owner}" REPLICATION')
+    pipeline = source.pipeline("public.t", source={"user": source.owner, "setup_user": None, "setup_password": None})
+    assert "grant" not in {action.kind for action in apply(pipeline).actions}
+    assert wait_snapshot(pipeline, seconds=90).done
+    assert source.latest(pipeline.topic("public.t")) == {'{"id": 1}': {"id": 1}}
+
+
 def test_setup_role_that_owns_nothing_is_told_what_it_lacks(source: SourceDatabase) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY)")
     parts = {"setup_user": source.replicator, "setup_password": source.password}

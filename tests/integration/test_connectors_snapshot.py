@@ -31,7 +31,7 @@ def keep_writing(source: SourceDatabase, stop: threading.Event, rows: int) -> No
                 connection.execute("UPDATE big SET v = %s WHERE id = %s", [f"a{number}", a])
                 time.sleep(0.02)
                 connection.execute("UPDATE big SET v = %s WHERE id = %s", [f"b{number}", b])
-            connection.execute("DELETE FROM big WHERE id = %s", [(number * 13) % rows + 1])
+            connection.execute("DELETE FROM big WHERE id = %s", [number // 101])  # rows that a snapshot reads first
             connection.execute("INSERT INTO big VALUES (%s, %s)", [1_000_000 + number, "new"])
 
 

@@ -120,13 +120,10 @@ class SourceDatabase:
         try:
             for partition in range(partitions):
                 consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-                at_end = False
-                while not at_end:
-                    messages = consumer.consume(5000, 10)
-                    assert messages, f"topic {topic} could not be read"
-                    at_end = any(message.error() for message in messages)
-                    for key, value in ((m.key(), m.value()) for m in messages if not m.error()):
-                        out.append((orjson.loads(key) if key else None, orjson.loads(value) if value else None))
+                while (message := consumer.poll(10)) is not None and not message.error():
+                    key, value = message.key(), message.value()
+                    out.append((orjson.loads(key) if key else None, orjson.loads(value) if value else None))
+                assert message is not None, f"topic {topic} could not be read"
         finally:
             consumer.close()
         return out

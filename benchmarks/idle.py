@@ -69,7 +69,8 @@ class Watcher:
         self.elasticsearch = Elasticsearch(search.url)
         url: Any = cache.url
         self.redis = redis.Redis.from_url(url.get_secret_value() if hasattr(url, "get_secret_value") else url)
-        self.random = random.Random(1)  # noqa: S311 (which rows, not secrets)
+        # Not seeded: a second watcher with the first one's values would find them there before it commits.
+        self.random = random.Random()  # noqa: S311 (which rows, not secrets)
 
     def __enter__(self) -> Watcher:
         return self

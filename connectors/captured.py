@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -52,7 +52,7 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
 
 
 def plan_captured(
-    names: Names, tables: Iterable[str], captured: dict[str, Captured], *, fresh: bool
+    names: Names, tables: Iterable[str], captured: dict[str, Captured], *, fresh: bool, emptied: Collection[str] = ()
 ) -> tuple[list[Action], list[Action]]:
     """Changes to the list. Pure.
 
@@ -60,6 +60,7 @@ def plan_captured(
         names: the pipeline's.
         tables: captured tables, as the file says.
         captured: the list as it is.
+        emptied: tables whose topic is gone: all of their rows must be read again.
         fresh: there is no connector yet: its first snapshot will read all of them.
 
     Returns:
@@ -67,7 +68,7 @@ def plan_captured(
     """
     wanted = sorted(tables)
     state = "initial" if fresh else "wanted"
-    come = [table for table in wanted if table not in captured]
+    come = [table for table in wanted if table not in captured or table in emptied]
     if fresh:  # what an earlier, dropped capture remembers is void
         come = [table for table in wanted if table not in captured or captured[table].state != "initial"]
     before = [_note(names, table, state, captured.get(table)) for table in come]

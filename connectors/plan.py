@@ -97,7 +97,8 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         servers.setup.info.server_version,
     )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
-    noted, forgotten = plan_captured(names, captured, actual.captured, fresh=actual.fresh)
+    emptied = emptied_tables(servers, actual)
+    noted, forgotten = plan_captured(names, captured, actual.captured, fresh=actual.fresh, emptied=emptied)
     grants = plan_grants(servers.setup, pipeline.source.user, names, captured) if pipeline.source.setup_user else []
     config = connector_config(pipeline, actual.catalogue, facts)
     connector = plan_connector(servers.connector, config, actual.connector)
@@ -151,6 +152,22 @@ def refuse_old_records(servers: Servers, actual: Actual) -> None:
             means="they are of an earlier capture; rows deleted since then would come back in every view",
             fix="`headwater drop FILE --topics` (all its topics) before apply; or choose another kafka.topic_prefix",
         )
+
+
+def emptied_tables(servers: Servers, actual: Actual) -> list[str]:
+    """Captured tables whose topic somebody has deleted: a new one would lack every row that does not change again.
+
+    Raises:
+        KafkaError: it is the marker's topic, whose one record only an initial snapshot can write (terminal).
+    """
+    if actual.fresh:
+        return []
+    if marker_topic(servers.pipeline) not in actual.topics:
+        raise KafkaError(
+            f"topic {marker_topic(servers.pipeline)} is gone, which holds the initial snapshot's position",
+            fix="`headwater drop FILE --topics`, then `headwater apply FILE` for a new snapshot, and rebuild the sinks",
+        )
+    return [table for table in actual.captured if servers.pipeline.topic(table) not in actual.topics]
 
 
 def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Action]:

@@ -31,7 +31,10 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
             WHERE k.nth <= i.indnkeyatts AND a.attnum IS NULL)),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
                  JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.relid <> c.oid), '{}')
+                 WHERE t.relid <> c.oid), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
+                 JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%s)
 """
@@ -58,6 +61,7 @@ class TableFacts:
         virtual: one of them is not stored; then Postgres refuses updates under REPLICA IDENTITY FULL (18 and later).
         unique_keys: how many unique indexes could be a row's identity.
         partitions: all tables below a partitioned one.
+        partial: those of them without REPLICA IDENTITY FULL.
     """
 
     name: str
@@ -76,14 +80,22 @@ class TableFacts:
     virtual: bool
     unique_keys: int
     partitions: tuple[str, ...]
+    partial: tuple[str, ...]
+
+    @property
+    def not_full(self) -> list[str]:
+        """Itself and its partitions, as far as they do not log whole old rows; a new partition does not."""
+        return [*([self.name] if self.replica_identity != "f" else []), *self.partial]
 
 
 def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, TableFacts]:
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique_keys, partitions in connection.execute(FACTS, [sorted(tables)]):
-            fact = TableFacts(*[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions))])
+        for *row, generated, virtual, unique_keys, partitions, partial in connection.execute(FACTS, [sorted(tables)]):
+            fact = TableFacts(
+                *[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions)), tuple(sorted(partial))]
+            )
             out[fact.name] = fact
         return out
 
@@ -102,11 +114,11 @@ def plan_replica_identity(facts: Collection[TableFacts], policy: str) -> list[Ac
     """With ``policy.toast: full``, tables whose values may be stored out of line log the whole old row. Pure."""
     actions = []
     for fact in facts:
-        if policy != "full" or not fact.toasted or fact.replica_identity == "f" or not can_be_full(fact):
+        if policy != "full" or not fact.toasted or not fact.not_full or not can_be_full(fact):
             continue  # preflight says what to do about a table that can't be
-        names = [fact.name, *fact.partitions]  # a partition logs by its own identity, not by its root's
-        alter = [sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(identifier(name)) for name in names]
+        # A partition logs by its own identity, not by its root's.
+        alter = [sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(identifier(name)) for name in fact.not_full]
         run = statements(f"setting the replica identity of {fact.name}", *alter)
-        detail = "REPLICA IDENTITY FULL (policy.toast: full)"
+        detail = "REPLICA IDENTITY FULL, so that updates carry unchanged large values (policy.toast: full)"
         actions.append(Action("replica-identity", fact.name, detail, fact.replica_identity, "f", run))
     return actions

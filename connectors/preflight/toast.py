@@ -20,7 +20,7 @@ def run(site: Site) -> Iterator[Finding]:
             fix = "make the column STORED, or drop it; or set policy.toast: reselect and REPLICA IDENTITY DEFAULT"
             yield Finding(Level.ERROR, name, message, fix)
             continue
-        if fact.replica_identity == "f" or not fact.toasted:
+        if not fact.not_full or not fact.toasted:
             continue
         if policy == "full" and not can_be_full(fact):
             message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"
@@ -33,7 +33,7 @@ def run(site: Site) -> Iterator[Finding]:
 
 
 def _one(policy: str, fact: TableFacts, large: list[str], blind: list[str]) -> Iterator[Finding]:
-    full = f"ALTER TABLE {fact.name} REPLICA IDENTITY FULL"
+    full = "; ".join(f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in fact.not_full)
     columns = ", ".join(large) or "some columns"
     if policy == "full":
         message = (

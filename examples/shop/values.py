@@ -44,7 +44,7 @@ DATE_EDGES = (
     "1970-01-01",
     "1900-02-28",
     "0001-01-01",
-    "0044-03-15 BC",
+    # No year before 1: Debezium's snapshot drops the sign (docs/types.md), so no sink could be equal.
 )
 TIMESTAMP_EDGES = (
     "infinity",

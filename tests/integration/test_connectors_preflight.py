@@ -16,7 +16,7 @@ from connectors.apply import apply, plan_pipeline
 from connectors.preflight import CHECKS, Answer, preflight
 from connectors.snapshot import wait_snapshot
 from console.check import command
-from tests.support.source import SourceDatabase
+from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -271,6 +271,24 @@ def test_topic_with_another_policy(source: SourceDatabase) -> None:
     assert "cleanup.policy=compact" in text
     apply(pipeline)
     assert told(pipeline, "kafka").startswith("ok")
+
+
+def test_topic_that_is_gone_under_a_running_connector(source: SourceDatabase) -> None:
+    from connectors.kafka import Kafka
+
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    pipeline = source.pipeline("public.t")
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    topic = pipeline.topic("public.t")
+    Kafka(pipeline).delete([pipeline.heartbeat_topic, topic])
+    text = told(pipeline, "kafka")
+    assert text.startswith("error")
+    assert f"topics are gone that the connector writes to: {topic}, {pipeline.heartbeat_topic}" in text
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    source.execute("INSERT INTO t VALUES (2)")
+    assert eventually(lambda: set(source.latest(topic)) == {'{"id": 1}', '{"id": 2}'}, 60)
 
 
 def test_worker_refuses_a_bad_setting(check: Callable[..., str]) -> None:

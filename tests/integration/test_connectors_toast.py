@@ -101,6 +101,14 @@ def test_full_also_survives_a_changed_key_and_partitions_and_a_move_between_them
     assert sorted(now) == ['{"d": 1, "id": 1}', '{"d": 15, "id": 3}', '{"d": 2, "id": 2}']
     assert now['{"d": 15, "id": 3}']["body"] == parts['{"d": 3, "id": 3}']["body"]
     assert now['{"d": 1, "id": 1}'] == {**parts['{"d": 1, "id": 1}'], "n": 1}
+    source.execute("CREATE TABLE part3 PARTITION OF part FOR VALUES FROM (20) TO (30)")
+    late = plan_pipeline(pipeline)
+    assert [(action.kind, action.name) for action in late] == [
+        ("replica-identity", "public.part"),
+        ("trigger", "public.part3"),
+    ]
+    assert apply(pipeline).actions == late
+    assert plan_pipeline(pipeline) == []
     keyed = rows(source, pipeline, "public.by_index")
     assert {key: len(row["body"]) for key, row in keyed.items()} == {'{"k": 1}': 9600, '{"k": 9}': 9600}
 
@@ -136,12 +144,13 @@ def test_allow_leaves_a_placeholder_behind(source: SourceDatabase) -> None:
     assert row["y"] != ""
 
 
-def test_full_does_not_break_the_applications_updates(source: SourceDatabase) -> None:
+@pytest.mark.parametrize("policy", ["full", "reselect"])
+def test_capture_does_not_break_the_applications_updates(source: SourceDatabase, policy: str) -> None:
     """Postgres 18 refuses updates under REPLICA IDENTITY FULL when a generated column is not published."""
     source.execute(
         "CREATE TABLE t (id int PRIMARY KEY, body text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
         "INSERT INTO t VALUES (1, 'x')",
     )
-    pipeline = captured(source, "full", "public.t")
+    pipeline = captured(source, policy, "public.t")
     source.execute("UPDATE t SET body = 'y'", "DELETE FROM t WHERE id = 9")
     assert eventually(lambda: rows(source, pipeline, "public.t") == {'{"id": 1}': {"id": 1, "body": "y"}})

@@ -64,6 +64,15 @@ def test_refused_truncate_names_headwater_and_the_way_out(source: SourceDatabase
     assert source.rows("SELECT id FROM t") == [(1,)]
 
 
+def test_refused_also_when_another_subscription_applies_it(source: SourceDatabase, armed: Callable[..., None]) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    armed("refuse", "public.t")
+    with source.connect("superuser") as connection:
+        connection.execute("SET session_replication_role = replica")
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            connection.execute("TRUNCATE t")
+
+
 def test_refusal_also_stops_a_cascade_from_a_table_that_is_not_captured(
     source: SourceDatabase, armed: Callable[..., None]
 ) -> None:

@@ -62,6 +62,7 @@ def fact(**other: object) -> TableFacts:
         "virtual": False,
         "unique_keys": 1,
         "partitions": ("s.t1",),
+        "partial": (),
     }
     return TableFacts(**{**values, **other})  # type: ignore[arg-type]
 

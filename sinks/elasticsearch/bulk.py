@@ -22,6 +22,8 @@ from sinks.retry import Patience
 
 # Only what an answer needs; without it the server repeats index, id, shards and sequence numbers for every item.
 FILTER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+# The server quotes the whole value, which may be megabytes, before it says what is wrong with it.
+PREVIEW = re.compile(r"(?<=Preview of field's value: ').{200,}(?=')", re.DOTALL)
 # How long the server itself waits for a shard to become active (it default is 1 min, longer than our own timeout).
 SHARD_TIMEOUT = "20s"
 # Programming errors that a document can trip over in the server. After this many of them in a row it is called poison.
@@ -46,6 +48,10 @@ class Line(NamedTuple):
 
     place: int
     data: bytes
+
+
+def _short(value: re.Match[str]) -> str:
+    return f"{value[0][:80]}…"
 
 
 def encode(place: int, item: Item) -> Line:
@@ -93,7 +99,7 @@ def judge(result: dict[str, Any], tries: int) -> Answer | str:
     if error is None and (status < 300 or status == 404):
         return WRITTEN  # 404 without an error: a delete of what was not there
     kind = str((error or {}).get("type"))
-    reason = f"{status} {kind}: {(error or {}).get('reason')}"
+    reason = f"{status} {kind}: {PREVIEW.sub(_short, str((error or {}).get('reason')))}"
     cause = ((error or {}).get("caused_by") or {}).get("reason")
     if cause:
         reason += f" ({cause})"

@@ -64,10 +64,9 @@ def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabas
     records = source.records(topic)
     [first, last] = [value["source"]["lsn"] for _, value in source.records(marker_topic(pipeline), 1) if value]
     assert first < last
-    ours = [
-        value for _, value in records if value and value["op"] == "d" and value["ts_ms"] == value["source"]["ts_ms"]
-    ]
-    assert {value["source"]["lsn"] for value in ours} == {last}  # rows that would have been there for ever
+    # Ours lack Debezium's microseconds: rows that would have been there for ever.
+    ours = [value for _, value in records if value and value["op"] == "d" and "ts_us" not in value]
+    assert {value["source"]["lsn"] for value in ours} == {last}
     assert eventually(lambda: equal(source, topic), 60)
     assert [t.table for t in seen[-1].tables] == ["public.big"]
     assert plan_pipeline(pipeline) == []

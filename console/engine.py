@@ -228,5 +228,9 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
         topics=topics,
         tables=tables,
         sink_config=config,
-        dead_letters={"topic": pipeline.dead_letter_topic, "client": pipeline.kafka.client()},
+        # A letter holds the record and its reason, so it may be a little larger than any record.
+        dead_letters={
+            "topic": pipeline.dead_letter_topic,
+            "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
+        },
     )

@@ -201,6 +201,7 @@ def _with_setup(start: Start) -> Start:
     """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
 
     def set_up_and_start(spark: SparkSession, flow: Flow) -> Any:
+        flow.check()
         sink = open_sink(dict(flow.spec.sink_config))
         try:
             sink.setup()

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
 from elasticsearch import Elasticsearch
 from elasticsearch.helpers import parallel_bulk
 
@@ -97,8 +96,3 @@ def measure(bench: Bench) -> list[Measurement]:
         seconds, rows = load_seconds(bench, place)
         found.append(Measurement(name, rows / seconds, "rows/s", rows))
     return found
-
-
-def size(document: dict[str, Any]) -> int:
-    """Bytes of a document as JSON."""
-    return len(orjson.dumps(document["_source"]))

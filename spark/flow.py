@@ -108,9 +108,6 @@ class Flow:
         )
 
 
-Starter = Callable[[SparkSession, Flow], StreamingQuery]
-
-
 def plan_flows(
     spec: FlowSpec, reading: Reading, folder: Path, *, once: bool = False, separate: bool = False
 ) -> list[Flow]:

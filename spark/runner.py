@@ -154,11 +154,6 @@ class Runner:
         return all(run.failed for run in self.running)
 
     @property
-    def all_finished(self) -> bool:
-        """Every flow has come to an end (only with ``once``)."""
-        return all(run.failed or run.finished for run in self.running)
-
-    @property
     def errors(self) -> Mapping[str, str]:
         """Failed flows and why."""
         return {run.flow.title: run.last_error or "" for run in self.running if run.failed}

@@ -1,6 +1,6 @@
 """``make bench``: measure, print, and write ``benchmarks/results/latest.json``.
 
-``python -m benchmarks.run stack loads idle`` measures only the named parts.
+``python -m benchmarks.run joins state`` measures only the named parts.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import idle, loads, stack
+from benchmarks import idle, joins, loads, stack, state
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
-PARTS = ("stack", "loads", "idle")
+PARTS = ("stack", "loads", "idle", "joins", "state")
 
 
 def main(parts: tuple[str, ...]) -> None:
@@ -35,6 +35,10 @@ def main(parts: tuple[str, ...]) -> None:
                     _report(idle.measure(bench))
             finally:
                 bench.headwater("drop", "--topics", "--yes")
+    if "state" in chosen:
+        _report(state.measure())
+    if "joins" in chosen:
+        _report(joins.measure())
     print(f"written to {LATEST.relative_to(Path.cwd()) if LATEST.is_relative_to(Path.cwd()) else LATEST}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -71,21 +72,43 @@ def expected_document(view: View, row: Mapping[str, str | None]) -> tuple[str, b
     return identity, orjson.dumps({out: expected(by_name[source], row[source]) for source, out in view.columns})
 
 
-def canonical(document: bytes) -> bytes:
-    """A document in a form in which equal documents are equal bytes: keys sorted, no blanks.
-
-    Numbers inside json values are read as 64-bit integers or doubles: two that differ only beyond that count as equal,
-    because JSON parsers on the way (Elasticsearch's clients, Spark) make no difference between them either. Documents
-    with numbers beyond a double (Postgres's json has no limit) are compared digit by digit.
+def parse(text: bytes | str) -> Any:
+    """Read JSON; a number beyond a double (Postgres's json has no limit) becomes its own text instead of an error.
 
     Raises:
         ValueError: not JSON.
     """
     try:
-        return orjson.dumps(orjson.loads(document), option=orjson.OPT_SORT_KEYS)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
-        exact = json.loads(document, parse_float=str)
-        return json.dumps(exact, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.loads(text, parse_float=_far, parse_int=_far_whole)
+
+
+def canonical(document: Any) -> bytes:
+    """A document in a form in which equal documents are equal bytes: keys sorted, no blanks.
+
+    Numbers are read as 64-bit integers or doubles: two that differ only beyond that count as equal, because JSON
+    parsers on the way (Elasticsearch's clients, Spark) make no difference between them either. A number beyond a double
+    is compared by its text.
+
+    Args:
+        document: JSON text as bytes, or a value for ``orjson``.
+
+    Raises:
+        ValueError: not JSON.
+    """
+    value = parse(document if isinstance(document, bytes) else orjson.dumps(document))
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _far(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def _far_whole(text: str) -> int | float | str:
+    value = int(text)
+    return value if -(2**63) <= value < 2**64 else _far(text)
 
 
 def _plain(value: Any) -> Any:

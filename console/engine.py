@@ -17,20 +17,27 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, KafkaError
+from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
-from cdc.resolve import resolve_views
+from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
 from console.marker import read_snapshot_lsn
 from sinks import iceberg
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
+from sinks.rowstore.keys import namespace
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
+from spark.join.child_expressions import analysed
+from spark.join.start import is_joined, start_joined
 from spark.runner import Runner, Start
 from spark.session import build_session
 from spark.spec import FlowSpec
 from spark.state import Generation, Identity
 from spark.warehouse import catalog_settings, start_warehouse
+
+# A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
+GIVE_UP_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -108,12 +115,13 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
     """
     names = chosen_sinks(pipeline, only)
     views = {name: resolve_views(pipeline, catalogue, name) for name in names}
+    topics = {name: _topics(pipeline, of) for name, of in views.items()}
     generations = [Generation(state_dir(pipeline), pipeline.name, name) for name in names]
-    ids = topic_ids(pipeline, {pipeline.topic(v.table.qualified) for of in views.values() for v in of})
+    ids = topic_ids(pipeline, {topic for of in topics.values() for topic in of})
     for generation in generations:
-        of = {pipeline.topic(view.table.qualified) for view in views[generation.sink]}
         generation.lock()
-        generation.bind(identity(pipeline, catalogue, generation.sink, {t: ids[t] for t in of}))
+        of = {topic: ids[topic] for topic in topics[generation.sink]}
+        generation.bind(identity(pipeline, catalogue, generation.sink, of))
         generation.note_views([view.name for view in views[generation.sink]])
     snapshot_lsn = read_snapshot_lsn(pipeline)
     spark = open_spark(pipeline, names)
@@ -168,6 +176,7 @@ def _flows(
 ) -> list[tuple[Flow, Start]]:
     sink = pipeline.sinks[generation.sink]
     warehouse = isinstance(sink, IcebergSink)
+    views = [analysed(spark, view) if isinstance(view, JoinedView) else view for view in views]
     computed = {view.name: analyse(spark, view).types for view in views}
     config: dict[str, Any] = {}
     if isinstance(sink, ElasticsearchSink):
@@ -194,7 +203,42 @@ def _flows(
     else:
         start = _with_setup(start_live)
     planned = plan_flows(spec, reading, generation.folder, once=once, separate=warehouse)
-    return [(flow, start) for flow in planned]
+    return [
+        (_with_row_store(pipeline, flow, generation), start_joined) if is_joined(flow) else (flow, start)
+        for flow in planned
+    ]
+
+
+def _with_row_store(pipeline: Pipeline, flow: Flow, generation: Generation) -> Flow:
+    (view,) = flow.spec.views
+    settings = row_store_settings(pipeline, generation, view)
+    return replace(flow, spec=replace(flow.spec, row_store=settings))
+
+
+def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) -> dict[str, Any]:
+    """``sinks.rowstore.redis.StoreSettings`` of one view's rows as plain data; holds secrets.
+
+    Raises:
+        ConfigError: the file has no ``row_store``.
+    """
+    part = pipeline.row_store
+    if part is None:
+        raise ConfigError(f"view {view} joins tables, and the file has no row_store", fix="add `row_store: {url: …}`")
+    return {
+        "url": part.url,
+        "user": part.user,
+        "password": None if part.password is None else part.password.get_secret_value(),
+        "cluster": part.cluster,
+        "ca_certs": part.ca_certs,
+        "namespace": namespace(pipeline.name, generation.sink, view, generation.number),
+        "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
+        "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
+        "give_up_seconds": GIVE_UP_SECONDS,
+    }
+
+
+def _topics(pipeline: Pipeline, views: Sequence[View]) -> set[str]:
+    return {pipeline.topic(table) for view in views for table in view_tables(view)}
 
 
 def _with_setup(start: Start) -> Start:
@@ -220,9 +264,10 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
     topics: dict[str, tuple[str, ...]] = {}
     tables = {}
     for view in views:
-        topic = pipeline.topic(view.table.qualified)
-        topics[topic] = (*topics.get(topic, ()), view.name)
-        tables[topic] = view.table
+        for name, table in view_tables(view).items():
+            topic = pipeline.topic(name)
+            topics[topic] = (*topics.get(topic, ()), view.name)
+            tables[topic] = table
     return FlowSpec(
         sink=sink,
         views={view.name: view for view in views},

@@ -71,7 +71,8 @@ class Watch:
         """Whether every flow that is not failed has committed what the log held at the start."""
         for run in self.running:
             goal = {topic: self.goal.get(topic, {}) for topic in run.flow.spec.topics}
-            if not self.goal or (not run.failed and not reached(committed_offsets(run.flow.checkpoint)[1], goal)):
+            there = not run.filling and reached(committed_offsets(run.flow.checkpoint)[1], goal)
+            if not self.goal or (not run.failed and not there):
                 return False
         return True
 

@@ -9,6 +9,8 @@ from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.factory import open_sink
+from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from spark.state import Generation
 
 
 def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
@@ -50,7 +52,6 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
     from console.engine import chosen_sinks, state_dir
-    from spark.state import Generation
 
     for name in chosen_sinks(pipeline, only):
         folder = state_dir(pipeline) / pipeline.name / name
@@ -59,7 +60,10 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         generation = Generation(state_dir(pipeline), pipeline.name, name)
         generation.lock()
         try:
-            _drop_target(pipeline, name, sorted({*generation.views(), *_views_of_file(pipeline, name)}))
+            views = sorted({*generation.views(), *_views_of_file(pipeline, name)})
+            _drop_target(pipeline, name, views)
+            if pipeline.row_store is not None:
+                _drop_rows(pipeline, generation, views)
         finally:
             generation.unlock()
         shutil.rmtree(folder)
@@ -81,6 +85,18 @@ def _drop_target(pipeline: Pipeline, name: str, views: Sequence[str]) -> None:
             opened.drop(view)
     finally:
         opened.close()
+
+
+def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str]) -> None:
+    """Empty the row stores of joined views; nothing happens for the others, which have none."""
+    from console.engine import row_store_settings
+
+    for view in views:
+        store = RedisRowStore(StoreSettings(**row_store_settings(pipeline, generation, view)))
+        try:
+            store.drop()
+        finally:
+            store.close()
 
 
 def _plain_target(sink: ElasticsearchSink | RedisSink, view: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Typed rows for verification: a warehouse's columns against Postgres's text, and Spark SQL over that text.
+"""Typed values for verification: a warehouse's columns against Postgres's text, and reals wherever they stand.
 
 A typed column can't hold all that a document can (docs/types.md): no NaN in decimals, no infinite dates. Dates and
 times are compared as numbers, because Python's own end with the year 9999.
@@ -7,22 +7,21 @@ times are compared as numbers, because Python's own end with the year 9999.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc import truth
+from cdc.catalogue import Table
+from cdc.join.tree import Node
 from cdc.keys import document_id
+from cdc.truth import parse
 from cdc.types import canonical_result, spark_type
 from cdc.types.times import days_of
 from cdc.view import View
-from console.compare import parse, single
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from console.compare import single
 
 _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
 _JSON_KINDS = frozenset(("json", "jsonb", "hstore", "point"))
@@ -108,58 +107,48 @@ def _held(value: Any, *, json_text: bool) -> Any:
 
 def with_singles(view: View, document: Any) -> Any:
     """A document or comparable row, with every ``real`` as the number it is; untouched bytes if there is none."""
-    reals = [out for source, out in view.columns if view.table.by_name[source].base_type in ("float4", "real")]
-    if not reals:
+    plan = _Reals.of(tree_of(view) or view)
+    if not plan:
         return document
-    values = parse(document) if isinstance(document, bytes) else document
-    return {**values, **{name: single(values[name]) for name in reals if name in values}}
+    return plan.applied(parse(document) if isinstance(document, bytes) else document)
 
 
-def evaluate(
-    spark: SparkSession, view: View, rows: Sequence[Mapping[str, str | None]]
-) -> list[Mapping[str, Any] | None]:
-    """A view's fields for each row, in order; None for a row that its condition leaves out.
+def tree_of(view: View) -> Node | None:
+    """A joined view's tree; None for a view of one table."""
+    from cdc.join.view import JoinedView
 
-    Args:
-        spark: a session.
-        view: a view with Spark SQL.
-        rows: column -> Postgres's text.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    said = " ".join([*view.fields.values(), view.where or ""])
-    needed = [column for column in view.table.columns if column.name.lower() in said.lower()]
-    texts = {c.name: [_cast_text(truth.expected(c, row[c.name])) for row in rows] for c in needed}
-    table = pa.table(
-        {"__i": pa.array(range(len(rows)), pa.int32()), **{n: pa.array(v, pa.string()) for n, v in texts.items()}}
-    )
-    frame = spark.createDataFrame(table)
-    typed = [F.col("__i")]
-    for column in needed:
-        typed.append(_cast(F.col(f"`{column.name}`"), spark_type(column)).alias(column.name))
-    outputs = [F.expr(expression).alias(f"__f_{name}") for name, expression in view.fields.items()]
-    keep = F.expr(view.where) if view.where else F.lit(True)
-    answers = frame.select(*typed).select("__i", keep.alias("__where"), *outputs).toArrow().to_pylist()
-    out: list[Mapping[str, Any] | None] = [None] * len(rows)
-    for row in answers:
-        if row["__where"] is True:
-            out[row["__i"]] = {name: row[f"__f_{name}"] for name in view.fields}
-    return out
+    return view.root if isinstance(view, JoinedView) else None
 
 
-def _cast_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return None if value in ("infinity", "-infinity") else value
-    return orjson.dumps(value).decode()
+@dataclass(frozen=True)
+class _Reals:
+    """Where in a document there are reals: under these names, and in what is nested under those."""
+
+    names: tuple[str, ...]
+    nested: Mapping[str, _Reals]
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.nested)
+
+    @classmethod
+    def of(cls, node: Node | View) -> _Reals:
+        names = [out for source, out in node.columns if _is_real(node.table, source)]
+        if isinstance(node, View):
+            return cls(tuple(names), {})
+        names += [a.name for a in node.aggregates if a.function in ("min", "max") and _is_real(a.table, a.value)]
+        below = {item.name: cls.of(item) for item in node.nested}
+        return cls(tuple(names), {name: plan for name, plan in below.items() if plan})
+
+    def applied(self, values: Any) -> Any:
+        """The same values with those numbers replaced; what is not a row or rows stays what it is."""
+        if isinstance(values, list):
+            return [self.applied(item) for item in values]
+        if not isinstance(values, Mapping):
+            return values
+        changed = {name: single(values[name]) for name in self.names if name in values}
+        changed |= {name: plan.applied(values[name]) for name, plan in self.nested.items() if name in values}
+        return {**values, **changed}
 
 
-def _cast(column: Any, kind: str) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if kind.startswith("array<"):
-        return F.from_json(column, kind)
-    if kind == "binary":
-        return F.unbase64(column)
-    if kind.startswith("decimal"):
-        column = F.when(~column.isin("NaN", "Infinity", "-Infinity"), column)
-    return column.cast(kind)
+def _is_real(table: Table, column: str | None) -> bool:
+    return column is not None and column in table.by_name and table.by_name[column].base_type in ("float4", "real")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cdc.catalogue import Catalogue
     from cdc.pipeline import Pipeline
     from cdc.view import View
+    from console.truth import Form
 
 Progress = Callable[[str], None]
 
@@ -72,7 +73,7 @@ def verify_report(
     deadline = time.monotonic() + wait
     verifier = Verifier(pipeline, catalogue, progress)
     try:
-        sinks = [verifier.sink(name, deadline) for name in verifier.names(only)]
+        sinks = verifier.sinks(only, deadline)
     finally:
         verifier.close()
     return {
@@ -98,45 +99,70 @@ class Verifier:
         self.source_rows: dict[str, int] = {}
         self._spark: SparkSession | None = None
 
-    def names(self, only: Sequence[str]) -> list[str]:
-        """The sinks to compare."""
-        from console.engine import chosen_sinks
-
-        return chosen_sinks(self.pipeline, only)
-
     def close(self) -> None:
         """End Spark if it was started."""
         if self._spark is not None:
             self._spark.stop()
 
-    def sink(self, name: str, deadline: float) -> dict[str, Any]:
-        """Compare one sink's views, looking again at those that differ until ``deadline`` (monotonic seconds)."""
+    def sinks(self, only: Sequence[str], deadline: float) -> list[dict[str, Any]]:
+        """Compare sinks, looking again at views that differ until ``deadline`` (monotonic seconds).
+
+        View by view, because what a view must hold is the same for all sinks that hold it.
+        """
         from cdc.resolve import resolve_views
+        from console.engine import chosen_sinks
 
-        views = []
-        for view in resolve_views(self.pipeline, self.catalogue, name):
-            self.progress(f"comparing {name} · {view.name}")
-            while True:
-                result = self._compare(name, view)
-                if result.equal or time.monotonic() > deadline:
-                    break
-                time.sleep(PAUSE_SECONDS)
-            views.append({**asdict(result), "equal": result.equal})
-        return {"sink": name, "type": self.pipeline.sinks[name].type, "views": views}
+        names = chosen_sinks(self.pipeline, only)
+        views = {name: resolve_views(self.pipeline, self.catalogue, name) for name in names}
+        results: dict[tuple[str, str], Comparison] = {}
+        for view in {view.name: view for name in names for view in views[name]}.values():
+            for same, holders in _holders(view.name, views):
+                for name, result in self._settled(same, holders, deadline).items():
+                    results[name, view.name] = result
+        return [
+            {
+                "sink": name,
+                "type": self.pipeline.sinks[name].type,
+                "views": [
+                    {**asdict(results[name, view.name]), "equal": results[name, view.name].equal}
+                    for view in views[name]
+                ],
+            }
+            for name in names
+        ]
 
-    def _compare(self, name: str, view: View) -> Comparison:
-        from cdc.pipeline import IcebergSink
-        from console.truth import expected_digests
+    def _settled(self, view: View, holders: Sequence[str], deadline: float) -> dict[str, Comparison]:
+        """How a view compares in each sink; those that differ are compared again with Postgres as it is then."""
+        self.progress(f"comparing {view.name} · {', '.join(holders)}")
+        results: dict[str, Comparison] = {}
+        left = list(holders)
+        while left:
+            results |= self._compare(view, left)
+            left = [name for name in left if not results[name].equal]
+            if not left or time.monotonic() > deadline:
+                break
+            time.sleep(PAUSE_SECONDS)
+        return results
+
+    def _compare(self, view: View, holders: Sequence[str]) -> dict[str, Comparison]:
+        from console.truth import expected_digests, needs_spark
         from console.typed import with_singles
 
-        sink = self.pipeline.sinks[name]
-        warehouse = isinstance(sink, IcebergSink)
-        spark = self._session() if view.needs_spark else None
-        expected = expected_digests(view, self.pipeline.source, spark, warehouse=warehouse)
-        if not view.where:
-            self.source_rows[view.table.qualified] = len(expected)
-        held = ((key, with_singles(view, document)) for key, document in self._held(name, view))
-        return compare(view.name, expected, held)
+        forms = {name: self._form(name) for name in holders}
+        spark = self._session() if needs_spark(view) else None
+        expected = expected_digests(view, self.pipeline.source, spark, set(forms.values()))
+        results = {}
+        for name in holders:
+            if not view.where:
+                self.source_rows[view.table.qualified] = len(expected[forms[name]])
+            held = ((key, with_singles(view, document)) for key, document in self._held(name, view))
+            results[name] = compare(view.name, expected[forms[name]], held)
+        return results
+
+    def _form(self, name: str) -> Form:
+        from cdc.pipeline import IcebergSink
+
+        return "columns" if isinstance(self.pipeline.sinks[name], IcebergSink) else "document"
 
     def _held(self, name: str, view: View) -> Iterator[tuple[str, Any]]:
         from cdc.pipeline import IcebergSink
@@ -167,6 +193,19 @@ class Verifier:
         if self._spark is None:
             self._spark = open_spark(self.pipeline, [])
         return self._spark
+
+
+def _holders(view: str, views: Mapping[str, Sequence[View]]) -> list[tuple[View, list[str]]]:
+    """Each different view of that name (`tables: all` may call one as the file does), with the sinks that hold it."""
+    found: list[tuple[View, list[str]]] = []
+    for name, of in views.items():
+        for one in (one for one in of if one.name == view):
+            known = next((holders for same, holders in found if same == one), None)
+            if known is None:
+                found.append((one, [name]))
+            else:
+                known.append(name)
+    return found
 
 
 def _print(report: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ def _sink(packed: bytes) -> Sink:
 def apply_records(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Whole way of a flow without Spark SQL: Kafka records in, summary out (a ``mapInArrow`` function)."""
     spec = unpack(packed)
-    yield from _apply(packed, spec, decode_batches(spec, batches))
+    yield from apply_decoded(packed, decode_batches(spec, batches))
 
 
 def apply_entries(
@@ -61,8 +61,7 @@ def apply_entries(
         computed: names of the columns that Spark SQL computed; ``__where`` (bool) says whether the row stays.
         batches: the entry columns of ``spark.expressions`` with the computed columns beside them.
     """
-    spec = unpack(packed)
-    yield from _apply(packed, spec, (_from_arrow(batch, computed) for batch in batches if batch.num_rows))
+    yield from apply_decoded(packed, (_from_arrow(batch, computed) for batch in batches if batch.num_rows))
 
 
 def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
@@ -91,7 +90,9 @@ def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
     return Decoded(entries, [], len(rows))
 
 
-def _apply(packed: bytes, spec: FlowSpec, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
+def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
+    """Write entries as they come, send the dead letters, and end with the summary."""
+    spec = unpack(packed)
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for batch in decoded:
         letters = list(batch.letters)

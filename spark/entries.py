@@ -80,7 +80,7 @@ class EntryDecoder:
                 letters.append(self._letter("", _text(key), 0, error, value, (topic, partition, offset)))
                 continue
             if self.spec.stop_at_new_columns:
-                self._stop_at_new_columns(decoder, change)
+                stop_at_new_columns(decoder, change)
             for view in views:
                 raw = (view.name, key or b"")
                 try:
@@ -100,15 +100,6 @@ class EntryDecoder:
                 newest[slot] = newer(newest.get(slot), entry, tombstone=change.op is Op.TOMBSTONE)
         return Decoded(list(newest.values()), [*letters, *lacking.values()], batch.num_rows)
 
-    def _stop_at_new_columns(self, decoder: Decoder, change: Change) -> None:
-        new, _ = decoder.drift(change)
-        if new:
-            raise StateError(
-                f"{change.table} has gained the column {', '.join(new)} "
-                f"(record {change.topic}/{change.partition}/{change.offset}); policy.schema_change is stop",
-                fix="run `headwater apply FILE`, then start again; or set policy.schema_change to continue",
-            )
-
     def _entry(self, view: View, change: Change) -> Entry:
         identity, document = view.render(change)
         row = None
@@ -122,6 +113,21 @@ class EntryDecoder:
     ) -> DeadLetter:
         reason = f"{error.what}; {error.fix}" if error.fix else error.what
         return DeadLetter(self.spec.sink, view, key, version, reason, raw, *at, at_ms=int(time.time() * 1000))
+
+
+def stop_at_new_columns(decoder: Decoder, change: Change) -> None:
+    """``policy.schema_change: stop``.
+
+    Raises:
+        StateError: the record has a column that the catalogue does not know (terminal).
+    """
+    new, _ = decoder.drift(change)
+    if new:
+        raise StateError(
+            f"{change.table} has gained the column {', '.join(new)} "
+            f"(record {change.topic}/{change.partition}/{change.offset}); policy.schema_change is stop",
+            fix="run `headwater apply FILE`, then start again; or set policy.schema_change to continue",
+        )
 
 
 def key_row(view: View, change: Change) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from cdc.errors import ConfigError
 from cdc.view import View
-from spark.entries import decode_batches
-from spark.spec import unpack
+from spark import deadletters
+from spark.entries import Decoded, decode_batches
+from spark.spec import FlowSpec, unpack
 
 # An entry's own columns: name -> (Arrow type, Spark type).
 META: dict[str, tuple[pa.DataType, str]] = {
@@ -76,16 +77,22 @@ def entries_with_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Itera
     """First half: Kafka records in, entries with their typed rows out (a ``mapInArrow`` function)."""
     spec = unpack(packed)
     (view,) = spec.views.values()
+    for decoded in decode_batches(spec, batches, typed=True):
+        yield entry_batch(spec, view, decoded)
+
+
+def entry_batch(spec: FlowSpec, view: View, decoded: Decoded) -> pa.RecordBatch:
+    """Entries with their typed rows as one Arrow batch of ``entry_schema``; dead letters leave from here."""
+    deadletters.send(spec.dead_letters, decoded.letters)
     row_schema = view.arrow_schema()
     nulls = (None,) * len(row_schema)
-    for decoded in decode_batches(spec, batches, typed=True):
-        entries = decoded.entries
-        arrays = [pa.array([getattr(e, name) for e in entries], kind) for name, (kind, _) in META.items()]
-        rows = [e.row if e.row is not None else nulls for e in entries]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(row_schema)
-        arrays += [pa.array(values, f.type) for values, f in zip(columns, row_schema, strict=True)]
-        names = [PREFIX + name for name in META] + row_schema.names
-        yield pa.RecordBatch.from_arrays(arrays, names=names)
+    entries = decoded.entries
+    arrays = [pa.array([getattr(e, name) for e in entries], kind) for name, (kind, _) in META.items()]
+    rows = [e.row if e.row is not None else nulls for e in entries]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(row_schema)
+    arrays += [pa.array(values, f.type) for values, f in zip(columns, row_schema, strict=True)]
+    names = [PREFIX + name for name in META] + row_schema.names
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def compute(frame: DataFrame, view: View) -> DataFrame:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from cdc.errors import StateError
+from cdc.join.view import JoinedView
 from cdc.view import View
 from spark.apply import SUMMARY_DDL, apply_entries, apply_records
 from spark.expressions import compute, entries_with_rows, entry_schema
@@ -120,7 +121,7 @@ def plan_flows(
         once: see Flow.
         separate: a flow for every view (the warehouse).
     """
-    alone = [view for view in spec.views.values() if separate or view.fields or view.where]
+    alone = [view for view in spec.views.values() if separate or view.needs_spark or isinstance(view, JoinedView)]
     plain = [view for view in spec.views.values() if view not in alone]
     groups = ([("main", plain)] if plain else []) + [(view.name, [view]) for view in alone]
     return [Flow(name, _part(spec, views), reading, folder / name, once) for name, views in groups]
@@ -162,15 +163,19 @@ def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
         summary = map_in_arrow(compute(typed, views[0]), finish, SUMMARY_DDL)
     else:
         summary = map_in_arrow(records, partial(apply_records, packed), SUMMARY_DDL)
-    counted = summary.observe(
+    writer = observed(summary).writeStream.queryName(flow.title).format("noop")
+    writer = writer.option("checkpointLocation", str(flow.checkpoint))
+    return with_trigger(writer, flow).start()
+
+
+def observed(summary: DataFrame) -> DataFrame:
+    """A summary whose totals come with Spark's progress reports, where ``spark.status`` reads them."""
+    return summary.observe(
         "applied",
         *(F.sum(name).alias(name) for name in ("records", "written", "stale", "deleted", "rejected")),
         F.max("position").alias("position"),
         F.max("ts_ms").alias("ts_ms"),
     )
-    writer = counted.writeStream.queryName(flow.title).format("noop")
-    writer = writer.option("checkpointLocation", str(flow.checkpoint))
-    return with_trigger(writer, flow).start()
 
 
 def with_trigger(writer: DataStreamWriter, flow: Flow) -> DataStreamWriter:

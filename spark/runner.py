@@ -11,13 +11,13 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import HeadwaterError
 from spark.flow import Flow
+from spark.join.query import is_filling
 from spark.status import FlowStatus, Meter
 
 # Pauses between two starts of a flow that failed: short enough to be back soon after a broker's restart, and long
@@ -42,7 +42,19 @@ _HARMLESS = re.compile(
 )
 _OURS = re.compile(r"cdc\.errors\.(\w+): (.+)")
 
-Start = Callable[[SparkSession, Flow], StreamingQuery]
+
+class Query(Protocol):
+    """What a flow's start gives: a streaming query, or something that behaves like one."""
+
+    @property
+    def isActive(self) -> bool: ...  # noqa: N802, D102 (Spark's name)
+    @property
+    def recentProgress(self) -> Sequence[Any]: ...  # noqa: N802, D102 (Spark's name)
+    def exception(self) -> Exception | None: ...  # noqa: D102
+    def stop(self) -> None: ...  # noqa: D102
+
+
+Start = Callable[[SparkSession, Flow], Query]
 
 
 @dataclass
@@ -52,7 +64,7 @@ class Running:
     flow: Flow
     start: Start
     pool: str
-    query: StreamingQuery | None = None
+    query: Query | None = None
     started: float = 0.0
     pause: float = FIRST_PAUSE
     retry_at: float = 0.0
@@ -61,6 +73,11 @@ class Running:
     finished: bool = False
     meter: Meter = field(default_factory=Meter)
     last_error: str | None = None
+
+    @property
+    def filling(self) -> bool:
+        """Whether its target is still being filled, so that documents may be missing though the log is read."""
+        return is_filling(self.flow)
 
 
 class Runner:
@@ -135,7 +152,7 @@ class Runner:
             run.meter.read(run.query)
             if run.meter.advanced:
                 run.last_error, run.lost = None, 0
-        state = "failed" if run.failed else "finished" if run.finished else "running" if run.query else "retrying"
+        state = _state(run)
         status = run.meter.status(run.flow, state, run.last_error)
         status.write(run.flow.folder)
         return status
@@ -159,7 +176,15 @@ class Runner:
         return {run.flow.title: run.last_error or "" for run in self.running if run.failed}
 
 
-def _whole(error: StreamingQueryException) -> str:
+def _state(run: Running) -> str:
+    if run.failed or run.finished:
+        return "failed" if run.failed else "finished"
+    if run.query is None:
+        return "retrying"
+    return "filling" if run.filling else "running"
+
+
+def _whole(error: Exception) -> str:
     cause = error.cause if hasattr(error, "cause") else None
     return f"{error}\n{cause or ''}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,7 @@ _SASL = {
     "SCRAM-SHA-256": "scram.ScramLoginModule",
     "SCRAM-SHA-512": "scram.ScramLoginModule",
 }
+RECORD = ("key", "value", "topic", "partition", "offset")
 _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
 
@@ -60,19 +62,40 @@ def read_changelog(
         max_offsets: records a micro-batch may hold at the most; bounds memory and replay. None for no bound.
         fetch_wait_ms: how long a broker may hold an empty fetch. The default of 500 made every other batch wait 600 ms.
     """
-    reader = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", ",".join(topics))
-        .option("startingOffsets", "earliest")
-        # Connect writes in transactions: what was aborted must not be seen.
-        .option("kafka.isolation.level", "read_committed")
-        .option("kafka.fetch.max.wait.ms", str(fetch_wait_ms))
-        # Offsets that the log no longer has, or a topic that was re-created, stop the query: never a silent gap.
-        .option("failOnDataLoss", "true")
-    )
-    for name, value in java_client(client).items():
-        reader = reader.option(f"kafka.{name}", value)
+    options = _options(bootstrap, topics, client, fetch_wait_ms)
     if max_offsets is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(max_offsets))
-    return reader.load().select("key", "value", "topic", "partition", "offset")
+        options["maxOffsetsPerTrigger"] = str(max_offsets)
+    return spark.readStream.format("kafka").options(**options).load().select(*RECORD)
+
+
+def read_records(
+    spark: SparkSession,
+    *,
+    bootstrap: str,
+    client: Mapping[str, str],
+    ends: Mapping[str, Mapping[int, int]],
+) -> DataFrame:
+    """The same records as a batch, from offset 0 to fixed ends.
+
+    Args:
+        bootstrap: Kafka brokers.
+        client: librdkafka-style options.
+        ends: topic -> partition -> the offset to stop before.
+    """
+    options = _options(bootstrap, sorted(ends), client, 10)
+    options["endingOffsets"] = json.dumps(ends)
+    return spark.read.format("kafka").options(**options).load().select(*RECORD)
+
+
+def _options(bootstrap: str, topics: Sequence[str], client: Mapping[str, str], fetch_wait_ms: int) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": ",".join(topics),
+        "startingOffsets": "earliest",
+        # Connect writes in transactions: what was aborted must not be seen.
+        "kafka.isolation.level": "read_committed",
+        "kafka.fetch.max.wait.ms": str(fetch_wait_ms),
+        # Offsets that the log no longer has, or a topic that was re-created, stop the query: never a silent gap.
+        "failOnDataLoss": "true",
+        **{f"kafka.{name}": value for name, value in java_client(client).items()},
+    }

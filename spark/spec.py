@@ -27,6 +27,8 @@ class FlowSpec:
         dead_letters: ``{"topic": …, "client": librdkafka settings}``.
         epoch: the source epoch that positions carry (see cdc/position.py).
         snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/debezium_json.py).
+        row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
+        version_epoch: see spark/join/health.py.
         stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
     """
 
@@ -39,6 +41,8 @@ class FlowSpec:
     epoch: int = 0
     snapshot_lsn: int = 0
     stop_at_new_columns: bool = False
+    row_store: Mapping[str, Any] | None = field(default=None, repr=False)
+    version_epoch: int = 0
 
     def pack(self) -> bytes:
         """Serialise for a task's closure."""

@@ -205,6 +205,24 @@ def batch_offsets(checkpoint: Path, batch_id: int) -> dict[str, dict[int, int]]:
     return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in source.items()}
 
 
+def rewind(checkpoint: Path, batch: int) -> bool:
+    """Make a checkpoint forget the batches after ``batch``, so that the query replays them.
+
+    Returns:
+        whether it could: False, and nothing was changed, when it no longer holds that batch.
+    """
+    offsets, commits = _numbers(checkpoint / "offsets"), _numbers(checkpoint / "commits")
+    if batch not in commits or batch not in offsets:
+        return False
+    for number in reversed(commits):  # commits first: a batch with offsets and no commit is one to be replayed
+        if number > batch:
+            (checkpoint / "commits" / str(number)).unlink()
+    for number in reversed(offsets):
+        if number > batch + 1:
+            (checkpoint / "offsets" / str(number)).unlink()
+    return True
+
+
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
     """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit."""
     commits = _numbers(checkpoint / "commits")

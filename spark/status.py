@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import Any, Protocol
 
 from spark.flow import Flow
 from spark.state import write_atomic
@@ -20,7 +19,7 @@ class FlowStatus:
     """A flow at one moment; counts are since this process started.
 
     Attributes:
-        state: running, retrying, failed, finished or stopped.
+        state: running, filling (a joined view whose target is not complete yet), retrying, failed, finished or stopped.
         batch_id: newest batch that has ended; -1 before the first.
         records: changelog records read.
         written, deleted, stale, rejected: answers of the sink (the warehouse counts only written).
@@ -60,6 +59,13 @@ class FlowStatus:
             return None
 
 
+class _Reports(Protocol):
+    """A streaming query, as far as its progress goes."""
+
+    @property
+    def recentProgress(self) -> Sequence[Any]: ...  # noqa: N802 (Spark's name)
+
+
 _SUMMED = ("records", "written", "deleted", "stale", "rejected")
 
 
@@ -71,7 +77,7 @@ class Meter:
         self.batch_id, self.position, self.ts_ms, self.batch_ms = -1, 0, 0, 0
         self.advanced = False
 
-    def read(self, query: StreamingQuery) -> None:
+    def read(self, query: _Reports) -> None:
         """Take in what is new; Spark keeps the last 100 reports, and this runs every second."""
         self.advanced = False
         for progress in query.recentProgress:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from cdc.pipeline.loading import load, loads
 from cdc.pipeline.masking import looks_secret, mask_text, masked, reveal
 from cdc.pipeline.models import Engine, Pipeline, Policy
+from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, Sink
 from cdc.pipeline.source import Connect, Kafka, Source
 from cdc.pipeline.views import View
@@ -22,6 +23,7 @@ __all__ = [
     "Pipeline",
     "Policy",
     "RedisSink",
+    "RowStore",
     "Sink",
     "Source",
     "View",

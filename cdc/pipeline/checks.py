@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins
 from cdc.pipeline.masking import mask_text
 from cdc.pipeline.models import Path, Pipeline
-from cdc.pipeline.problems import near, shown
+from cdc.pipeline.problems import Wrong, near, shown
+from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, SinkPart
 from cdc.pipeline.source import Connect, Source
-from cdc.pipeline.views import View
+from cdc.pipeline.views import JOINS, View
 
 # Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways.
 ICEBERG_COLUMNS = frozenset(("_pos", "_file", "_partition", "_deleted", "_spec_id"))
@@ -20,22 +21,17 @@ ELASTICSEARCH_FIELDS = frozenset(
 )
 
 
-class Wrong(NamedTuple):
-    """Something that does not fit, at a path of the file."""
-
-    path: Path
-    what: str
-    fix: str = ""
-
-
 def check(pipeline: Pipeline) -> Iterator[Wrong]:
     """Everything that does not fit, in no order."""
     yield from _source(pipeline.source)
     yield from _credentials(pipeline.connect, ("connect",))
     if "bootstrap.servers" in pipeline.kafka.options:
         yield Wrong(("kafka", "options", "bootstrap.servers"), "kafka.options: brokers go into kafka.bootstrap")
+    if pipeline.row_store is not None:
+        yield from _redis("row_store", pipeline.row_store, ("row_store",))
     for name, view in pipeline.views.items():
         yield from _view(pipeline, name, view)
+        yield from check_joins(pipeline, name, view, lambda *of: _table(pipeline.source, *of))
     for name, sink in pipeline.sinks.items():
         yield from _sink(pipeline, name, sink)
     yield from _targets(pipeline)
@@ -114,6 +110,8 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
             yield Wrong(at, f"sinks.{name}: there is no view {shown(view)}", fix)
         elif view in sink.view_names[:index]:
             yield Wrong(at, f"sinks.{name}.views: {shown(view)} is here a second time")
+        elif isinstance(sink, IcebergSink) and pipeline.views[view].joins:
+            yield Wrong(at, f"sinks.{name} {NO_JOINS.format(view=shown(view))}", NO_JOINS_FIX)
         else:
             yield from _reserved(pipeline.views[view], view, sink, name)
     if isinstance(sink.tables, tuple):
@@ -124,13 +122,14 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
     if isinstance(sink, ElasticsearchSink):
         yield from _elasticsearch(name, sink, path)
     if isinstance(sink, RedisSink):
-        yield from _redis(name, sink, path)
+        yield from _redis(f"sinks.{name}", sink, path)
 
 
 def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator[Wrong]:
     taken = {IcebergSink: ICEBERG_COLUMNS, ElasticsearchSink: ELASTICSEARCH_FIELDS}.get(type(sink), frozenset())
-    named = {column: ("columns", index) for index, (_, column) in enumerate(view.picks)}
-    named |= {field: ("fields", field) for field in view.fields}  # type: ignore[misc]
+    named: dict[str, Path] = {column: ("columns", index) for index, (_, column) in enumerate(view.picks)}
+    for part in (*JOINS, "fields"):
+        named |= {field: (part, field) for field in getattr(view, part)}
     for field in taken & named.keys():
         yield Wrong(
             ("views", name, *named[field]),
@@ -153,15 +152,15 @@ def _elasticsearch(name: str, sink: ElasticsearchSink, path: Path) -> Iterator[W
         )
 
 
-def _redis(name: str, sink: RedisSink, path: Path) -> Iterator[Wrong]:
-    if sink.user is not None and sink.password is None:
+def _redis(where: str, part: RedisSink | RowStore, path: Path) -> Iterator[Wrong]:
+    if part.user is not None and part.password is None:
         # The client would silently log in as nobody.
-        yield Wrong((*path, "user"), f"sinks.{name}.user without sinks.{name}.password (or its variable is empty)")
-    if sink.password is not None and "@" in sink.url:
+        yield Wrong((*path, "user"), f"{where}.user without {where}.password (or its variable is empty)")
+    if part.password is not None and "@" in part.url:
         # The client would silently take the one in the address.
-        yield Wrong((*path, "password"), f"sinks.{name}: a login in url and one beside it", "keep one of them")
-    if sink.cluster and _server(sink.url).partition("://")[2].partition("/")[2] != "0":
-        yield Wrong((*path, "url"), f"sinks.{name}: a Redis Cluster has only the database 0", "end url in /0")
+        yield Wrong((*path, "password"), f"{where}: a login in url and one beside it", "keep one of them")
+    if part.cluster and _server(part.url).partition("://")[2].partition("/")[2] != "0":
+        yield Wrong((*path, "url"), f"{where}: a Redis Cluster has only the database 0", "end url in /0")
 
 
 def _targets(pipeline: Pipeline) -> Iterator[Wrong]:

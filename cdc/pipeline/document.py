@@ -217,7 +217,9 @@ class _Builder:
             )
         node = self.anchors[event.anchor]
         if node is None:
-            raise SyntaxProblem(*_at(event), "an alias inside of what it stands for")
+            raise SyntaxProblem(
+                *_at(event), "an alias inside of what it stands for", "write it out as often as it is needed"
+            )
         return node
 
     def _sequence(self, line: int, column: int, depth: int) -> Node:

@@ -16,7 +16,6 @@ from cdc.pipeline.document import Node
 from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.problems import Problem, near, one_of, shown
 from cdc.pipeline.sinks import SINKS
-from cdc.pipeline.views import JOINS, View
 
 Path = tuple[str | int, ...]
 
@@ -141,13 +140,6 @@ def _unknown_key(location: Path, model: type[Part], root: Node) -> Problem:
     name = str(path[-1])
     line, column = parent.keys.get(name, (parent.line, parent.column))
     where = f" in {dotted(parent_path)}" if parent_path else ""
-    if part is View and name in JOINS:
-        return Problem(
-            line,
-            column,
-            f"'{name}'{where}: views with joins come with the next version",
-            "keep to one table: root, key, columns, fields, where",
-        )
     known = names_of(part) if part else []
     taken = set(parent.value) if isinstance(parent.value, dict) else set()
     fix = near(name, [item for item in known if item not in taken]) or (

@@ -165,6 +165,8 @@ def _from_variable(kind: Any) -> BeforeValidator:
 
 Whole = Annotated[int, _from_variable(int)]
 Number = Annotated[float, _from_variable(float)]
+# Rows of nested children: a document is one message and one request.
+RowLimit = Annotated[int, Field(ge=1, le=10_000), _from_variable(int)]
 Flag = Annotated[bool, _from_variable(bool)]
 Text = Annotated[str, Field(min_length=1)]
 Table = Annotated[str, Field(pattern=TABLE)]

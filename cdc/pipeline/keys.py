@@ -11,7 +11,9 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from cdc.pipeline.fields import PATTERNS, Part
+from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Engine, Pipeline, Policy
+from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS
 from cdc.pipeline.source import Connect, Kafka, Source
 from cdc.pipeline.views import View
@@ -69,6 +71,9 @@ def sections() -> Iterator[Section]:
     for name, part in (("source", Source), ("kafka", Kafka), ("connect", Connect)):
         yield Section((name,), "", _doc(part), _keys(part))
     yield Section(("views", "<name>"), "", _doc(View), _keys(View))
+    for name, nested in (("refs", Ref), ("children", Child), ("aggregates", Aggregate)):
+        yield Section(("views", "<name>", name, "<name>"), "", _doc(nested), _keys(nested))
+    yield Section(("row_store",), "", _doc(RowStore), _keys(RowStore))
     for kind, sink in SINKS.items():
         keys = sorted(_keys(sink), key=lambda key: key.name != "type")
         yield Section(("sinks", "<name>"), kind, _doc(sink), tuple(keys))
@@ -81,7 +86,9 @@ def _doc(part: type[Part]) -> str:
 
 
 def _keys(part: type[Part], only: frozenset[str] | None = None) -> tuple[Key, ...]:
-    properties = part.model_json_schema()["properties"]
+    schema = part.model_json_schema()
+    # A part that may hold parts of its own kind stands among the definitions.
+    properties = schema.get("properties") or schema["$defs"][part.__name__]["properties"]
     fields = part.model_fields.items()
     return tuple(_key(name, field, properties) for name, field in fields if only is None or name in only)
 

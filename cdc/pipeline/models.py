@@ -13,9 +13,10 @@ from pydantic import Field, PrivateAttr, model_validator
 from cdc.errors import PipelineFileError
 from cdc.pipeline.fields import MASTER, MEMORY, PIPELINE_NAME, Name, Part, PlainOptions, Text, Whole, entry
 from cdc.pipeline.masking import masked
+from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
-from cdc.pipeline.views import View
+from cdc.pipeline.views import JOINS, View
 
 Path = tuple[str | int, ...]
 
@@ -103,6 +104,11 @@ class Pipeline(Part):
     connect: Connect = entry(description="The workers that run Debezium.")
     views: Mapping[Name, View] = entry(
         {}, "Documents, by name. None are needed for sinks that keep tables.", active=True
+    )
+    row_store: RowStore | None = entry(
+        None,
+        "Where joined views keep the rows of their tables; needed only when a view has refs, children or aggregates.",
+        active=True,
     )
     sinks: Annotated[Mapping[Name, Sink], Field(min_length=1)] = entry(
         description="Where the views are kept, by name; each sink runs and fails alone."
@@ -227,11 +233,12 @@ class Pipeline(Part):
 
 
 def _content(part: Part) -> dict[str, Any]:
-    """The keys that decide what a sink holds, and their values."""
+    """The keys that decide what a sink holds, and their values; of nested parts all keys do."""
     names = set()
     for name, info in type(part).model_fields.items():
         extra = info.json_schema_extra
         said = extra.get("x-headwater") if isinstance(extra, dict) else None
         if isinstance(said, dict) and said.get("content"):
             names.add(name)
-    return part.model_dump(include=names)
+    # A view without joins says what it said before there were any: its sink need not be rebuilt.
+    return {name: value for name, value in part.model_dump(include=names).items() if value or name not in JOINS}

@@ -35,6 +35,14 @@ class Problem(NamedTuple):
     fix: str = ""
 
 
+class Wrong(NamedTuple):
+    """Something that does not fit, at a path of the file (keys and indexes)."""
+
+    path: tuple[str | int, ...]
+    what: str
+    fix: str = ""
+
+
 def report(file: str, problems: Iterable[Problem]) -> PipelineFileError:
     """One error for all problems, in the order of the file; its message begins with ``file:line:column``."""
     ordered = list(dict.fromkeys(sorted(problems)))

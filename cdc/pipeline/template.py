@@ -9,9 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdc.pipeline.keys import Key, Section, sections
+from cdc.pipeline.views import JOINS
 
 WIDTH = 110
 VIEW = "customer"
+# A second view, all of it commented out, shows joins.
+JOINED_VIEW = "customer_card"
+JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
 SINK_NAMES = {"elasticsearch": "search", "redis": "cache", "iceberg": "warehouse"}
 
 _HEAD = """\
@@ -28,19 +32,22 @@ _WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 def template() -> str:
     """The template's text: a valid pipeline file once its variables are set."""
     lines = [_HEAD]
-    for section in sections():
-        lines += _section(section)
+    every = list(sections())
+    for section in every:
+        if section.path[:1] != ("views",):
+            lines += _section(section)
+        elif len(section.path) == 2:
+            lines += _views(section, [other for other in every if other.path[:2] == section.path and other != section])
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _section(section: Section) -> Iterator[str]:
     indent = "  " * len(section.path)
-    if section.path[:1] in (("views",), ("sinks",)):
-        if section.kind in ("", "elasticsearch"):
+    if section.kind:
+        if section.kind == "elasticsearch":
             yield f"{section.path[0]}:"
-        name = SINK_NAMES.get(section.kind, VIEW)
         yield f"  # {section.description}"
-        yield f"  {name}:"
+        yield f"  {SINK_NAMES[section.kind]}:"
     elif section.path:
         yield f"# {section.description}"
         yield f"{section.path[0]}:"
@@ -49,19 +56,44 @@ def _section(section: Section) -> Iterator[str]:
     yield ""
 
 
-def _key(key: Key, indent: str) -> Iterator[str]:
+def _views(section: Section, nested: list[Section]) -> Iterator[str]:
+    """A view of one table, and one with a row, rows and a value of other tables."""
+    yield "views:"
+    yield from _comment(section.description, "  ")
+    yield f"  {VIEW}:"
+    for key in section.keys:
+        if key.name not in JOINS:
+            yield from _key(key, "    ")
+    yield from _comment("A view with joins; it takes all keys of the one above too, and needs `row_store`.", "  ")
+    yield f"  #{JOINED_VIEW}:"
+    yield f"    #root: {VIEW}s"
+    for below in nested:
+        join = below.path[2]
+        yield from _comment(next(key.description for key in section.keys if key.name == join), "    ")
+        yield f"    #{join}:"
+        yield from _comment(below.description, "      ")
+        yield f"      #{JOIN_NAMES[join]}:"
+        for key in below.keys:
+            yield from _key(key, " " * 8, active=False)
+    yield ""
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+
+
+def _key(key: Key, indent: str, *, active: bool = True) -> Iterator[str]:
     facts = [
         f"Unit: {key.unit}." if key.unit else "",
         "" if key.default in ("", "none") else f"Default: {key.default}.",
     ]
     if key.name != "type":
-        text = " ".join([key.description, *filter(None, facts)])
-        yield from textwrap.wrap(text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+        yield from _comment(" ".join([key.description, *filter(None, facts)]), indent)
     line = f"{key.name}: {yaml_value(key.example)}"
     if key.alternative:
         yield f"{indent}# or: {line}"
     else:
-        yield f"{indent}{'' if key.active else '#'}{line}"
+        yield f"{indent}{'' if key.active and active else '#'}{line}"
 
 
 def yaml_value(value: Any, *, inside: bool = False) -> str:
@@ -72,7 +104,9 @@ def yaml_value(value: Any, *, inside: bool = False) -> str:
         inside: whether it stands inside of [ ] or { }, where fewer texts need no quotes.
     """
     if isinstance(value, Mapping):
-        items = (f"{yaml_value(k, inside=True)}: {yaml_value(v, inside=True)}" for k, v in value.items())
+        # `on` is text in YAML 1.2, and as a key it stands without quotes wherever it stands in a file.
+        names = {k: k if k == "on" else yaml_value(k, inside=True) for k in value}
+        items = (f"{names[k]}: {yaml_value(v, inside=True)}" for k, v in value.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(yaml_value(item, inside=True) for item in value) + "]"

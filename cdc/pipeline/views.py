@@ -8,13 +8,14 @@ from typing import Annotated
 from pydantic import Field
 
 from cdc.pipeline.fields import Columns, Part, TableName, Text, entry
+from cdc.pipeline.joins import EXAMPLES, Aggregate, Child, FieldName, Ref, picks
 
-# The way to a document of several tables; keys that the file does not take yet.
+# Keys that make a document of several tables. They came later than the others: a view without them must keep its hash.
 JOINS = ("refs", "children", "aggregates")
 
 
 class View(Part):
-    """A document for each row of one table."""
+    """A document for each row of one table, the root; `refs`, `children` and `aggregates` add rows of other tables."""
 
     root: TableName = entry(
         description="The table; the schema may be left out when no other schema has such a table.",
@@ -36,9 +37,29 @@ class View(Part):
         example=["customer_id", "email", {"full_name": "name"}],
         content=True,
     )
+    refs: Mapping[FieldName, Ref] = entry(
+        {},
+        "Rows that this row points at (many-to-one), by their name in the document: each an object, or null.",
+        example=EXAMPLES["refs"],
+        content=True,
+    )
+    children: Mapping[FieldName, Child] = entry(
+        {},
+        "Rows that point at this row (one-to-many), by their name in the document: each name an array of objects.",
+        example=EXAMPLES["children"],
+        content=True,
+    )
+    aggregates: Mapping[FieldName, Aggregate] = entry(
+        {},
+        "Counts, sums, averages, least and greatest values over rows that point at this row, by their name in the "
+        "document.",
+        example=EXAMPLES["aggregates"],
+        content=True,
+    )
     fields: Mapping[str, Text] = entry(
         {},
-        "More fields of the document: name: Spark SQL expression over the row's columns.",
+        "More fields of the document: name: Spark SQL expression over the row's columns (and refs as structs, children "
+        "as arrays of structs, aggregates).",
         example={"email_domain": "split(email, '@')[1]"},
         content=True,
     )
@@ -54,4 +75,9 @@ class View(Part):
     @property
     def picks(self) -> tuple[tuple[str, str], ...]:
         """``columns`` as (column, name in the document)."""
-        return tuple((item, item) if isinstance(item, str) else next(iter(item.items())) for item in self.columns)
+        return picks(self.columns)
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """Those of refs, children and aggregates that it has."""
+        return tuple(name for name in JOINS if getattr(self, name))

@@ -16,9 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from cdc.errors import PipelineFileError
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import ConfigError, PipelineFileError
+from cdc.join.expressions import mentions, over_struct, tokens
+from cdc.join.order import TextError, parse_aggregate, parse_order
+from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.template import template
+from cdc.resolve import resolve_views, view_tables
 
 # No plain name: a plain name may be shown where it stands as a key.
 SECRET = "Zq9!vLe k#hunter2"
@@ -216,7 +221,9 @@ def test_a_node_of_a_good_file_changed(edits: list[tuple[tuple[Any, ...], str, A
 @fewer
 @given(TREES)
 def test_any_tree_under_every_part(tree: Any) -> None:
-    for part in ("source", "kafka", "connect", "views", "sinks", "policy", "engine"):
+    card = {"root": "customers", "refs": tree, "children": tree, "aggregates": tree}
+    judge(json.dumps({**TREE, "views": {"customer": card}}), lines=False, misplaced=True)
+    for part in ("source", "kafka", "connect", "row_store", "views", "sinks", "policy", "engine"):
         judge(json.dumps({**TREE, part: tree}), lines=False, misplaced=True)
 
 
@@ -239,11 +246,113 @@ def test_any_value_of_a_variable_changes_no_structure(values: dict[str, str]) ->
     assert set(pipeline.sinks) == {"search", "cache", "warehouse"}
 
 
+# -- joined views ------------------------------------------------------------------------------------------------------
+
+COLUMNS = {"id": "int4", "customer_id": "int4", "order_id": "int8", "a": "text", "b": "text[]", "c": "numeric"}
+
+
+def table(name: str, *key: str) -> Table:
+    return Table(
+        "public", name, tuple(Column(c, t, t[:-2] if "[" in t else t, array="[" in t) for c, t in COLUMNS.items()), key
+    )
+
+
+CATALOGUE = Catalogue(
+    {t.qualified: t for t in (table("customers", "id"), table("orders", "customer_id", "order_id"), table("log"))}
+)
+TABLE_NAMES = st.sampled_from(["customers", "orders", "public.customers", "log", "ordres"])
+COLUMN_NAMES = st.sampled_from([*COLUMNS, "odrer_id", "", SECRET])
+PICKS = st.lists(COLUMN_NAMES | st.dictionaries(COLUMN_NAMES, COLUMN_NAMES, min_size=1, max_size=1), max_size=3)
+SQL_BITS = st.sampled_from(
+    ["count", "sum", "(", ")", "*", "distinct ", "a", "ID", "`", "'", '"', " desc", " nulls first", ",", " -- ", "/*", "->", "::", "."]
+    + ["cast(", " as ", "<", ">", "[", "]", "1.5", "case ", "x'", "$$", "é", "\\", "\n", "interval ", " and "]
+)  # fmt: skip
+SQL = st.lists(SQL_BITS | st.text(max_size=3), max_size=12).map("".join)
+VALUES = st.sampled_from(["count(*)", "sum(id)", "count(distinct a)", "max(b)", "min(upper(a))", "avg(c)"]) | SQL
+KEYS = st.fixed_dictionaries({"id": st.sampled_from(["customer_id", "id"])}) | st.dictionaries(
+    COLUMN_NAMES, COLUMN_NAMES, max_size=3
+)
+EDGE = {"table": TABLE_NAMES, "on": KEYS}
+NAMES = st.sampled_from(["one", "two", "a", "_id", "Upper", "no-name"])
+AGGREGATES = st.dictionaries(
+    NAMES, st.fixed_dictionaries({**EDGE, "value": VALUES}, optional={"where": SQL}), max_size=2
+)
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    more = {"columns": PICKS, "refs": inner, "children": inner, "aggregates": AGGREGATES}
+    child = {
+        **more,
+        "order_by": st.sampled_from(["a desc", "id, a nulls last", "b"]) | SQL,
+        "limit": st.integers(-1, 10_001),
+    }
+    return st.dictionaries(
+        NAMES, st.fixed_dictionaries(EDGE, optional=more) | st.fixed_dictionaries(EDGE, optional=child), max_size=2
+    )
+
+
+JOINS = st.recursive(st.just({}), nested, max_leaves=6)
+
+
+@many
+@given(
+    st.fixed_dictionaries(
+        {"root": TABLE_NAMES}, optional={"columns": PICKS, "refs": JOINS, "children": JOINS, "aggregates": AGGREGATES}
+    )
+)
+def test_any_joined_view_is_a_tree_or_an_error_with_its_place(view: dict[str, Any]) -> None:
+    tree = {**TREE, "views": {"customer": view}, "sinks": {"cache": TREE["sinks"]["cache"]}}
+    tree["source"] = {**TREE["source"], "tables": ["public.*"]}
+    text = json.dumps(tree, ensure_ascii=False)
+    if (pipeline := judge(text, misplaced=True)) is None:
+        return
+    try:
+        (found,) = resolve_views(pipeline, CATALOGUE, "cache")
+    except ConfigError as error:
+        assert PLACE.match(str(error)), error
+        assert error.fix, error
+        return
+    assert isinstance(found, JoinedView) == bool(pipeline.views["customer"].joins)
+    assert set(view_tables(found)) <= set(CATALOGUE.tables)
+    if isinstance(found, JoinedView):
+        for _, node in found.tree.walk():
+            held = [a.on for a in node.aggregates] + [child.on for child in node.children]
+            assert all(tuple(left for left, _ in on) == node.table.primary_key for on in held)
+            assert all(tuple(right for _, right in ref.on) == ref.table.primary_key for ref in node.refs)
+
+
+def test_the_joined_view_of_the_template_is_resolved() -> None:
+    """So that the strategies above are known to reach trees at all."""
+    joins = {"children": {"one": {"table": "orders", "on": {"id": "customer_id"}, "order_by": "a desc"}}}
+    tree = {**TREE, "views": {"customer": {"root": "customers", **joins}}, "sinks": {"cache": TREE["sinks"]["cache"]}}
+    pipeline = judge(json.dumps({**tree, "source": {**TREE["source"], "tables": ["public.*"]}}))
+    assert pipeline is not None
+    assert isinstance(resolve_views(pipeline, CATALOGUE, "cache")[0], JoinedView)
+
+
+@many
+@given(SQL)
+def test_any_text_of_sql_is_taken_apart(text: str) -> None:
+    found = tokens(text)
+    assert [token.start for token in found] == sorted(token.start for token in found)
+    assert all(token.start < token.end <= len(text) for token in found)
+    assert over_struct(text, (), "t0").count("`t0`") == text.count("`t0`") + over_struct(text, (), "t0").count("`t0`.*")
+    assert mentions(text, COLUMNS) <= set(COLUMNS)
+    for name in COLUMNS:
+        assert over_struct(text, [name], "t0") == text or name in mentions(text, [name])
+    for parse in (parse_order, parse_aggregate):
+        try:
+            parse(text)
+        except TextError as error:
+            assert error.what
+
+
 @pytest.mark.parametrize(
     "text",
     ["[" * 100_000, "{" * 100_000, "- " * 100_000, "? " * 50_000, "a: " * 100_000, "&a " * 50_000, "'" * 300_000, "#" * 900_000]
     + ["\n" * 900_000, "a:\n" * 100_000, "x" * 900_000, "[a,]" * 50_000, "- |\n" * 50_000, "${" * 300_000, "k: ${A:-" + "b" * 500_000]
     + ["".join(f"{' ' * n}a:\n" for n in range(1_000)), "a: " + "[*a" * 1_000, '"' + "\\\n" * 200_000, "!" * 300_000, "%" * 300_000]
+    + ["views: {v: {refs: &a {b: {refs: *a}}}}", "views: {v: &a {<<: *a}}", "views: {v: {root: r, refs: " + "{a: {refs: " * 15, "v: &a\n" * 9]
     + ["p: ${PORT:-" * 30_000, "x: &a [1]\n" + "".join(f"y{n}: *a\n" for n in range(30_000)), "<<: [" + "{}," * 100_000],
     ids=lambda text: f"{text[:6]!r}x{len(text)}",
 )  # fmt: skip

@@ -51,6 +51,9 @@ def test_the_template_is_a_pipeline() -> None:
 def test_the_template_with_every_key_set_is_a_pipeline_too() -> None:
     pipeline = loads(uncommented(template()), "template.yaml", ENV)
     assert pipeline.views["customer"].where == "email IS NOT NULL"
+    card = pipeline.views["customer_card"]
+    assert (list(card.refs), list(card.children), list(card.aggregates)) == (["referrer"], ["orders"], ["spent"])
+    assert card.children["orders"].limit == 20
     assert pipeline.kafka.options == {"security.protocol": "PLAINTEXT"}
 
 

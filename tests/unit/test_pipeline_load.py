@@ -110,7 +110,7 @@ def test_the_pipeline_does_not_change() -> None:
         ("version: 1", "version: 2", "p.yaml:1:10: version: expected 1"),
         ("name: shop", "name: Shop", "p.yaml:2:7: name: expected 1 to 40 lower-case letters"),
         ("  customer:\n", "  Customer-1:\n", "p.yaml:13:3: views: the name 'Customer-1' is not allowed: expected 1 to 63"),
-        ("    root: customers", "    root: customers\n    refs: {}", "views with joins come with the next version"),
+        ("    root: customers", "    root: customers\n    ref: {}", "p.yaml:15:5: unknown key 'ref' in views.customer\n  what to do: did you mean 'refs'"),
         ("    root: customers", "    root: customers\n    columns: [{a: b, c: d}]", "views.customer.columns[1]: expected a"),
         ("    root: customers", "    root: customers\n    columns: [a, {b: 1}]", "p.yaml:15:22: views.customer.columns[2].b:"),
         ("    root: customers", "    root: customers\n    fields: {late: 5}", "p.yaml:15:20: views.customer.fields.late:"),

@@ -1,0 +1,179 @@
+"""Joined views against pgsync 7.3: the same rows, the same documents, the same changes, one after the other in one run.
+
+Each side has the machine to itself while it is measured. pgsync writes to an Elasticsearch 7.17, because its client
+takes no other; ours to the local stack's 8.19, with the same heap.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from benchmarks.peers import pgsync
+from benchmarks.peers.documents import FLIGHT_CARD
+from benchmarks.peers.index import Index
+from benchmarks.peers.workload import COUNT_SECONDS, Settings, Workload, wait_until
+from benchmarks.results import Measurement, quantile
+from cdc.errors import StackError
+from deploy.local.process import log_tail
+from deploy.local.stack import LocalStack
+from examples.common import Passwords
+
+INDEX = "bench_card"
+TEXT = """
+version: 1
+name: benchcard
+source:
+  host: ${HEADWATER_POSTGRES_HOST}
+  port: ${HEADWATER_POSTGRES_PORT}
+  database: DATABASE
+  user: headwater
+  password: ${HEADWATER_SOURCE_PASSWORD}
+  setup_user: flights_owner
+  setup_password: ${HEADWATER_SETUP_PASSWORD}
+  tables: [public.flights, public.airlines, public.planes, public.airports]
+kafka: {bootstrap: "${HEADWATER_KAFKA}"}
+connect: {url: "${HEADWATER_CONNECT}"}
+row_store: {url: "${HEADWATER_REDIS_STORE}"}
+views:
+  bench_card:
+    root: flights
+    refs:
+      airline: {table: airlines, on: {carrier: carrier}}
+      plane: {table: planes, on: {tailnum: tailnum}}
+      origin_airport: {table: airports, on: {origin: faa}}
+      dest_airport: {table: airports, on: {dest: faa}}
+sinks:
+  search: {type: elasticsearch, url: "${HEADWATER_ELASTICSEARCH}", view: bench_card}
+engine: {state_dir: "FOLDER/state"}
+"""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One side's figures; seconds from a start that includes what the side needs to get going."""
+
+    build_docs_s: float
+    end_to_end_docs_s: float
+    update_docs_s: float
+    fanout_docs_s: float
+    idle_p50_s: float
+    idle_p99_s: float
+
+
+def measure(flights: int = 50_000, updates: int = 10_000, samples: int = 50) -> list[Measurement]:
+    """Both sides on one copy of the flights."""
+    settings = Settings(flights=flights, updates=updates, samples=samples)
+    stack = LocalStack()
+    stack.up()
+    with pgsync.running(settings, FLIGHT_CARD, progress=print) as (peer, workload):
+        theirs = _peer(peer, workload)
+        peer.stop()
+        with tempfile.TemporaryDirectory(prefix="headwater-joins-") as folder:
+            ours, mib = _ours(stack, workload, settings, Path(folder))
+    return [
+        _against("view_build_vs_pgsync", ours.build_docs_s, theirs.build_docs_s, flights),
+        _against("view_build_end_to_end_vs_pgsync", ours.end_to_end_docs_s, theirs.end_to_end_docs_s, flights),
+        _against("view_update_vs_pgsync", ours.update_docs_s, theirs.update_docs_s, updates),
+        _against("view_fanout_vs_pgsync", ours.fanout_docs_s, theirs.fanout_docs_s, flights),
+        Measurement("view_idle_applied_p50_s", ours.idle_p50_s, "s", samples),
+        Measurement("view_idle_applied_p99_s", ours.idle_p99_s, "s", samples),
+        Measurement("pgsync_idle_applied_p50_s", theirs.idle_p50_s, "s", samples),
+        Measurement("pgsync_idle_applied_p99_s", theirs.idle_p99_s, "s", samples),
+        _against("view_idle_vs_pgsync_ratio", ours.idle_p50_s, theirs.idle_p50_s, samples, "s"),
+        Measurement("row_store_mib_per_million_rows", mib, "MiB", flights),
+    ]
+
+
+def _against(name: str, ours: float, theirs: float, n: int, unit: str = "documents/s") -> Measurement:
+    return Measurement(name, ours, unit, n, peer="pgsync 7.3.0", peer_value=theirs, ratio=ours / theirs)
+
+
+def _peer(peer: pgsync.Pgsync, workload: Workload) -> Figures:
+    filled = pgsync.build(peer, workload)
+    found = _changes(peer, workload, print)
+    return Figures(filled.running_docs_s, filled.docs_s, *found)
+
+
+def _changes(documents: Any, workload: Workload, progress: Callable[[str], None]) -> tuple[float, float, float, float]:
+    updated = workload.updates(documents)
+    progress(f"updates: {updated.docs_s:,.0f} documents/s")
+    renamed = workload.fanout(documents)
+    progress(f"fan-out: {renamed.docs_s:,.0f} documents/s")
+    waits = workload.idle(documents)
+    progress(f"idle: p50 {quantile(waits, 0.5):.3f} s")
+    return updated.docs_s, renamed.docs_s, quantile(waits, 0.5), quantile(waits, 0.99)
+
+
+class OurIndex(Index):
+    """Our documents, and the process that keeps them."""
+
+    def __init__(self, url: str, runner: subprocess.Popen[bytes], log: Path) -> None:
+        super().__init__(url, INDEX)
+        self.runner, self.log = runner, log
+
+    def check(self) -> None:
+        """StackError if the runner has ended."""
+        if (code := self.runner.poll()) is not None:
+            raise StackError(f"headwater run ended (exit code {code}){log_tail(self.log)}")
+
+
+def _ours(stack: LocalStack, workload: Workload, settings: Settings, folder: Path) -> tuple[Figures, float]:
+    file = folder / "pipeline.yaml"
+    file.write_text(TEXT.replace("FOLDER", str(folder)).replace("DATABASE", settings.database))
+    passwords = Passwords.load(home=stack.site.home).as_environment()
+    env = {**os.environ, **stack.endpoints.environment(), **passwords}
+
+    def headwater(verb: str, *options: str) -> None:
+        command = [sys.executable, "-m", "console.cli", verb, str(file), *options]
+        subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+
+    wanted = workload.expected(FLIGHT_CARD)
+    began = time.perf_counter()
+    headwater("apply", "--wait")
+    try:
+        before = _used_mib(stack)
+        started = time.perf_counter()
+        with _running(file, env, folder / "run.log", stack.endpoints.elasticsearch_url) as index:
+            wait_until(lambda: index.writes() >= wanted, index.check, COUNT_SECONDS, "the index's filling")
+            wait_until(lambda: index.count() == wanted, index.check, COUNT_SECONDS, "the last documents")
+            done = time.perf_counter()
+            print(f"built {wanted:,} documents in {done - started:.1f} s after {started - began:.1f} s of snapshot")
+            rows = wanted + 5000  # and those of the other tables, which are few
+            mib = (_used_mib(stack) - before) / rows * 1e6
+            changes = _changes(index, workload, print)
+            headwater("verify", "--wait", "60")
+        return Figures(wanted / (done - started), wanted / (done - began), *changes), mib
+    finally:
+        headwater("drop", "--topics", "--yes")
+
+
+@contextmanager
+def _running(file: Path, env: dict[str, str], log: Path, url: str) -> Iterator[OurIndex]:
+    with log.open("ab") as out:
+        command = [sys.executable, "-m", "console.cli", "run", str(file)]
+        runner = subprocess.Popen(command, env=env, stdout=out, stderr=out)
+    index = OurIndex(url, runner, log)
+    try:
+        yield index
+    finally:
+        runner.send_signal(signal.SIGTERM)
+        runner.wait(60)
+        index.close()
+
+
+def _used_mib(stack: LocalStack) -> float:
+    with redis.Redis.from_url(stack.endpoints.redis_store_url) as client:
+        info: Any = client.info("memory")
+        return float(info["used_memory"]) / 2**20

@@ -1,0 +1,110 @@
+"""Does a batch's time follow the size of the change, not of the tables? The engine alone, over the real row store.
+
+The same thousand changes to flights, with their airlines and planes, are applied with N and with ten times N rows in
+the store.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+from benchmarks.results import Measurement
+from cdc.catalogue import Column, Table
+from cdc.join.incoming import Incoming, RowMaker
+from cdc.join.rows import Stamp
+from cdc.join.tree import Aggregate, Node
+from cdc.join.view import JoinedView
+from deploy.local.stack import LocalStack
+from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from spark.join.engine import Joiner
+
+ROWS, CHANGES, ROUNDS, BATCH = 20_000, 1_000, 7, 5_000
+
+
+def _table(name: str, *columns: str) -> Table:
+    return Table("public", name, tuple(Column(c, "integer", "int4") for c in columns), (columns[0],))
+
+
+def _view() -> JoinedView:
+    flights = _table("flights", "flight_id", "plane_id", "delay")
+    planes = _table("planes", "plane_id", "seats")
+    own = tuple((column.name, column.name) for column in flights.columns)
+    theirs = tuple((column.name, column.name) for column in planes.columns)
+    total = Aggregate("flights", flights, (("plane_id", "plane_id"),), "sum", value="delay")
+    plane = Node("plane", "ref", planes, (("plane_id", "plane_id"),), theirs, aggregates=(total,))
+    root = Node("flight", "root", flights, (), own, (plane,))
+    return JoinedView("flight", flights, ("flight_id",), own, root=root)
+
+
+def measure(rows: int = ROWS) -> list[Measurement]:
+    """Median time of a batch with few and with many rows in the store."""
+    stack = LocalStack()
+    stack.up(["redis-store"])
+    small, large = _batch_seconds(stack, rows), _batch_seconds(stack, rows * 10)
+    print(f"a batch of {CHANGES} changes: {small:.3f} s over {rows:,} rows, {large:.3f} s over {rows * 10:,}")
+    return [
+        Measurement(
+            "batch_time_10x_state_ratio",
+            large / small,
+            "ratio",
+            ROUNDS,
+            peer=f"the same batch over {rows:,} rows instead of {rows * 10:,}",
+            peer_value=small,
+            ratio=large / small,
+        )
+    ]
+
+
+def _batch_seconds(stack: LocalStack, rows: int) -> float:
+    view = _view()
+    settings = StoreSettings(url=stack.endpoints.redis_store_url, namespace="bench000:", title="benchmarks/state")
+    store = RedisRowStore(settings)
+    store.drop()
+    store.setup()
+    try:
+        joiner = Joiner(view, store)
+        makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+        # As many flights a plane in both: what is measured is the size of the table, not of the fan-out.
+        planes = [_row(makers, "planes", key, {"plane_id": key, "seats": 100}, 1, 0) for key in range(rows // 20)]
+        offset = 0
+        for batch in _batches(planes, rows, makers):
+            joiner.load(batch, {("t", 0): offset}, _refused)
+            offset += BATCH
+        seconds = []
+        for number in range(ROUNDS):
+            start = 10_000_000 + number * CHANGES
+            flights = [
+                _flight(makers, key * (rows // CHANGES), rows, start + key, delay=number + 1) for key in range(CHANGES)
+            ]
+            began = time.perf_counter()
+            for made in joiner.process(flights, {("t", 0): start}, _refused):
+                joiner.documents(made)
+            seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds)
+    finally:
+        store.drop()
+        store.close()
+
+
+def _batches(planes: list[Incoming], rows: int, makers: dict[str, RowMaker]) -> Iterator[list[Incoming]]:
+    yield planes
+    for first in range(0, rows, BATCH):
+        yield [_flight(makers, key, rows, key, delay=0) for key in range(first, min(first + BATCH, rows))]
+
+
+def _flight(makers: dict[str, RowMaker], key: int, rows: int, offset: int, delay: int) -> Incoming:
+    row = {"flight_id": key, "plane_id": key % (rows // 20), "delay": delay}
+    return _row(makers, "flights", key, row, offset + 2, offset)
+
+
+def _row(
+    makers: dict[str, RowMaker], table: str, key: int, row: dict[str, int], position: int, offset: int
+) -> Incoming:
+    made, holes = makers[f"public.{table}"]._row(dict(row), (), ())
+    return Incoming(f"public.{table}", str(key), Stamp(position, offset, 0), made, holes, 0, "t")
+
+
+def _refused(change: Incoming, error: Exception) -> None:
+    raise AssertionError(f"{change} was refused: {error}")

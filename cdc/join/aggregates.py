@@ -1,0 +1,232 @@
+"""Aggregates that are kept exact while rows come, change, move to another parent and go.
+
+Each child contributes one value to each aggregate of its parent, or null. What is kept for a parent is what sums and
+counts can be corrected by: how many values there are, and their sum as decimal digits in limbs of nine, each limb an
+integer that a server can add to. Sums are therefore exact for every numeric, and for doubles too (a double is a finite
+decimal): the result does not depend on the order in which the changes came, as a floating sum would.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import orjson
+
+from cdc import types
+from cdc.join.ordering import order_key
+from cdc.join.tree import Aggregate
+
+# Nine digits: 9.2e9 rows may add to one limb before a signed 64-bit integer overflows.
+LIMB_DIGITS = 9
+BASE = 10**LIMB_DIGITS
+AVG_DIGITS = 16  # after the point, for a numeric without a scale
+_INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
+_FLOATS = frozenset(("float", "double"))
+_WORDS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "ninf"}
+
+
+def value_kind(aggregate: Aggregate) -> str:
+    """Spark SQL type of the values that are aggregated; ``numeric`` for one that travels as text."""
+    if aggregate.column is None:
+        kind = aggregate.kind or "bigint"
+        return kind if kind != "string" or aggregate.function not in ("sum", "avg") else "numeric"
+    column = aggregate.table.by_name[aggregate.column]
+    return "numeric" if types.type_key(column) == "numeric" and not column.array else types.spark_type(column)
+
+
+def scale_of(aggregate: Aggregate) -> int | None:
+    """Digits after the point of a decimal result; None when the type does not bound them."""
+    if aggregate.column is not None:
+        column = aggregate.table.by_name[aggregate.column]
+        if types.type_key(column) == "money":
+            return 2
+        return max(column.scale or 0, 0) if column.precision is not None else None
+    kind = value_kind(aggregate)
+    return int(kind[8:-1].split(",")[1]) if kind.startswith("decimal(") else None
+
+
+def result_type(aggregate: Aggregate) -> str:
+    """Spark SQL type of the aggregate's value, for expressions over the assembled row."""
+    kind = value_kind(aggregate)
+    if aggregate.function == "count":
+        return "bigint"
+    if aggregate.function in ("min", "max"):
+        return "string" if kind == "numeric" and aggregate.column is None else _column_type(aggregate, kind)
+    if kind in _FLOATS or (aggregate.function == "avg" and kind in _INTEGERS):
+        return "double"
+    if kind in _INTEGERS:
+        return "bigint"
+    scale = scale_of(aggregate)
+    if scale is None or scale > 30:
+        return "string"
+    return f"decimal(38,{scale + 4 if aggregate.function == 'avg' else scale})"
+
+
+def _column_type(aggregate: Aggregate, kind: str) -> str:
+    return types.spark_type(aggregate.table.by_name[aggregate.column]) if aggregate.column else kind
+
+
+def elasticsearch_mapping(aggregate: Aggregate) -> dict[str, Any]:
+    """Default mapping of the aggregate's field."""
+    kind = value_kind(aggregate)
+    if aggregate.function in ("min", "max") and aggregate.column is not None:
+        return types.elasticsearch_mapping(aggregate.table.by_name[aggregate.column])
+    if kind == "numeric" and aggregate.function != "count":
+        return types.mapping_of_spark("double")
+    return types.mapping_of_spark(result_type(aggregate))
+
+
+# -- sums ----------------------------------------------------------------------------------------------------
+
+
+def limbs(value: Any) -> dict[str, int]:
+    """What a canonical number adds to a sum: limb name -> integer; NaN and the infinities are counted by name."""
+    if isinstance(value, str) and value in _WORDS:
+        return {_WORDS[value]: 1}
+    sign, digits, exponent = Decimal(value).as_tuple()
+    assert isinstance(exponent, int)
+    number = int("".join(map(str, digits)) or "0")
+    shift = exponent % LIMB_DIGITS
+    number *= 10**shift
+    place = (exponent - shift) // LIMB_DIGITS
+    found: dict[str, int] = {}
+    while number:
+        number, limb = divmod(number, BASE)
+        if limb:
+            found[str(place)] = -limb if sign else limb
+        place += 1
+    return found
+
+
+def total(parts: Mapping[str, int]) -> Fraction | str:
+    """The exact sum that limbs make; a word when a NaN or an infinity is among the values."""
+    if parts.get("nan") or (parts.get("inf") and parts.get("ninf")):
+        return "NaN"
+    if parts.get("inf") or parts.get("ninf"):
+        return "Infinity" if parts.get("inf") else "-Infinity"
+    found = Fraction(0)
+    for name, limb in parts.items():
+        if name not in ("nan", "inf", "ninf"):
+            found += Fraction(limb) * Fraction(BASE) ** int(name)
+    return found
+
+
+def decimal_text(number: Fraction, scale: int, *, trim: bool = False) -> str:
+    """A fraction as plain decimal text, rounded half up (away from zero)."""
+    scaled = abs(number) * 10**scale
+    whole = (scaled.numerator * 2 + scaled.denominator) // (scaled.denominator * 2)
+    digits = str(whole).rjust(scale + 1, "0")
+    text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+    if trim and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"-{text}" if number < 0 and whole else text
+
+
+def _exact_text(number: Fraction) -> str:
+    """A finite decimal with all of its digits."""
+    scale, denominator = 0, number.denominator
+    while denominator != 1:
+        denominator = (number * 10 ** (scale + 1)).denominator
+        scale += 1
+    return decimal_text(number, scale)
+
+
+# -- results ----------------------------------------------------------------------------------------------------
+
+
+def summed(aggregate: Aggregate, parts: Mapping[str, int], count: int) -> Any:
+    """The canonical JSON value of a sum or an average.
+
+    Args:
+        aggregate: which.
+        parts: its limbs.
+        count: how many values are in it.
+    """
+    if not count:
+        return None
+    kind, found = value_kind(aggregate), total(parts)
+    if isinstance(found, str):
+        return found
+    average = aggregate.function == "avg"
+    if average:
+        found /= count
+    if kind in _FLOATS or (average and kind in _INTEGERS):
+        return _double(found)
+    if kind in _INTEGERS:
+        return int(found)
+    scale = scale_of(aggregate)
+    if scale is None:
+        return decimal_text(found, AVG_DIGITS, trim=True) if average else _exact_text(found)
+    return decimal_text(found, scale + 4 if average else scale)
+
+
+def _double(number: Fraction) -> float | str:
+    try:
+        return float(number)
+    except OverflowError:
+        return "Infinity" if number > 0 else "-Infinity"
+
+
+def extreme(aggregate: Aggregate, candidates: list[Any]) -> Any:
+    """The least or greatest of canonical values; None of none."""
+    if not candidates:
+        return None
+    choose = min if aggregate.function == "min" else max
+    return choose(candidates, key=order_key(value_kind(aggregate)))
+
+
+# -- changes ----------------------------------------------------------------------------------------------------
+
+
+class Delta:
+    """What one parent's group gains and loses when children's contributions change.
+
+    Attributes:
+        totals: field -> integer to add.
+        distinct: (aggregate, value's text) -> integer to add.
+        ordered: (aggregate, value's JSON, child, comes) of min and max.
+    """
+
+    def __init__(self, aggregates: tuple[Aggregate, ...]) -> None:
+        self.aggregates = aggregates
+        self.totals: Counter[str] = Counter()
+        self.distinct: Counter[tuple[int, str]] = Counter()
+        self.ordered: list[tuple[int, Any, str, bool]] = []
+
+    def move(self, child: str, before: list[Any] | None, after: list[Any] | None) -> None:
+        """One child's contribution changes from ``before`` to ``after``; None is none."""
+        for number, aggregate in enumerate(self.aggregates):
+            old = None if before is None else before[number]
+            new = None if after is None else after[number]
+            if old == new and type(old) is type(new):
+                continue
+            if old is not None:
+                self._add(number, aggregate, child, old, -1)
+            if new is not None:
+                self._add(number, aggregate, child, new, 1)
+
+    def _add(self, number: int, aggregate: Aggregate, child: str, value: Any, sign: int) -> None:
+        if aggregate.function in ("min", "max"):
+            self.ordered.append((number, value, child, sign > 0))
+            return
+        if aggregate.distinct:
+            self.distinct[number, _distinct_text(value_kind(aggregate), value)] += sign
+            return
+        self.totals[f"n{number}"] += sign
+        if aggregate.function in ("sum", "avg"):
+            for name, limb in limbs(value).items():
+                self.totals[f"s{number}:{name}"] += sign * limb
+
+
+def _distinct_text(kind: str, value: Any) -> str:
+    """A text that two canonical values share only if they are equal: 1.0 and 1.00 are one number."""
+    if kind == "numeric" or kind.startswith("decimal"):
+        number = Decimal(value)
+        return _exact_text(Fraction(number)) if number.is_finite() else str(number)
+    if kind in _FLOATS and not isinstance(value, str):
+        return repr(float(value) + 0.0)  # -0.0 and 0.0 are equal
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

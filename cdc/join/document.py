@@ -1,0 +1,163 @@
+"""Putting a document together from the rows of its tree, as JSON and as typed values for Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from cdc import types
+from cdc.catalogue import Column
+from cdc.join.aggregates import result_type
+from cdc.join.layout import Layout
+from cdc.join.ordering import order_key
+from cdc.join.tree import Aggregate, Node, Order
+
+
+class Part:
+    """A row at its place in a document, with what hangs on it. All that refer to a row share its part.
+
+    Attributes:
+        row: stored values.
+        refs: a part or None for each reference.
+        children: a list of parts for each kind of children.
+        aggregates: canonical values.
+    """
+
+    __slots__ = ("aggregates", "children", "key", "plain", "refs", "row", "typed")
+
+    def __init__(self, key: str, row: list[Any]) -> None:
+        self.key, self.row = key, row
+        self.refs: list[Part | None] = []
+        self.children: list[list[Part]] = []
+        self.aggregates: list[Any] = []
+        self.plain: dict[str, Any] | None = None
+        self.typed: dict[str, Any] | None = None
+
+
+class Shape:
+    """A node, compiled: how a row becomes an object.
+
+    Args:
+        node: the node.
+        layout: of its view.
+    """
+
+    def __init__(self, node: Node, layout: Layout) -> None:
+        self.node = node
+        stored = layout.tables[node.table.qualified]
+        by_name = node.table.by_name
+        places = {name: index for index, name in enumerate(stored.columns)}
+        self._plain = [(out, places[name], types.json_converter(by_name[name])) for name, out in node.columns]
+        self._typed = [
+            (name, at, types.arrow_converter(by_name[name])) for name, at in places.items() if name not in node.taken
+        ]
+        self._aggregates = [(a.name, _typed_result(a)) for a in node.aggregates]
+        self.refs = [Shape(ref, layout) for ref in node.refs]
+        self.children = [Shape(child, layout) for child in node.children]
+        self._sort = [_sort_key(by_name[o.column], places[o.column], o) for o in node.order_by]
+        self._ties = [_sort_key(by_name[n], places[n], Order(n)) for n in node.table.primary_key]
+
+    def plain(self, part: Part) -> dict[str, Any]:
+        """The part as JSON-able values."""
+        if part.plain is not None:
+            return part.plain
+        row = part.row
+        found = {
+            out: row[at] if convert is None or row[at] is None else convert(row[at]) for out, at, convert in self._plain
+        }
+        for shape, ref in zip(self.refs, part.refs, strict=True):
+            found[shape.node.name] = None if ref is None else shape.plain(ref)
+        for shape, children in zip(self.children, part.children, strict=True):
+            found[shape.node.name] = [shape.plain(child) for child in children]
+        for (name, _), value in zip(self._aggregates, part.aggregates, strict=True):
+            found[name] = value
+        part.plain = found
+        return found
+
+    def typed(self, part: Part) -> dict[str, Any]:
+        """The part as values for ``JoinedView.arrow_schema``."""
+        if part.typed is not None:
+            return part.typed
+        row = part.row
+        found = {
+            name: row[at] if convert is None or row[at] is None else convert(row[at])
+            for name, at, convert in self._typed
+        }
+        for shape, ref in zip(self.refs, part.refs, strict=True):
+            found[shape.node.name] = None if ref is None else shape.typed(ref)
+        for shape, children in zip(self.children, part.children, strict=True):
+            found[shape.node.name] = [shape.typed(child) for child in children]
+        for (name, convert), value in zip(self._aggregates, part.aggregates, strict=True):
+            found[name] = value if convert is None or value is None else convert(value)
+        part.typed = found
+        return found
+
+    def document(self, part: Part) -> bytes:
+        """The whole document as JSON, without Spark SQL fields."""
+        return orjson.dumps(self.plain(part))
+
+    def arranged(self, children: Iterable[Part]) -> list[Part]:
+        """Children sorted as the view says, the primary key deciding between equals, and no more than its limit."""
+        found = list(children)
+        found.sort(key=lambda part: [make(part.row) for make in self._ties])
+        for make in reversed(self._sort):
+            found.sort(key=lambda part, make=make: make(part.row))  # type: ignore[misc]
+        return found if self.node.limit is None else found[: self.node.limit]
+
+
+class _Reversed:
+    """A value whose order is turned round."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.value < self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and bool(self.value == other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _sort_key(column: Column, at: int, order: Order) -> Any:
+    kind = "numeric" if types.type_key(column) == "numeric" and not column.array else types.spark_type(column)
+    key, convert = order_key(kind), types.json_converter(column)
+
+    def of(row: Sequence[Any]) -> tuple[bool, Any]:
+        value = row[at]
+        if value is None:
+            return (not order.nulls_first, 0)
+        made = key(value if convert is None else convert(value))
+        return (order.nulls_first, _Reversed(made) if order.descending else made)
+
+    return of
+
+
+def _typed_result(aggregate: Aggregate) -> types.Converter | None:
+    """From an aggregate's canonical value to what Arrow takes."""
+    kind = result_type(aggregate)
+    if aggregate.function in ("min", "max") and kind in ("timestamp", "timestamp_ntz", "date"):
+        return _moment_of(kind)
+    if kind.startswith("decimal"):
+        from cdc.types import values
+
+        precision, scale = kind[8:-1].split(",")
+        return values.decimal_of(int(precision), int(scale))
+    return float if kind in ("double", "float") else None
+
+
+def _moment_of(kind: str) -> types.Converter:
+    from cdc.join.ordering import moment
+
+    def days_or_micros(value: str) -> int | None:
+        found = moment(value)
+        if not isinstance(found, int):
+            return None
+        return found // 86_400_000_000 if kind == "date" else found
+
+    return days_or_micros

@@ -1,0 +1,163 @@
+"""From a change to the row that the store keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from cdc import types
+from cdc.change import Change, Op
+from cdc.errors import DecodeError, UnavailableValue
+from cdc.join.layout import TableLayout
+from cdc.join.rows import Stamp
+from cdc.keys import document_id
+
+
+class Incoming(NamedTuple):
+    """The newest change of one row in a batch.
+
+    Attributes:
+        table: ``schema.table``.
+        key: the row's id.
+        stamp: position, offset and partition; position -1 for a tombstone, which carries none.
+        row: stored values; None for a deleted row.
+        holes: places in ``row`` whose value did not change and is not in the log (TOAST).
+        ts_ms: when the source committed it.
+        topic: where it was read.
+    """
+
+    table: str
+    key: str
+    stamp: Stamp
+    row: list[Any] | None
+    holes: tuple[int, ...]
+    ts_ms: int
+    topic: str
+
+    @property
+    def place(self) -> str:
+        """Topic, partition and offset for messages."""
+        return f"{self.topic}/{self.stamp.partition}/{self.stamp.offset}"
+
+
+TOMBSTONE = -1
+
+
+class RowMaker:
+    """Makes stored rows of one table's changes; compiled once a worker.
+
+    Args:
+        layout: the table's layout.
+    """
+
+    def __init__(self, layout: TableLayout) -> None:
+        self.layout = layout
+        by_name = layout.table.by_name
+        self._keys = [(name, types.json_converter(by_name[name])) for name in layout.table.primary_key]
+        self._checks = [
+            (index, name, convert)
+            for index, name in enumerate(layout.columns)
+            if (convert := types.json_converter(by_name[name])) is not None
+        ]
+        self._sources = [
+            (a.column, types.json_converter(by_name[a.column])) if a.column else (None, None) for a in layout.aggregates
+        ]
+
+    def make(self, change: Change, computed: Sequence[Any] = ()) -> Incoming:
+        """One change.
+
+        Args:
+            change: of this table; not a TRUNCATE.
+            computed: one value for each of the layout's aggregates; those that are not Spark SQL are not looked at.
+
+        Raises:
+            DecodeError: a value is not of its column's type (terminal).
+        """
+        where = f"record {change.topic}/{change.partition}/{change.offset}"
+        position = TOMBSTONE if change.op is Op.TOMBSTONE else change.position
+        stamp = Stamp(position, change.offset, change.partition)
+        try:
+            key = document_id([c(change.key[n]) if c else change.key[n] for n, c in self._keys])
+            if change.after is None:
+                return Incoming(change.table, key, stamp, None, (), change.ts_ms, change.topic)
+            row, holes = self._row(change.after, change.unavailable, computed)
+        except types.REFUSALS as error:
+            raise DecodeError(
+                f"{where}: a value of {change.table} is not of its column's type: {error}",
+                means="the table's definition may have changed since `headwater apply`",
+                fix="run `headwater apply` and start again; the record is in the dead letters",
+            ) from error
+        return Incoming(change.table, key, stamp, row, holes, change.ts_ms, change.topic)
+
+    def _row(
+        self, after: dict[str, Any], unavailable: Sequence[str], computed: Sequence[Any]
+    ) -> tuple[list[Any], tuple[int, ...]]:
+        columns = self.layout.columns
+        row: list[Any] = [after.get(name) for name in columns]
+        for index, name, convert in self._checks:  # a bad value is found here, where its record is known
+            if row[index] is not None and name not in unavailable:
+                convert(row[index])
+        holes = [index for index, name in enumerate(columns) if name in unavailable] if unavailable else []
+        for number, (aggregate, (column, canonical)) in enumerate(
+            zip(self.layout.aggregates, self._sources, strict=True)
+        ):
+            if aggregate.computed:
+                if unavailable:  # Spark saw a placeholder: whatever it made of that is no value
+                    holes.append(len(row))
+                row.append(computed[number])
+                continue
+            if column in unavailable:
+                holes.append(len(row))
+            value = 1 if column is None else after.get(column)
+            if value is not None and column is not None:
+                value = 1 if _counts(aggregate) else (value if canonical is None else canonical(value))
+            row.append(_plain(value))
+        return row, tuple(holes)
+
+
+def _counts(aggregate: Any) -> bool:
+    """A plain count needs to know only that there is a value."""
+    return aggregate.function == "count" and not aggregate.distinct
+
+
+def _plain(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
+
+
+def filled(incoming: Incoming, known: list[Any] | None) -> Incoming:
+    """The same change with its holes filled from the row that it follows.
+
+    Raises:
+        UnavailableValue: there is none (terminal).
+    """
+    if not incoming.holes:
+        return incoming
+    if known is None:
+        raise UnavailableValue.of(incoming.table, ("a large column",), incoming.place)
+    assert incoming.row is not None
+    row = list(incoming.row)
+    for place in incoming.holes:
+        row[place] = known[place]
+    return incoming._replace(row=row, holes=())
+
+
+def newest(known: Incoming | None, incoming: Incoming) -> Incoming:
+    """What stands of two changes of one row in one batch, ``incoming`` read after ``known``."""
+    if known is None:
+        return incoming
+    if incoming.stamp.position == TOMBSTONE:
+        if known.row is None:
+            return known
+        return incoming._replace(stamp=incoming.stamp._replace(position=known.stamp.position))
+    if known.stamp.position > incoming.stamp.position:
+        return known
+    # What the older one did not know either stays a hole.
+    if incoming.holes and known.row is not None:
+        row = list(incoming.row or ())
+        for place in incoming.holes:
+            row[place] = known.row[place]
+        holes = tuple(place for place in incoming.holes if place in known.holes)
+        return incoming._replace(row=row, holes=holes)
+    return incoming

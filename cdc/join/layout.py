@@ -1,0 +1,146 @@
+"""What the row store keeps for a view: per table the columns that the view uses, the indexes and the aggregates.
+
+Only what is used is kept: key and foreign-key columns, the columns of the document, those that an expression names, and
+for each aggregate the one value that a row contributes. Everything is called by a small number, because the number is
+part of every key in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cdc.catalogue import Table
+from cdc.join.expressions import mentions
+from cdc.join.tree import Aggregate, Node
+
+
+@dataclass(frozen=True)
+class Index:
+    """Which rows of a table hold certain foreign-key values: (table, columns) -> primary keys."""
+
+    number: int
+    table: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The aggregates of one node over one table by one foreign key: they share a key in the store.
+
+    Attributes:
+        number: of the group.
+        path: names from the root to the node that the aggregates belong to.
+        table: ``schema.table`` of the rows that contribute.
+        foreign_key: its columns that name the node's row, in the order of that row's key.
+        aggregates: in document order.
+        first: where the group's values begin among a stored row's contributions.
+    """
+
+    number: int
+    path: tuple[str, ...]
+    table: str
+    foreign_key: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+    first: int
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """A table as it is stored: a row is an array of ``columns``, then one contribution for each of ``aggregates``.
+
+    Attributes:
+        number: of the table.
+        table: the table.
+        columns: stored columns, in the table's order.
+        routes: those that a climb or an index needs: all foreign keys.
+        aggregates: whose contributions a row of this table carries.
+    """
+
+    number: int
+    table: Table
+    columns: tuple[str, ...]
+    routes: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    def places(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Where columns stand in a stored row."""
+        return tuple(self.columns.index(name) for name in names)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The whole layout of a view.
+
+    Attributes:
+        tables: ``schema.table`` -> its layout.
+        indexes: (table, columns) -> index.
+        groups: all groups of aggregates.
+    """
+
+    tables: dict[str, TableLayout] = field(default_factory=dict)
+    indexes: dict[tuple[str, tuple[str, ...]], Index] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+
+    @classmethod
+    def of(cls, root: Node, expressions: Sequence[str] = ()) -> Layout:
+        """Lay a tree out.
+
+        Args:
+            root: the tree.
+            expressions: Spark SQL over the assembled row, whose columns must be stored too.
+        """
+        used: dict[str, set[str]] = {name: set(table.primary_key) for name, table in root.tables().items()}
+        routes: dict[str, set[str]] = {name: set() for name in used}
+        pairs: list[tuple[str, tuple[str, ...]]] = []
+        grouped: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Aggregate]] = {}
+        for path, node in root.walk():
+            name = node.table.qualified
+            used[name] |= {source for source, _ in node.columns} | {order.column for order in node.order_by}
+            for text in expressions:
+                used[name] |= mentions(text, node.table.by_name)
+            for nested in node.nested:
+                holder, columns = _holder(node, nested)
+                routes[holder.qualified] |= set(columns)
+                pairs.append((holder.qualified, columns))
+            for aggregate in node.aggregates:
+                grouped.setdefault((path, aggregate.table.qualified, aggregate.foreign_key), []).append(aggregate)
+                routes[aggregate.table.qualified] |= set(aggregate.foreign_key)
+        groups = _groups(grouped)
+        tables = {}
+        for number, (name, table) in enumerate(sorted(root.tables().items())):
+            kept = tuple(c.name for c in table.columns if c.name in used[name] | routes[name])
+            mine = tuple(group for group in groups if group.table == name)
+            tables[name] = TableLayout(
+                number,
+                table,
+                kept,
+                tuple(c for c in kept if c in routes[name]),
+                tuple(aggregate for group in mine for aggregate in group.aggregates),
+                mine,
+            )
+        indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
+        return cls(tables, indexes, groups)
+
+    def index(self, above: Node, nested: Node) -> Index:
+        """The index by which ``nested``'s edge is walked: of children by parent, or of rows by what they refer to."""
+        holder, columns = _holder(above, nested)
+        return self.indexes[holder.qualified, columns]
+
+
+def _holder(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
+    """The table that holds an edge's foreign key, and its columns in the order of the key that they name."""
+    if nested.kind == "ref":
+        return above.table, tuple(left for left, _ in nested.on)
+    return nested.table, tuple(right for _, right in nested.on)
+
+
+def _groups(grouped: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Aggregate]]) -> tuple[Group, ...]:
+    found: list[Group] = []
+    taken: dict[str, int] = {}
+    for number, ((path, table, foreign_key), aggregates) in enumerate(grouped.items()):
+        first = taken.get(table, 0)
+        taken[table] = first + len(aggregates)
+        found.append(Group(number, path, table, foreign_key, tuple(aggregates), first))
+    return tuple(found)

@@ -1,0 +1,80 @@
+"""One order for canonical values: what children are sorted by, and what min and max mean.
+
+Numbers by value with NaN the greatest, text by its UTF-8 bytes (Spark SQL's order), dates and times by the moment with
+the infinities at the ends. Nulls are the caller's business.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from cdc.types.times import days_of
+
+Key = Callable[[Any], Any]
+
+_MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
+_INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
+_INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
+
+
+def moment(text: str) -> float | int:
+    """Microseconds since 1970 of a canonical date or timestamp; ±inf for Postgres's infinities.
+
+    Raises:
+        ValueError: not a canonical date or timestamp.
+    """
+    if text in _INFINITE:
+        return _INFINITE[text]
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a date or a timestamp")
+    year, month, day, hour, minute, second, fraction = found.groups()
+    seconds = days_of(int(year), int(month), int(day)) * 86_400
+    if hour is not None:
+        seconds += int(hour) * 3600 + int(minute) * 60 + int(second)
+    return seconds * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
+
+
+def _number(value: Any) -> tuple[int, Any]:
+    if isinstance(value, str):
+        value = Decimal(value)
+        return (1, 0) if value.is_nan() else (0, value)
+    return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
+
+
+def _text(value: Any) -> bytes:
+    return str(value).encode()
+
+
+@cache
+def order_key(kind: str) -> Key:
+    """A sort key for canonical values of a Spark SQL type.
+
+    Args:
+        kind: as ``cdc.types.spark_type`` spells it; ``numeric`` for a numeric that travels as text.
+    """
+    if kind in _INTEGERS or kind in ("float", "double", "numeric") or kind.startswith("decimal"):
+        return _number
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        return moment
+    if kind == "boolean":
+        return bool
+    return _text
+
+
+def is_text(kind: str) -> bool:
+    """Whether values of this type are ordered by their bytes."""
+    return order_key(kind) is _text
+
+
+def score(kind: str, value: Any) -> float:
+    """A double that never orders two values the wrong way round; values a double can't tell apart share one."""
+    key = order_key(kind)(value)
+    if isinstance(key, tuple):
+        return math.inf if key[0] else float(key[1])
+    return 0.0 if isinstance(key, bytes) else float(key)

@@ -1,0 +1,241 @@
+"""The tree of a joined view, resolved: tables, keys and types are checked against the catalogue (see cdc/join/tree.py).
+
+The key rule is what keeps documents right cheaply: one side of every edge is a whole primary key, so that from a
+changed row every document that shows it is found by key or by foreign-key index, and no step ever scans a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import ConfigError
+from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
+from cdc.join.order import AggregateText, TextError, parse_aggregate, parse_order
+from cdc.join.tree import Aggregate, Node, Order
+from cdc.pipeline import Pipeline, View
+from cdc.pipeline.explain import dotted
+from cdc.pipeline.joins import Aggregate as AggregatePart
+from cdc.pipeline.joins import Child, Nested, Ref
+from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known
+from cdc.types import supported
+
+On = tuple[tuple[str, str], ...]
+
+# Words that Spark SQL takes for values, where a column of that name is not.
+_CONSTANTS = frozenset(("true", "false", "null"))
+
+
+def resolve_tree(pipeline: Pipeline, catalogue: Catalogue, name: str, model: View, table: Table) -> Node:
+    """The tree of a view that has refs, children or aggregates.
+
+    Args:
+        pipeline: the loaded file, for places.
+        catalogue: the source's tables.
+        name: the view's.
+        model: what the file says of it.
+        table: its root, which has a primary key.
+
+    Raises:
+        ConfigError: a table or column is not there, an edge does not follow a key, types do not fit (terminal).
+    """
+    above = _Row(pipeline, catalogue, table, ("views", name))
+    return Node(
+        name,
+        "root",
+        supported(table),
+        columns=above.columns(model),
+        refs=tuple(above.ref(*item) for item in model.refs.items()),
+        children=tuple(above.child(*item) for item in model.children.items()),
+        aggregates=tuple(above.aggregate(*item) for item in model.aggregates.items()),
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row at its place in a view, to which others are joined."""
+
+    pipeline: Pipeline
+    catalogue: Catalogue
+    table: Table
+    path: Path
+
+    def _wrong(self, path: Path, what: str, fix: str = "") -> ConfigError:
+        return error(self.pipeline, path, f"{dotted(path)}: {what}", fix)
+
+    def _table(self, name: str, path: Path) -> Table:
+        """The nested table; its rows must be told apart to be stored at all."""
+        at: Path = (*path, "table")
+        table = find_table(self.pipeline, self.catalogue, name, at, f"{dotted(at)}: ")
+        keyed(self.pipeline, table, at, f"{dotted(at)}: ")
+        return table
+
+    # -- what a row has -----------------------------------------------------------------------------------------------
+
+    def columns(self, model: View | Nested) -> tuple[tuple[str, str], ...]:
+        names = [*model.refs, *model.children, *model.aggregates]
+        at: Path = (*self.path, "columns")
+        found = columns_of(self.pipeline, self.table, model.picks, at, f"{dotted(at)}: ", names)
+        outs = [out for _, out in found]
+        distinct(self.pipeline, [*outs, *names], self.path, f"{dotted(self.path)}: two things get the name")
+        return found
+
+    def ref(self, name: str, model: Ref) -> Node:
+        path: Path = (*self.path, "refs", name)
+        table = self._table(model.table, path)
+        return self._node(name, "ref", model, table, path, self._reaching(model.on, table, (*path, "on")))
+
+    def child(self, name: str, model: Child) -> Node:
+        path: Path = (*self.path, "children", name)
+        table = self._table(model.table, path)
+        on = self._starting(model.on, table, (*path, "on"))
+        order_by = self._order(model.order_by, table, (*path, "order_by")) if model.order_by else ()
+        return self._node(name, "child", model, table, path, on, order_by, model.limit)
+
+    def _node(
+        self,
+        name: str,
+        kind: Literal["ref", "child"],
+        model: Nested,
+        table: Table,
+        path: Path,
+        on: On,
+        order_by: tuple[Order, ...] = (),
+        limit: int | None = None,
+    ) -> Node:
+        below = _Row(self.pipeline, self.catalogue, table, path)
+        return Node(
+            name,
+            kind,
+            supported(table),
+            on,
+            below.columns(model),
+            tuple(below.ref(*item) for item in model.refs.items()),
+            tuple(below.child(*item) for item in model.children.items()),
+            tuple(below.aggregate(*item) for item in model.aggregates.items()),
+            order_by,
+            limit,
+        )
+
+    # -- the key rule -------------------------------------------------------------------------------------------------
+
+    def _reaching(self, on: Mapping[str, str], table: Table, path: Path) -> On:
+        """A reference's pairs, in the order of the key that they reach."""
+        self._pairs(on, table, path)
+        key = table.primary_key
+        if sorted(on.values()) == sorted(key):
+            return tuple(sorted(on.items(), key=lambda pair: key.index(pair[1])))
+        if self._turned(on, table) and sorted(on) == sorted(key):
+            fix = self._swapped(on, table)
+        elif sorted(on) == sorted(self.table.primary_key):
+            fix = f"if rows of {table.name} point at this row, put it under `children`"
+        else:
+            fix = f"name the key: {{{', '.join(f'…: {name}' for name in key)}}}"
+        raise self._wrong(
+            path,
+            f"a reference reaches one row by its whole primary key: {table.qualified}'s is ({', '.join(key)}), not "
+            f"({', '.join(on.values())})",
+            fix,
+        )
+
+    def _starting(self, on: Mapping[str, str], table: Table, path: Path) -> On:
+        """Pairs of children or of an aggregate, in the order of the key that they start from."""
+        self._pairs(on, table, path)
+        key = self.table.primary_key
+        if sorted(on) == sorted(key):
+            return tuple(sorted(on.items(), key=lambda pair: key.index(pair[0])))
+        if self._turned(on, table) and sorted(on.values()) == sorted(key):
+            fix = self._swapped(on, table)
+        elif sorted(on.values()) == sorted(table.primary_key):
+            fix = f"if this row points at one of {table.name}, put it under `refs`"
+        else:
+            fix = f"name the key: {{{', '.join(f'{name}: …' for name in key)}}}"
+        raise self._wrong(
+            path,
+            f"rows that point at this row hold its whole primary key: {self.table.qualified}'s is ({', '.join(key)}), "
+            f"not ({', '.join(on)})",
+            fix,
+        )
+
+    def _turned(self, on: Mapping[str, str], table: Table) -> bool:
+        """Whether `on` means something the other way round too, and something else."""
+        return any(left != right for left, right in on.items()) and all(
+            left in table.by_name and right in self.table.by_name for left, right in on.items()
+        )
+
+    def _swapped(self, on: Mapping[str, str], table: Table) -> str:
+        pairs = ", ".join(f"{right}: {left}" for left, right in on.items())
+        return (
+            f"the sides look swapped: write on: {{{pairs}}}, that is {{column of {self.table.name}: column of "
+            f"{table.name}}}"
+        )
+
+    def _pairs(self, on: Mapping[str, str], table: Table, path: Path) -> None:
+        """Columns that are there, once each, and whose values can be compared."""
+        rights = list(on.values())
+        for left, right in on.items():
+            at: Path = (*path, left)
+            if self._turned(on, table) and (left not in self.table.by_name or right not in table.by_name):
+                missing = (self.table, left) if left not in self.table.by_name else (table, right)
+                raise self._wrong(at, f"{missing[0].qualified} has no column {missing[1]}", self._swapped(on, table))
+            known(self.pipeline, self.table, left, at, f"{dotted(at)}: ")
+            known(self.pipeline, table, right, at, f"{dotted(at)}: ")
+            if rights.count(right) > 1:
+                raise self._wrong(at, f"{table.qualified}.{right} is here a second time", "name each column once")
+            if (reason := not_joined(self.table.by_name[left], table.by_name[right])) is not None:
+                pair = f"{self.table.qualified}.{left} and {table.qualified}.{right}"
+                raise self._wrong(at, f"{pair} can't be joined: {reason}", "join by columns of one type")
+
+    # -- order and aggregates -----------------------------------------------------------------------------------------
+
+    def _order(self, text: str, table: Table, path: Path) -> tuple[Order, ...]:
+        try:
+            orders = parse_order(text)
+        except TextError as wrong:
+            raise self._wrong(path, wrong.what, wrong.fix) from None
+        found = []
+        for order in orders:
+            column = self._column(table, order.column, path)
+            if (reason := not_sorted(column)) is not None:
+                raise self._wrong(path, f"rows of {table.qualified} can't be sorted: {reason}", "leave it out")
+            found.append(Order(column.name, order.descending, order.nulls_first))
+        return tuple(found)
+
+    def aggregate(self, name: str, model: AggregatePart) -> Aggregate:
+        path: Path = (*self.path, "aggregates", name)
+        table = self._table(model.table, path)
+        on = self._starting(model.on, table, (*path, "on"))
+        at: Path = (*path, "value")
+        try:
+            parsed = parse_aggregate(model.value)
+        except TextError as wrong:
+            raise self._wrong(at, wrong.what, wrong.fix) from None
+        value = parsed.value
+        if value is not None and parsed.named and value.lower() not in _CONSTANTS - table.by_name.keys():
+            column = self._column(table, value, at)
+            self._computable(parsed, table, column, at)
+            value = column.name
+        return Aggregate(name, supported(table), on, parsed.function, parsed.distinct, value, model.where)
+
+    def _computable(self, parsed: AggregateText, table: Table, column: Column, path: Path) -> None:
+        reason = None
+        if parsed.function in ("sum", "avg"):
+            reason = not_added(column)
+        elif parsed.function in ("min", "max"):
+            reason = not_sorted(column)
+        elif parsed.distinct:
+            reason = not_counted(column)
+        if reason is not None:
+            what = f"{parsed.function}({'distinct ' if parsed.distinct else ''}{column.name})"
+            raise self._wrong(
+                path, f"{what} over {table.qualified}: {reason}", "take another column, or an expression over it"
+            )
+
+    def _column(self, table: Table, name: str, path: Path) -> Column:
+        """A column in any letter case, as Spark SQL reads names."""
+        same = [column for column in table.columns if column.name.lower() == name.lower()]
+        exact = name if len(same) != 1 or name in table.by_name else same[0].name
+        known(self.pipeline, table, exact, path, f"{dotted(path)}: ")
+        return table.by_name[exact]

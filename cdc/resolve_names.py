@@ -1,0 +1,120 @@
+"""Names of the pipeline file looked up in the source's catalogue; errors name the place and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from cdc.catalogue import Catalogue, Table
+from cdc.errors import ConfigError
+from cdc.pipeline import Pipeline
+from cdc.types import supported, unsupported
+
+Path = tuple[str | int, ...]
+# Columns that a message lists when no name is like the one that was written.
+MAX_SHOWN = 20
+
+
+def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, where: str = "") -> Table:
+    """The captured table called ``schema.table``, or ``table`` if only one schema has it.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        name: as in the file.
+        path: where it stands there.
+        where: what the message begins with, after the place.
+
+    Raises:
+        ConfigError: none or several.
+    """
+    tables = list(catalogue.tables.values())
+    found = [t for t in tables if t.qualified == name] or [t for t in tables if t.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = " or ".join(sorted(table.qualified for table in found))
+        raise error(pipeline, path, f"{where}{name} is ambiguous", f"write {choices}")
+    names = [table.qualified for table in tables] + [table.name for table in tables]
+    raise error(
+        pipeline, path, f"{where}{name} is not a captured table", near(name, names) or "add it to source.tables"
+    )
+
+
+def known(pipeline: Pipeline, table: Table, name: str, path: Path, where: str = "") -> None:
+    """Refuse a column that a table has not, or that can't be in a view.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if name not in table.by_name:
+        fix = near(name, table.by_name) or f"its columns are {', '.join([*table.by_name][:MAX_SHOWN])}"
+        raise error(pipeline, path, f"{where}{table.qualified} has no column {name}", fix)
+    if (reason := unsupported(table.by_name[name])) is not None:
+        raise error(pipeline, path, f"{where}{table.qualified}.{name} can't be in a view: {reason}", "leave it out")
+
+
+def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None:
+    """Refuse a table whose rows can't be told apart.
+
+    Raises:
+        ConfigError: no primary key, or one that can't be used.
+    """
+    if not table.primary_key:
+        raise error(
+            pipeline,
+            path,
+            f"{where}{table.qualified} has no primary key, so its changes can't be told apart",
+            f"ALTER TABLE {table.qualified} ADD PRIMARY KEY (…), or REPLICA IDENTITY USING INDEX of a unique index",
+        )
+    for name in table.primary_key:
+        if (reason := unsupported(table.by_name[name])) is not None:
+            raise error(pipeline, path, f"{where}{table.qualified}'s key column {name}: {reason}", "use another key")
+
+
+def columns_of(
+    pipeline: Pipeline,
+    table: Table,
+    picks: tuple[tuple[str, str], ...],
+    path: Path,
+    where: str = "",
+    taken: Sequence[str] = (),
+) -> tuple[tuple[str, str], ...]:
+    """The chosen columns, or else all that can be in a view and whose name is not taken.
+
+    Args:
+        pipeline: the loaded file.
+        table: whose columns they are.
+        picks: (column, name in the document) of the file.
+        path: where they stand there.
+        where: what the message begins with, after the place.
+        taken: names of refs, children and aggregates beside them: a row takes the place of the column that names it.
+
+    Raises:
+        ConfigError: a column is not there.
+    """
+    for index, (source, _) in enumerate(picks):
+        known(pipeline, table, source, (*path, index), where)
+    return picks or tuple((c.name, c.name) for c in supported(table).columns if c.name not in taken)
+
+
+def distinct(pipeline: Pipeline, names: Sequence[str], path: Path, what: str) -> None:
+    """Refuse a name that is there twice.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise error(pipeline, path, f"{what} {name}", "rename one of them")
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """``did you mean x?`` for the names that look like ``name``; empty if none does."""
+    close = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
+    return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def error(pipeline: Pipeline, path: Path, what: str, fix: str) -> ConfigError:
+    """An error that names the place in the file."""
+    return pipeline.error_at(path, what, fix=fix, means="nothing was changed")

@@ -1,0 +1,84 @@
+"""Fill the social network: ``python -m examples.social.load``. The same rows each time; run again, nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import click
+
+from cdc.errors import HeadwaterError
+from examples.common import SETUP_LOCK, PostgresEndpoint, Server, connect, ensure_database
+
+OWNER = "social_owner"
+SCHEMA = Path(__file__).with_name("schema.sql")
+USERS, TWEETS = 25, 120
+CELEBRITY = 1  # everybody follows user 1
+NAMES = ("Ada", "Bruno", "Chiara", "Dmitri", "Eun-ji", "Fatou", "Göran", "Hana", "Iñaki", "Jun")
+WORDS = ("log", "stream", "table", "order", "late", "again", "kept", "river", "source", "mouth", "ça va", "🚀")
+EMOJIS = ("❤", "👍", "🎉")
+START = datetime(2024, 5, 1, 8, tzinfo=UTC)
+Row = tuple[object, ...]
+
+
+def rows(seed: int = 1) -> Iterator[tuple[str, list[Row]]]:
+    """(table, its rows), parents first."""
+    rng = Random(seed)
+    users = range(1, USERS + 1)
+    yield "users", [(n, f"{NAMES[n % 10].lower()}{n}", f"{NAMES[n % 10]} {n}") for n in users]
+    follows: list[Row] = []
+    for user in users:
+        chosen = {CELEBRITY, *rng.sample(users, 5)} - {user}
+        follows += [(user, other, date(2024, 1, 1) + timedelta(days=rng.randrange(90))) for other in sorted(chosen)]
+    yield "follows", follows
+    tweets: list[Row] = []
+    for tweet in range(1, TWEETS + 1):
+        reply = rng.randrange(1, tweet) if tweet > 1 and rng.random() < 0.3 else None
+        posted = START + timedelta(minutes=rng.randrange(600), milliseconds=rng.randrange(1000))
+        tweets.append((tweet, rng.choice((CELEBRITY, *users)), posted, " ".join(rng.choices(WORDS, k=4)), reply))
+    yield "tweets", tweets
+    likes = {(rng.randint(1, TWEETS), rng.choice(users), rng.choice(EMOJIS)) for _ in range(400)}
+    yield "likes", sorted(likes)
+
+
+def load(endpoint: PostgresEndpoint, database: str = "social", owner: str = OWNER) -> str:
+    """Create database, roles and tables, and fill the tables if they are empty.
+
+    Args:
+        endpoint: the server.
+        database: its name; created when missing.
+        owner: role that owns the tables; created when missing.
+
+    Returns:
+        the owner's connection string.
+
+    Raises:
+        SourceError: Postgres can't be reached.
+    """
+    info = ensure_database(endpoint, database, owner)
+    with connect(info) as conn:
+        conn.execute("SELECT pg_advisory_xact_lock(%s)", [SETUP_LOCK])
+        conn.execute(SCHEMA.read_text(encoding="utf-8"))
+        if conn.execute("SELECT 1 FROM users LIMIT 1").fetchone() is None:
+            for table, values in rows():
+                with conn.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
+                    for row in values:
+                        copy.write_row(row)
+    return info
+
+
+@click.command()
+@click.option("--database", default="social", show_default=True, help="Database; created when missing.")
+def main(database: str) -> None:
+    """Load the social network into Postgres (HEADWATER_POSTGRES_HOST, _PORT, …; default: the local stack)."""
+    try:
+        load(Server.from_environment(), database)
+    except HeadwaterError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{database}: {USERS} users, {TWEETS} tweets")
+
+
+if __name__ == "__main__":
+    main()

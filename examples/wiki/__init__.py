@@ -1,0 +1,1 @@
+"""A wiki whose pages are their edits, folded. See README.md."""

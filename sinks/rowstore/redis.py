@@ -1,0 +1,360 @@
+"""The row store on a server that speaks Redis's protocol, or on a cluster of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import orjson
+import redis
+
+from cdc.errors import SinkRefused
+from sinks.contract import OnWait
+from sinks.redis.client import connect, is_no_script, is_passing, lacks_rights, reason_of
+from sinks.redis.settings import Settings
+from sinks.retry import Patience, quiet
+from sinks.rowstore.contract import Contribution, Swap
+from sinks.rowstore.keys import REGISTRY
+from sinks.rowstore.scripts import ALL, CALL, CONTRIBUTE, EXTREME, MANY, NOTE, RAISE, SWAP, Script
+
+# Items a round trip: enough to make it cheap, few enough that the answers fit in tens of megabytes.
+CHUNK = 2000
+# Members that one command may name.
+MEMBERS = 1000
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Command = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """Where the row store is; times in seconds.
+
+    Attributes:
+        namespace: see ``sinks.rowstore.keys``.
+        title: what the namespace stands for, in words.
+        fade_seconds: how long marks of deleted rows and documents are kept: longer than any replay.
+    """
+
+    url: str = field(repr=False)
+    namespace: str
+    title: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    cluster: bool = False
+    ca_certs: str | None = None
+    fade_seconds: int = 7 * 86400
+    request_timeout_seconds: float = 30.0
+    give_up_seconds: float | None = None
+
+
+class RedisRowStore:
+    """A RowStore on Redis, Redis Cluster or Kvrocks.
+
+    Args:
+        settings: plain data; holds secrets.
+        on_wait: told a line each time it waits for its server.
+    """
+
+    def __init__(self, settings: StoreSettings, on_wait: OnWait = quiet) -> None:
+        self.settings, self._on_wait = settings, on_wait
+        self._ns = settings.namespace
+        self._login = Settings(
+            name="row store",
+            url=settings.url,
+            targets=frozenset(),
+            cluster=settings.cluster,
+            user=settings.user,
+            password=settings.password,
+            ca_certs=settings.ca_certs,
+            request_timeout_seconds=settings.request_timeout_seconds,
+        )
+        self._made: Any = None
+        self._stop = threading.Event()
+
+    @property
+    def who(self) -> str:
+        """How errors name it."""
+        return self._login.who.replace("sink 'row store'", "row store")
+
+    # -- talking to the server ----------------------------------------------------------------------------------------
+
+    def _client(self) -> Any:
+        if self._made is None:
+            self._made = connect(self._login)
+        return self._made
+
+    def _patiently(self, work: Callable[[Any], T]) -> T:
+        patience = Patience(
+            self.who, give_up_seconds=self.settings.give_up_seconds, on_wait=self._on_wait, stop=self._stop
+        )
+        while True:
+            try:
+                return work(self._client())
+            except (redis.RedisError, OSError) as error:
+                if is_no_script(error):
+                    self._load_scripts()
+                elif is_passing(error):
+                    patience.hold(reason_of(error))
+                else:
+                    raise self._refused(error) from error
+
+    def _load_scripts(self) -> None:
+        self._patiently(lambda client: [client.script_load(script.source) for script in ALL])
+
+    def _refused(self, error: Exception) -> SinkRefused:
+        fix = "give row_store.user and row_store.password the right to use it" if lacks_rights(error) else ""
+        return SinkRefused(f"{self.who}: {reason_of(error)}", means="nothing was skipped; the batch is held", fix=fix)
+
+    def _all(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands and return their answers: ``(name, key, more …)``, the more being text."""
+        if self.settings.cluster:
+            return self._pipeline([(name, self._ns + key, *more) for name, key, *more in commands])
+        calls: list[Command] = []
+        for chunk in batches(commands, CALL):
+            named = [self._ns + key for _, key, *_ in chunk]
+            job = orjson.dumps([(name, *more) for name, _, *more in chunk])
+            calls.append(("EVALSHA", MANY.sha, len(named), *named, job))
+        return [answer for answers in self._pipeline(calls) for answer in answers]
+
+    def _scripted(self, script: Script, items: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Run a script of one key an item: (key, arguments)."""
+        calls: list[Command] = []
+        for chunk in batches(items, 1 if self.settings.cluster else CALL):
+            named = [self._ns + key for key, _ in chunk]
+            calls.append(("EVALSHA", script.sha, len(named), *named, *(a for _, of in chunk for a in of)))
+        return [answer for answers in self._pipeline(calls) for answer in answers]
+
+    def _pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands together; a chunk that fails is repeated whole."""
+        answers: list[Any] = []
+        for chunk in batches(commands, CHUNK if self.settings.cluster else CHUNK // CALL):
+            answers += self._patiently(partial(_pipelined, commands=chunk))
+        return answers
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """See RowStore."""
+        if self.settings.cluster:
+            return self._all([("GET", key) for key in keys])
+        found: list[bytes | None] = []
+        for chunk in batches(keys, CHUNK):
+            found += self._patiently(partial(_mget, keys=[self._ns + key for key in chunk]))
+        return found
+
+    def swap(self, swaps: Sequence[Swap]) -> list[bool]:
+        """See RowStore."""
+        fade = str(self.settings.fade_seconds)
+        items = [(swap.key, (swap.head, swap.value, fade if swap.fades else "0")) for swap in swaps]
+        return [answer == 1 for answer in self._scripted(SWAP, items)]
+
+    # -- indexes ------------------------------------------------------------------------------------------------------
+
+    def link(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """See RowStore."""
+        self._all([("SADD", key, *members) for key, members in _by_key(pairs)])
+
+    def unlink(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """See RowStore."""
+        self._all([("SREM", key, *members) for key, members in _by_key(pairs)])
+
+    def sizes(self, keys: Sequence[str]) -> list[int]:
+        """See RowStore."""
+        return self._all([("SCARD", key) for key in keys])
+
+    def members(self, keys: Sequence[str]) -> list[list[str]]:
+        """See RowStore."""
+        return [[m.decode() for m in found] for found in self._all([("SMEMBERS", key) for key in keys])]
+
+    def scan(self, key: str, count: int) -> Iterator[list[str]]:
+        """See RowStore."""
+        cursor = 0
+        while True:
+            cursor, found = self._patiently(partial(_sscan, key=self._ns + key, cursor=cursor, count=count))
+            if found:
+                yield [member.decode() for member in found]
+            if not int(cursor):
+                return
+
+    # -- aggregates ---------------------------------------------------------------------------------------------------
+
+    def contributions(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes]]:
+        """See RowStore."""
+        answers = self._all([("HMGET", f"c{key}", *children) for key, children in _cut(asked)])
+        return _joined(asked, [[value or b"" for value in answer] for answer in answers])
+
+    def contribute(self, changes: Sequence[Contribution]) -> list[bool]:
+        """See RowStore."""
+        calls: list[Command] = []
+        for chunk in batches(changes, 1 if self.settings.cluster else CALL // 10):
+            named = [name for change in chunk for name in self._keys(change)]
+            job = orjson.dumps([_job(change) for change in chunk])
+            calls.append(("EVALSHA", CONTRIBUTE.sha, len(named), *named, job))
+        return [answer == 1 for answers in self._pipeline(calls) for answer in answers]
+
+    def _keys(self, change: Contribution) -> list[str]:
+        number, _, parent = change.key.partition(":")
+        names = [f"{self._ns}{kind}{change.key}" for kind in "ctd"]
+        return names + [f"{self._ns}z{number}.{aggregate}:{parent}" for aggregate, *_ in change.ordered]
+
+    def totals(self, keys: Sequence[str]) -> list[dict[str, int]]:
+        """See RowStore."""
+        answers = self._all([("HGETALL", f"t{key}") for key in keys])
+        return [{name.decode(): int(count) for name, count in _pairs(answer)} for answer in answers]
+
+    def extremes(self, asked: Sequence[tuple[str, int, bool, bool]]) -> list[list[str]]:
+        """See RowStore."""
+        items = []
+        for key, number, greatest, by_bytes in asked:
+            group, _, parent = key.partition(":")
+            items.append((f"z{group}.{number}:{parent}", ("1" if greatest else "0", "1" if by_bytes else "0")))
+        return [[member.decode() for member in found] for found in self._scripted(EXTREME, items)]
+
+    # -- versions and offsets -----------------------------------------------------------------------------------------
+
+    def raise_versions(self, pairs: Sequence[tuple[str, int]]) -> list[int]:
+        """See RowStore."""
+        items = [(key, (str(position),)) for key, position in pairs]
+        return [int(answer) for answer in self._scripted(RAISE, items)]
+
+    def fade(self, keys: Sequence[str]) -> None:
+        """See RowStore."""
+        self._all([("EXPIRE", key, str(self.settings.fade_seconds)) for key in keys])
+
+    def note(self, fields: Mapping[str, int]) -> None:
+        """See RowStore."""
+        if fields:
+            flat = [text for name, offset in fields.items() for text in (name, str(offset))]
+            self._pipeline([("EVALSHA", NOTE.sha, 1, f"{self._ns}o", *flat)])
+
+    def noted(self) -> dict[str, int]:
+        """See RowStore."""
+        (answer,) = self._all([("HGETALL", "o")])
+        return {name.decode(): int(offset) for name, offset in _pairs(answer)}
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Refuse a server that may lose rows, and say whose the namespace is. Does not wait for a server.
+
+        Raises:
+            SinkUnavailable: it does not answer (transient).
+            SinkRefused: it may evict keys.
+        """
+        for node, policy in self._policies():
+            if policy != "noeviction":
+                raise SinkRefused(
+                    f"{self.who}: maxmemory-policy of {node} is {policy}",
+                    means="a full server would throw rows away, and documents built from the rest would be wrong",
+                    fix="set maxmemory-policy noeviction there, or point row_store.url at a server of its own",
+                )
+        self._load_scripts()
+        self._patiently(lambda client: client.hset(REGISTRY, self._ns, self.settings.title))
+
+    def _policies(self) -> list[tuple[str, str]]:
+        def ask(client: Any) -> list[tuple[str, str]]:
+            if not self.settings.cluster:
+                return [("the server", _policy(client.config_get("maxmemory-policy")))]
+            answers = client.config_get("maxmemory-policy", target_nodes=client.PRIMARIES)
+            if "maxmemory-policy" in answers:  # one node only
+                return [("the server", _policy(answers))]
+            return [(str(node), _policy(answer)) for node, answer in answers.items()]
+
+        return self._patiently(ask)
+
+    def drop(self) -> int:
+        """Remove the whole namespace; returns how many keys went."""
+
+        def clear(client: Any) -> int:
+            gone, batch = 0, []
+            for key in client.scan_iter(match=f"{self._ns}*", count=1000):
+                batch.append(key)
+                if len(batch) == CHUNK:
+                    gone += _unlink(client, batch)
+                    batch = []
+            gone += _unlink(client, batch)
+            client.hdel(REGISTRY, self._ns)
+            return gone
+
+        return self._patiently(clear)
+
+    def close(self) -> None:
+        """Give connections back and end a waiting call. Idempotent."""
+        self._stop.set()
+        if self._made is not None:
+            self._made.close()
+
+
+def batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """Pieces of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _unlink(client: Any, keys: Sequence[bytes]) -> int:
+    return sum(_pipelined(client, [("UNLINK", key) for key in keys])) if keys else 0
+
+
+def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    answers: list[Any] = pipeline.execute(raise_on_error=True)
+    return answers
+
+
+def _mget(client: Any, keys: Sequence[str]) -> list[bytes | None]:
+    found: list[bytes | None] = client.mget(keys)
+    return found
+
+
+def _sscan(client: Any, key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
+    found: tuple[int, list[bytes]] = client.sscan(key, cursor, count=count)
+    return found
+
+
+def _by_key(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Members by index, no more than a command takes at once."""
+    found: dict[str, list[str]] = {}
+    for key, member in pairs:
+        found.setdefault(key, []).append(member)
+    return _cut(list(found.items()))
+
+
+def _cut(asked: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[str, list[str]]]:
+    """Long lists in several commands: Lua unpacks no more than some thousand arguments."""
+    return [(key, list(part)) for key, members in asked for part in batches(members, MEMBERS)]
+
+
+def _joined(asked: Sequence[tuple[str, Sequence[str]]], answers: list[list[bytes]]) -> list[list[bytes]]:
+    """The answers to ``_cut`` questions, one list a question again."""
+    parts = iter(answers)
+    return [[value for _ in batches(members, MEMBERS) for value in next(parts)] for _, members in asked]
+
+
+def _job(change: Contribution) -> dict[str, Any]:
+    """A contribution as the script takes it."""
+    return {
+        "c": [(child, before.decode(), after.decode()) for child, before, after in change.children],
+        "t": [(name, str(delta)) for name, delta in change.totals.items() if delta],
+        "d": [(name, str(delta), counter) for name, delta, counter in change.distinct if delta],
+        "z": [(repr(score), member, "1" if comes else "0") for _, score, member, comes in change.ordered],
+    }
+
+
+def _pairs(answer: Any) -> list[tuple[bytes, bytes]]:
+    """HGETALL's answer, which the client makes a dict of when it knows the command."""
+    if isinstance(answer, dict):
+        return list(answer.items())
+    return list(zip(answer[::2], answer[1::2], strict=True))
+
+
+def _policy(answer: Mapping[Any, Any]) -> str:
+    """The policy in CONFIG GET's answer; a server without that setting (Kvrocks keeps rows on disk) never evicts."""
+    found = answer.get("maxmemory-policy", answer.get(b"maxmemory-policy", "noeviction"))
+    return found.decode() if isinstance(found, bytes) else str(found)

@@ -1,0 +1,166 @@
+"""Spark SQL over the rows that aggregates count: computed in the JVM before a change reaches the row store.
+
+``sum(distance)`` over a plain column needs no Spark. ``where: "NOT cancelled"`` or ``sum(price * amount)`` does: the
+records pass through Python once to get their typed columns, as one struct a table, and come out with one more column
+for each such aggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc import types
+from cdc.errors import ConfigError, DecodeError
+from cdc.join.expressions import mentions, over_struct, quoted
+from cdc.join.layout import TableLayout
+from cdc.join.tree import Aggregate, Node
+from cdc.join.view import JoinedView
+from spark.join.records import COMPUTED
+from spark.join.stage import view_of
+from spark.spec import unpack
+
+RECORD = (("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"))
+
+
+def needed(view: JoinedView) -> list[TableLayout]:
+    """The tables whose rows Spark SQL has to see."""
+    return [layout for layout in view.layout.tables.values() if any(a.computed for a in layout.aggregates)]
+
+
+def _columns(layout: TableLayout) -> list[str]:
+    """The columns that a table's expressions name."""
+    texts = [text for a in layout.aggregates if a.computed for text in (None if a.column else a.value, a.where) if text]
+    said: set[str] = set().union(*(mentions(text, layout.table.by_name) for text in texts))
+    said |= {a.column for a in layout.aggregates if a.computed and a.column}
+    return [column.name for column in layout.table.columns if column.name in said]
+
+
+def _struct(layout: TableLayout) -> str:
+    by_name = layout.table.by_name
+    # A struct needs a field, and `count(*) where 1 = 1` names none.
+    fields = ["`__row`:boolean", *(f"`{name}`:{types.spark_type(by_name[name])}" for name in _columns(layout))]
+    return "struct<" + ",".join(fields) + ">"
+
+
+def record_schema(view: JoinedView) -> str:
+    """DDL of records with a struct beside them for each table that needs one."""
+    structs = [f"`__t{layout.number}` {_struct(layout)}" for layout in needed(view)]
+    return ", ".join([f"`{name}` {kind}" for name, kind in RECORD] + structs)
+
+
+def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records in, records with typed structs out (a ``mapInArrow`` function)."""
+    spec = unpack(packed)
+    decoders = spec.decoders()
+    plans = []
+    for layout in needed(view_of(spec)):
+        by_name = layout.table.by_name
+        converters = [(name, types.arrow_converter(by_name[name])) for name in _columns(layout)]
+        fields = [pa.field("__row", pa.bool_())]
+        fields += [pa.field(name, types.arrow_type(by_name[name])) for name, _ in converters]
+        plans.append((layout, converters, pa.struct(fields)))
+    for batch in batches:
+        structs: list[list[dict[str, object] | None]] = [[] for _ in plans]
+        plain = (batch.column(name).to_pylist() for name, _ in RECORD)
+        for key, value, topic, partition, offset in zip(*plain, strict=True):
+            table = decoders[topic].table.qualified
+            for found, (layout, converters, _) in zip(structs, plans, strict=True):
+                row = None
+                if layout.table.qualified == table and value is not None:
+                    try:
+                        after = decoders[topic].decode(key, value, topic, partition, offset).after
+                        row = None if after is None else _typed(after, converters)
+                    except (DecodeError, *types.REFUSALS):
+                        row = None  # the next stage meets the same record and sends it to the dead letters
+                found.append(row)
+        arrays = [batch.column(name) for name, _ in RECORD]
+        arrays += [pa.array(found, kind) for found, (_, _, kind) in zip(structs, plans, strict=True)]
+        names = [name for name, _ in RECORD] + [f"__t{layout.number}" for layout, _, _ in plans]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _typed(after: dict[str, object], converters: list[tuple[str, types.Converter | None]]) -> dict[str, object]:
+    row: dict[str, object] = {"__row": True}
+    for name, convert in converters:
+        value = after.get(name)
+        row[name] = value if convert is None or value is None else convert(value)
+    return row
+
+
+def computed_columns(view: JoinedView) -> list[Column]:
+    """Select list: the record's own columns, then one for each computed aggregate."""
+    found = [F.col(name) for name, _ in RECORD]
+    for layout in needed(view):
+        struct = f"__t{layout.number}"
+        for number, aggregate in enumerate(layout.aggregates):
+            if aggregate.computed:
+                made = F.when(F.col(struct).isNotNull(), _value(layout, aggregate, struct))
+                found.append(made.alias(COMPUTED.format(layout.number, number)))
+    return found
+
+
+def _value(layout: TableLayout, aggregate: Aggregate, struct: str) -> Column:
+    """What a row contributes: the value where the condition holds; a plain count contributes 1."""
+    names = layout.table.by_name
+    text = quoted(aggregate.column) if aggregate.column else aggregate.value
+    value = F.lit(1) if text is None else F.expr(over_struct(text, names, struct))
+    if aggregate.value is not None and aggregate.function == "count" and not aggregate.distinct:
+        value = F.when(value.isNotNull(), F.lit(1))
+    if aggregate.where is None:
+        return value
+    return F.when(F.expr(over_struct(aggregate.where, names, struct)), value)
+
+
+def analysed(spark: SparkSession, view: JoinedView) -> JoinedView:
+    """Check the expressions of a view's aggregates, and give each the type that Spark finds.
+
+    Raises:
+        ConfigError: an expression does not parse, or names a column that its table has not (terminal).
+    """
+    if not needed(view):
+        return view
+    empty = spark.createDataFrame([], record_schema(view))
+    kinds: dict[int, str] = {}
+    for layout in needed(view):
+        for aggregate in layout.aggregates:
+            if aggregate.computed:
+                kinds[id(aggregate)] = _kind(empty, view, layout, aggregate)
+    tree = _with_kinds(view.tree, kinds)
+    return replace(view, root=tree)
+
+
+def _kind(empty: DataFrame, view: JoinedView, layout: TableLayout, aggregate: Aggregate) -> str:
+    struct = f"__t{layout.number}"
+    said = f"{aggregate.value or '*'}" + (f" where {aggregate.where}" if aggregate.where else "")
+    try:
+        kind = empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString()
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise ConfigError(
+            f"view {view.name}: aggregate {aggregate.name}: `{said}` is not Spark SQL over "
+            f"{layout.table.qualified}: {reason}",
+            fix="use the table's own column names; see docs/types.md for the type each column has in Spark",
+        ) from error
+    number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")
+    if aggregate.function in ("sum", "avg") and not number and aggregate.column is None:
+        raise ConfigError(f"view {view.name}: aggregate {aggregate.name}: `{said}` gives {kind}, which has no sum")
+    if kind.startswith(("array", "struct", "map", "binary", "variant")):
+        raise ConfigError(
+            f"view {view.name}: aggregate {aggregate.name}: `{said}` gives {kind}, which is not one value"
+        )
+    return kind
+
+
+def _with_kinds(node: Node, kinds: dict[int, str]) -> Node:
+    return replace(
+        node,
+        refs=tuple(_with_kinds(ref, kinds) for ref in node.refs),
+        children=tuple(_with_kinds(child, kinds) for child in node.children),
+        aggregates=tuple(replace(a, kind=kinds.get(id(a), a.kind)) for a in node.aggregates),
+    )

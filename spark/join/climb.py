@@ -1,0 +1,173 @@
+"""Which documents a changed row is in: from the row up the view's tree to the roots, by foreign keys and indexes.
+
+Fan-out comes in pieces: a row that fifty thousand documents refer to gives their ids a few hundred at a time, so memory
+is bounded by the piece, whatever the fan-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cdc.join.keying import KeyOf, key_of
+from cdc.join.layout import Layout, TableLayout
+from cdc.join.rows import read_row
+from cdc.join.tree import Node
+from sinks.rowstore import keys
+from sinks.rowstore.contract import RowStore
+from spark.join.maintain import Touched
+
+# Index entries a step: bounds what a climb holds in memory (an id is about 100 bytes).
+PIECE = 2000
+
+# Row id -> position of the newest change that led there.
+Ids = dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """From a node to the one above it.
+
+    Attributes:
+        stored: the layout of the node's table.
+        index: number of the index to look up (references), or None to read the row's foreign key (children).
+        from_routes: the id of the row above, from a row's routes.
+        from_row: the same from a whole stored row.
+    """
+
+    stored: TableLayout
+    index: int | None
+    from_routes: KeyOf | None = None
+    from_row: KeyOf | None = None
+
+
+class Climber:
+    """Finds the roots of changed rows.
+
+    Args:
+        root: the view's tree.
+        layout: its layout.
+        store: its row store.
+    """
+
+    def __init__(self, root: Node, layout: Layout, store: RowStore) -> None:
+        self.store = store
+        # Every place of every table: the steps from there to the root, the nearest first.
+        self._places: dict[str, list[tuple[_Step, ...]]] = {}
+        # For aggregates: (the parent's id from a row's routes, steps from the parent to the root).
+        self._sums: dict[str, list[tuple[KeyOf, tuple[_Step, ...]]]] = {}
+        ways: dict[tuple[str, ...], tuple[_Step, ...]] = {}
+        nodes: dict[tuple[str, ...], Node] = {}
+        for path, node in root.walk():
+            nodes[path] = node
+            ways[path] = (_step(layout, nodes[path[:-1]], node), *ways[path[:-1]]) if path else ()
+            self._places.setdefault(node.table.qualified, []).append(ways[path])
+        for group in layout.groups:
+            stored = layout.tables[group.table]
+            where = [stored.routes.index(name) for name in group.foreign_key]
+            parent = key_of(stored.table, group.foreign_key, where)
+            self._sums.setdefault(group.table, []).append((parent, ways[group.path]))
+
+    def roots(self, touched: Sequence[Touched]) -> Iterator[Ids]:
+        """The roots of touched rows, a piece at a time; a root may come in more than one piece."""
+        by_table: dict[str, list[Touched]] = {}
+        for touch in touched:
+            by_table.setdefault(touch.table, []).append(touch)
+        for table, rows in by_table.items():
+            for way in self._places.get(table, ()):
+                if not way:
+                    yield {touch.key: touch.position for touch in rows}
+                elif way[0].index is not None:
+                    yield from self._up({touch.key: touch.position for touch in rows}, way)
+                else:
+                    assert way[0].from_routes is not None
+                    yield from self._up(_parents(rows, way[0].from_routes), way[1:])
+            for parent, way in self._sums.get(table, ()):
+                yield from self._up(_parents(rows, parent), way)
+
+    def _up(self, ids: Ids, way: Sequence[_Step]) -> Iterator[Ids]:
+        if not ids:
+            return
+        if not way:
+            yield ids
+            return
+        step, rest = way[0], way[1:]
+        if step.index is None:
+            yield from self._up(self._read_parents(ids, step), rest)
+            return
+        for piece in self._referring(ids, step.index):
+            yield from self._up(piece, rest)
+
+    def _read_parents(self, ids: Ids, step: _Step) -> Ids:
+        assert step.from_row is not None
+        found: Ids = {}
+        names = [keys.row(step.stored.number, key) for key in ids]
+        for position, value in zip(ids.values(), self.store.get(names), strict=True):
+            row = read_row(value)
+            parent = None if row is None else step.from_row(row)
+            if parent is not None:
+                found[parent] = max(found.get(parent, 0), position)
+        return found
+
+    def _referring(self, ids: Ids, index: int) -> Iterator[Ids]:
+        """Rows that refer to any of ``ids``: the small indexes together, each large one by itself in pieces."""
+        names = {key: keys.index(index, key) for key in ids}
+        sizes = dict(zip(ids, self.store.sizes(list(names.values())), strict=True))
+        piece: Ids = {}
+        small: list[str] = []
+        expected = 0
+        for key, size in sizes.items():
+            if size > PIECE:
+                for members in self.store.scan(names[key], PIECE):
+                    yield dict.fromkeys(members, ids[key])
+            elif size:
+                small.append(key)
+                expected += size
+                if expected >= PIECE:
+                    yield self._gather(small, names, ids)
+                    small, expected = [], 0
+        piece = self._gather(small, names, ids)
+        if piece:
+            yield piece
+
+    def _gather(self, small: Sequence[str], names: Mapping[str, str], ids: Ids) -> Ids:
+        found: Ids = {}
+        if small:
+            for key, members in zip(small, self.store.members([names[key] for key in small]), strict=True):
+                for member in members:
+                    found[member] = max(found.get(member, 0), ids[key])
+        return found
+
+
+def _step(layout: Layout, above: Node, node: Node) -> _Step:
+    stored = layout.tables[node.table.qualified]
+    if node.kind == "ref":
+        return _Step(stored, layout.index(above, node).number)
+    columns = tuple(right for _, right in node.on)
+    routes = key_of(node.table, columns, [stored.routes.index(name) for name in columns])
+    return _Step(stored, None, routes, key_of(node.table, columns, stored.places(columns)))
+
+
+def _parents(rows: Sequence[Touched], parent: KeyOf) -> Ids:
+    found: Ids = {}
+    for touch in rows:
+        for routes in touch.seen:
+            key = parent(routes)
+            if key is not None:
+                found[key] = max(found.get(key, 0), touch.position)
+    return found
+
+
+def merged(pieces: Iterator[Ids], size: int) -> Iterator[Ids]:
+    """Pieces joined or cut to about ``size`` roots, so that a root that several rows of a batch touch comes once."""
+    held: Ids = {}
+    for piece in pieces:
+        for key, position in piece.items():
+            held[key] = max(held.get(key, 0), position)
+        while len(held) >= size:
+            out = dict(list(held.items())[:size])
+            for key in out:
+                del held[key]
+            yield out
+    if held:
+        yield held

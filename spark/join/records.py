@@ -1,0 +1,99 @@
+"""From Kafka records to the newest change of each row, for the tables of one joined view."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from cdc.change import Change, Op
+from cdc.errors import DecodeError
+from cdc.join.incoming import Incoming, RowMaker, newest
+from cdc.join.view import JoinedView
+from cdc.types import canonical_result
+from sinks.deadletters import DeadLetter
+from spark.entries import stop_at_new_columns
+from spark.spec import FlowSpec
+
+# What Spark SQL computed of a row for aggregate number N of table number T.
+COMPUTED = "__a{}_{}"
+
+
+@dataclass
+class Taken:
+    """What one Arrow batch of records gave.
+
+    Attributes:
+        changes: the newest of each row.
+        letters: records that are no change of their table.
+        records: how many there were.
+        ts_ms: the newest source timestamp among them.
+    """
+
+    changes: list[Incoming]
+    letters: list[DeadLetter]
+    records: int
+    ts_ms: int
+
+
+@dataclass
+class RecordReader:
+    """Reads a task's records; one a task.
+
+    Attributes:
+        spec: the flow's work.
+        view: its one view.
+        starts: (topic, partition) -> first offset that the task saw: what came before is committed.
+    """
+
+    spec: FlowSpec
+    view: JoinedView
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._decoders = self.spec.decoders()
+        tables = self.view.layout.tables
+        self._makers = {name: RowMaker(layout) for name, layout in tables.items()}
+        self._computed = {
+            name: [COMPUTED.format(layout.number, n) if a.computed else None for n, a in enumerate(layout.aggregates)]
+            for name, layout in tables.items()
+        }
+
+    def read(self, batch: pa.RecordBatch) -> Taken:
+        """Decode records (key, value, topic, partition, offset, and what Spark SQL computed)."""
+        changes: dict[tuple[str, str], Incoming] = {}
+        letters: list[DeadLetter] = []
+        ts_ms = 0
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        plain = (columns[name] for name in ("key", "value", "topic", "partition", "offset"))
+        for at, (key, value, topic, partition, offset) in enumerate(zip(*plain, strict=True)):
+            self.starts.setdefault((topic, partition), offset)
+            decoder = self._decoders[topic]
+            try:
+                change = decoder.decode(key, value, topic, partition, offset)
+                if self.spec.stop_at_new_columns:
+                    stop_at_new_columns(decoder, change)
+                made = self._makers[change.table].make(change, self._values(change, columns, at))
+            except DecodeError as error:
+                text = "" if key is None else key.decode("utf-8", "replace")
+                letters.append(self.letter(text, error, (topic, partition, offset), value))
+                continue
+            slot = (made.table, made.key)
+            changes[slot] = newest(changes.get(slot), made)
+            ts_ms = max(ts_ms, made.ts_ms)
+        return Taken(list(changes.values()), letters, batch.num_rows, ts_ms)
+
+    def _values(self, change: Change, columns: Mapping[str, list[Any]], at: int) -> list[Any]:
+        names = self._computed[change.table]
+        if change.op is Op.DELETE or not any(names):
+            return []
+        return [None if name is None else canonical_result(columns[name][at]) for name in names]
+
+    def letter(self, key: str, error: DecodeError, at: tuple[str, int, int], raw: bytes | None = None) -> DeadLetter:
+        """A dead letter for a record that can't be applied."""
+        reason = f"{error.what}; {error.fix}" if error.fix else error.what
+        now = int(time.time() * 1000)
+        return DeadLetter(self.spec.sink, self.view.name, key, 0, reason, raw, *at, at_ms=now)

@@ -1,0 +1,133 @@
+"""The stages of a joined view's flow, as ``mapInArrow`` functions: no shuffle, all effects in the executors.
+
+records ─(child expressions in the JVM, if aggregates have any)─► apply_joined ─► summary
+records ─…─► joined_rows ─(fields and where in the JVM)─► spark.apply.apply_entries ─► summary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import cast
+
+import pyarrow as pa
+
+from cdc.errors import UnavailableValue
+from cdc.join.incoming import Incoming
+from cdc.join.view import JoinedView
+from sinks.deadletters import DeadLetter
+from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from spark.apply import apply_decoded
+from spark.entries import Decoded, Entry
+from spark.expressions import entry_batch
+from spark.join.climb import Ids
+from spark.join.engine import Joiner, Made
+from spark.join.records import RecordReader
+from spark.spec import FlowSpec, unpack
+
+
+@lru_cache(maxsize=8)
+def _joiner(packed: bytes) -> Joiner:
+    """The worker's engine and its connections, across batches."""
+    spec = unpack(packed)
+    return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch)
+
+
+def view_of(spec: FlowSpec) -> JoinedView:
+    """The one view of a joined flow."""
+    (view,) = spec.views.values()
+    return cast(JoinedView, view)
+
+
+def open_store(spec: FlowSpec) -> RedisRowStore:
+    """The flow's row store."""
+    assert spec.row_store is not None
+    return RedisRowStore(StoreSettings(**spec.row_store))
+
+
+def apply_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records in, documents written, summary out: a view without Spark SQL over the assembled row."""
+    yield from apply_decoded(packed, _live(packed, batches))
+
+
+def joined_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records in, documents with their typed rows out, for Spark SQL."""
+    spec = unpack(packed)
+    for decoded in _live(packed, batches):
+        yield entry_batch(spec, view_of(spec), decoded)
+
+
+def load_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records into the row store, no documents: the first half of filling an empty sink."""
+
+    def decoded() -> Iterator[Decoded]:
+        spec, joiner = unpack(packed), _joiner(packed)
+        reader = RecordReader(spec, joiner.view)
+        for batch in batches:
+            if batch.num_rows:
+                taken = reader.read(batch)
+                refused = _Refused(reader)
+                joiner.load(taken.changes, reader.starts, refused)
+                yield Decoded([], [*taken.letters, *refused.letters], taken.records)
+
+    yield from apply_decoded(packed, decoded())
+
+
+def build_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The root's records in, their documents written: the second half of filling."""
+    yield from apply_decoded(packed, _built(packed, batches))
+
+
+def built_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As ``build_joined``, with typed rows out, for Spark SQL."""
+    spec = unpack(packed)
+    for decoded in _built(packed, batches):
+        yield entry_batch(spec, view_of(spec), decoded)
+
+
+class _Refused:
+    """Collects changes that lack a value which is nowhere, as dead letters."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self.reader = reader
+        self.letters: list[DeadLetter] = []
+
+    def __call__(self, change: Incoming, error: UnavailableValue) -> None:
+        at = (change.topic, change.stamp.partition, change.stamp.offset)
+        self.letters.append(self.reader.letter(change.key, error, at))
+
+
+def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
+    spec, joiner = unpack(packed), _joiner(packed)
+    reader = RecordReader(spec, joiner.view)
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        taken = reader.read(batch)
+        refused = _Refused(reader)
+        records = taken.records
+        for made in joiner.process(taken.changes, reader.starts, refused):
+            yield Decoded(_entries(joiner, made, taken.ts_ms), [], records)
+            records = 0
+        if records or taken.letters or refused.letters:
+            yield Decoded([], [*taken.letters, *refused.letters], records)
+
+
+def _built(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
+    spec, joiner = unpack(packed), _joiner(packed)
+    reader = RecordReader(spec, joiner.view)
+    for batch in batches:
+        if batch.num_rows:
+            taken = reader.read(batch)
+            ids: Ids = {change.key: max(change.stamp.position, 0) for change in taken.changes}
+            for made in joiner.build(ids):
+                yield Decoded(_entries(joiner, made, taken.ts_ms), [], 0)
+
+
+def _entries(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:
+    view, shape = joiner.view, joiner.assembler.shape
+    entries = []
+    for item, document in zip(made, joiner.documents(made), strict=True):
+        row = tuple(shape.typed(item.part).values()) if item.part is not None and view.needs_spark else None
+        entries.append(Entry(view.name, view.document_of(item.key), item.version, document, "", -1, -1, ts_ms, row))
+    return entries

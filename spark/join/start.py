@@ -1,0 +1,44 @@
+"""Starting a joined view's flow: its sink and row store are made ready and looked over first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from cdc.join.view import JoinedView
+from sinks.factory import open_sink
+from spark.flow import Flow
+from spark.join import health
+from spark.join.query import JoinedQuery
+from spark.join.stage import open_store, view_of
+
+
+def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
+    """Start, or go on with, a flow of one joined view.
+
+    Raises:
+        SinkUnavailable: the sink or the row store does not answer (transient).
+        SinkRefused: the row store may evict keys, or the target is not as it must be.
+        StateError: the checkpoint or the row store has lost its place, or a new flow finds its target filled.
+    """
+    flow.check()
+    sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
+    try:
+        store.setup()
+        sink.setup()
+        if flow.is_new:
+            if next(iter(sink.scan(view_of(flow.spec).name)), None) is not None:
+                flow.refuse_filled(view_of(flow.spec).name)
+            store.drop()  # rows of an earlier life: with an empty target and no checkpoint nobody counts on them
+            store.setup()
+        epoch = health.check(store, flow)
+    finally:
+        sink.close()
+        store.close()
+    return JoinedQuery(spark, replace(flow, spec=replace(flow.spec, version_epoch=epoch)))
+
+
+def is_joined(flow: Flow) -> bool:
+    """Whether a flow keeps a joined view."""
+    return any(isinstance(view, JoinedView) for view in flow.spec.views.values())

@@ -1,0 +1,81 @@
+"""Joins only by types of which equal values have equal texts; sorting only where the order is Postgres's."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.catalogue import Column
+from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
+from cdc.types import RULES
+
+
+def column(kind: str, name: str = "c") -> Column:
+    """``numeric(10,2)``, ``text[]``, ``character(3)``, ``enum:mood`` as the catalogue reads them."""
+    array, text = kind.endswith("[]"), kind.removesuffix("[]")
+    base, _, inside = text.rstrip(")").partition("(")
+    if base.startswith("enum:"):
+        return Column(name, base[5:], base[5:], enum_values=("a", "b"))
+    precision, scale = map(int, inside.split(",")) if base == "numeric" and inside else (None, None)
+    return Column(name, kind, base, precision, scale, array)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int4", "int8"),
+        ("int2", "oid"),
+        ("text", "varchar"),
+        ("character varying(5)", "name"),
+        ("uuid", "uuid"),
+        ("numeric(10,2)", "numeric(12,2)"),
+        ("character(3)", "character(3)"),
+        ("enum:mood", "enum:mood"),
+        ("timestamptz", "timestamptz"),
+        ("bytea", "bytea"),
+        ("bool", "bool"),
+        ("inet", "inet"),
+    ],
+)
+def test_types_that_join(one: str, other: str) -> None:
+    assert not_joined(column(one), column(other)) is None
+    assert not_joined(column(other), column(one)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason"),
+    [
+        ("int4", "text", "c is int4, d is text"),
+        ("int4", "numeric(10,0)", "c is int4, d is numeric(10,0)"),
+        ("text", "citext", "'A' and 'a' are one citext"),
+        ("citext", "citext", "'A' and 'a' are one citext"),
+        ("character(3)", "character(5)", "c is character(3), d is character(5)"),
+        ("character(3)", "text", "c is character(3), d is text"),
+        ("numeric", "numeric", "both need the same scale"),
+        ("numeric(10,2)", "numeric(10,3)", "both need the same scale"),
+        ("float8", "float8", "0 and -0 are one float"),
+        ("interval", "interval", "may have different texts"),
+        ("enum:mood", "enum:size", "c is mood, d is size"),
+        ("text[]", "text[]", "c is an array"),
+        ("uuid", "text", "c is uuid, d is text"),
+        ("timestamp", "timestamptz", "c is timestamp, d is timestamptz"),
+        ("jsonb", "jsonb", "1.0 and 1 are one value"),
+        ("json", "json", "by which rows can't be found"),
+        ("pg_lsn", "pg_lsn", "by which rows can't be found"),
+    ],
+)
+def test_types_that_do_not_join(one: str, other: str, reason: str) -> None:
+    assert reason in str(not_joined(column(one), column(other, "d")))
+    assert not_joined(column(other, "d"), column(one)) is not None
+
+
+def test_every_type_has_an_opinion() -> None:
+    sortable = {kind for kind in RULES if not_sorted(column(kind)) is None}
+    assert {"int8", "numeric", "text", "timestamptz", "bool", "uuid", "enum", "money", "time"} <= sortable
+    assert not {"json", "jsonb", "hstore", "point", "bytea", "interval", "inet", "int4range", "xml"} & sortable
+    assert not_sorted(column("int4[]")) == "c is an array (int4[])"
+    added = {kind for kind in RULES if not_added(column(kind)) is None}
+    assert added == {"int2", "int4", "int8", "float4", "float8", "numeric", "money"}
+    assert not_added(column("numeric[]")) is not None
+    counted = {kind for kind in RULES if not_counted(column(kind)) is None}
+    assert {"int4", "float8", "numeric", "text", "uuid", "bytea"} <= counted
+    assert not {"json", "jsonb", "citext", "interval"} & counted

@@ -1,0 +1,205 @@
+"""Joined views against a catalogue: the tree that comes out, and what is refused, with its place, reason and way out."""
+
+# ruff: noqa: E501 - tables of views and messages
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import PipelineFileError
+from cdc.join.tree import Order
+from cdc.join.view import JoinedView
+from cdc.pipeline import Pipeline, loads
+from cdc.resolve import resolve_view, resolve_views, view_tables
+from cdc.view import View
+
+FILE = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.*]}
+kafka: {bootstrap: "localhost:9092"}
+connect: {url: "http://localhost:8083"}
+row_store: {url: "redis://h:6379/1"}
+views:
+  v:
+    root: ROOT
+    JOINS
+sinks:
+  s: {type: redis, url: "redis://h", view: v}
+"""
+
+
+def table(called: str, key: str, /, **columns: str) -> Table:
+    found = []
+    for name, kind in columns.items():
+        base = kind.removesuffix("[]")
+        found.append(Column(name.removesuffix("_"), kind, base, array=kind.endswith("[]")))
+    return Table("public", called, tuple(found), tuple(key.split()))
+
+
+TABLES = (
+    table(
+        "flights", "id", id="int8", carrier="text", tailnum="text", origin="text", dest="text", airline_code="citext",
+        distance="int4", cancelled="bool", time_hour="timestamptz", notes="json", labels="text[]", where_="point",
+        area="polygon", plane_no="int4",
+    ),
+    table("airlines", "carrier", carrier="text", name="text", parent="text"),
+    table("planes", "tailnum", tailnum="text", year="int4", maker="varchar"),
+    table("airports", "faa", faa="text", name="text", country="int4"),
+    table("countries", "id", id="int8", name="text"),
+    table("lines", "order_id line", order_id="int8", line="int4", title="text"),
+    table("returns", "id", id="int8", order_ref="int4", line_ref="int2", why="text"),
+    table("staff", "id", id="int4", name="text", boss="int4"),
+    table("posts", "id", id="int4", title="text"),
+    table("tags", "id", id="int4", word="text"),
+    table("posts_tags", "post tag", post="int4", tag="int4"),
+    table("log", "", id="int4", flight="int8"),
+)  # fmt: skip
+CATALOGUE = Catalogue({table.qualified: table for table in TABLES})
+
+
+def pipeline(root: str, joins: str) -> Pipeline:
+    return loads(FILE.replace("ROOT", root).replace("JOINS", joins), "p.yaml", {})
+
+
+def resolve(root: str, joins: str) -> JoinedView:
+    view = resolve_view(pipeline(root, joins), CATALOGUE, "v")
+    assert isinstance(view, JoinedView)
+    return view
+
+
+def said(root: str, joins: str) -> str:
+    with pytest.raises(PipelineFileError) as caught:
+        resolve(root, joins)
+    return str(caught.value)
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+def test_the_flight_card() -> None:
+    view = resolve(
+        "flights",
+        "refs: {airline: {table: airlines, on: {carrier: carrier}}, "
+        "origin: {table: airports, on: {origin: faa}, columns: [{name: title}], refs: {country: {table: countries, on: {country: id}}}}}",
+    )
+    airline, origin = view.tree.refs
+    assert (airline.kind, airline.table.name, airline.on) == ("ref", "airlines", (("carrier", "carrier"),))
+    assert airline.columns == (("carrier", "carrier"), ("name", "name"), ("parent", "parent"))
+    assert origin.columns == (("name", "title"),)
+    assert origin.refs[0].on == (("country", "id"),)
+    # The row `origin` takes the place of the column that names it; columns that Debezium can't deliver are left out.
+    assert not {"origin", "area"} & {out for _, out in view.columns}
+    assert ("dest", "dest") in view.columns
+    assert view.tree.columns == view.columns
+    assert "area" not in view.tree.table.by_name
+    assert set(view_tables(view)) == {"public.flights", "public.airlines", "public.airports", "public.countries"}
+
+
+def test_the_plane_card() -> None:
+    view = resolve(
+        "planes",
+        "children: {flights: {table: flights, on: {tailnum: tailnum}, order_by: 'time_hour desc, id', limit: 50}}\n"
+        "    aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: 'COUNT(*)'},"
+        " miles: {table: flights, on: {tailnum: tailnum}, value: sum(Distance), where: NOT cancelled},"
+        " far: {table: flights, on: {tailnum: tailnum}, value: max(distance * 2)},"
+        " ends: {table: flights, on: {tailnum: tailnum}, value: count(distinct dest)}}",
+    )
+    (flights,) = view.tree.children
+    assert (flights.kind, flights.limit) == ("child", 50)
+    assert flights.order_by == (Order("time_hour", True, False), Order("id", False, True))
+    parsed = {a.name: (a.function, a.distinct, a.value, a.where) for a in view.tree.aggregates}
+    assert parsed == {
+        "n": ("count", False, None, None),
+        "miles": ("sum", False, "distance", "NOT cancelled"),
+        "far": ("max", False, "distance * 2", None),
+        "ends": ("count", True, "dest", None),
+    }
+    assert view.tree.aggregates[1].foreign_key == ("tailnum",)
+
+
+def test_composite_keys_are_put_into_the_key_s_order() -> None:
+    view = resolve("lines", "children: {returns: {table: returns, on: {line: line_ref, order_id: order_ref}}}")
+    assert view.tree.children[0].on == (("order_id", "order_ref"), ("line", "line_ref"))
+    back = resolve("returns", "refs: {line: {table: lines, on: {line_ref: line, order_ref: order_id}}}")
+    assert back.tree.refs[0].on == (("order_ref", "order_id"), ("line_ref", "line"))
+
+
+def test_a_table_may_refer_to_itself_and_stand_at_several_places() -> None:
+    view = resolve(
+        "staff",
+        "refs: {manager: {table: staff, on: {boss: id}, refs: {manager: {table: staff, on: {boss: id}}}}}\n"
+        "    children: {team: {table: staff, on: {id: boss}}}",
+    )
+    assert [node.table.name for _, node in view.tree.walk()] == ["staff"] * 4
+    assert list(view_tables(view)) == ["public.staff"]
+
+
+def test_many_to_many_goes_through_the_table_between() -> None:
+    view = resolve(
+        "posts",
+        "children: {tags: {table: posts_tags, on: {id: post}, columns: [tag], refs: {tag_row: {table: tags, on: {tag: id}}}}}",
+    )
+    assert [node.table.name for _, node in view.tree.walk()] == ["posts", "posts_tags", "tags"]
+
+
+def test_a_view_of_one_table_stays_one() -> None:
+    view = resolve_view(pipeline("planes", "refs: {}\n    children:"), CATALOGUE, "v")
+    assert type(view) is View
+    assert list(view_tables(view)) == ["public.planes"]
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("root", "joins", "messages"),
+    [
+        ("flights", "refs: {a: {table: airline, on: {carrier: carrier}}}", ["p.yaml:10:23: views.v.refs.a.table: airline is not a captured table", "did you mean airlines"]),
+        ("flights", "refs: {a: {table: log, on: {id: flight}}}", ["p.yaml:10:23: views.v.refs.a.table: public.log has no primary key", "ALTER TABLE public.log ADD PRIMARY KEY"]),
+        ("flights", "refs: {a: {table: airlines, on: {carier: carrier}}}", ["p.yaml:10:46: views.v.refs.a.on.carier: public.flights has no column carier", "did you mean carrier"]),
+        ("flights", "refs: {a: {table: airlines, on: {carrier: carier}}}", ["views.v.refs.a.on.carrier: public.airlines has no column carier", "did you mean carrier"]),
+        ("flights", "refs: {a: {table: airports, on: {faa: origin}}}", ["views.v.refs.a.on.faa: public.flights has no column faa", "the sides look swapped: write on: {origin: faa}"]),
+        ("flights", "refs: {a: {table: airlines, on: {carrier: name}}}", ["p.yaml:10:33: views.v.refs.a.on: a reference reaches one row by its whole primary key: public.airlines's is (carrier), not (name)", "name the key: {…: carrier}"]),
+        ("returns", "refs: {a: {table: lines, on: {order_ref: order_id}}}", ["public.lines's is (order_id, line), not (order_id)", "name the key: {…: order_id, …: line}"]),
+        ("planes", "refs: {a: {table: flights, on: {tailnum: tailnum}}}", ["public.flights's is (id), not (tailnum)", "if rows of flights point at this row, put it under `children`"]),
+        ("staff", "refs: {a: {table: staff, on: {id: boss}}}", ["public.staff's is (id), not (boss)", "the sides look swapped: write on: {boss: id}"]),
+        ("flights", "children: {a: {table: airlines, on: {carrier: carrier}}}", ["p.yaml:10:37: views.v.children.a.on: rows that point at this row hold its whole primary key: public.flights's is (id), not (carrier)", "if this row points at one of airlines, put it under `refs`"]),
+        ("staff", "children: {a: {table: staff, on: {boss: id}}}", ["public.staff's is (id), not (boss)", "the sides look swapped: write on: {id: boss}"]),
+        ("lines", "aggregates: {n: {table: returns, on: {order_id: order_ref}, value: count(*)}}", ["views.v.aggregates.n.on: ", "public.lines's is (order_id, line), not (order_id)", "name the key: {order_id: …, line: …}"]),
+        ("planes", "refs: {a: {table: airlines, on: {year: carrier}}}", ["public.planes.year and public.airlines.carrier can't be joined: year is int4, carrier is text", "join by columns of one type"]),
+        ("flights", "refs: {a: {table: airlines, on: {airline_code: carrier}}}", ["views.v.refs.a.on.airline_code: ", "'A' and 'a' are one citext"]),
+        ("flights", "refs: {a: {table: airlines, on: {labels: carrier}}}", ["labels is an array (text[])"]),
+        ("flights", "refs: {a: {table: airlines, on: {area: carrier}}}", ["views.v.refs.a.on.area: public.flights.area can't be in a view: Debezium gives a polygon"]),
+        ("flights", "refs: {a: {table: airlines, on: {carrier: carrier}, columns: [nme]}}", ["p.yaml:10:67: views.v.refs.a.columns: public.airlines has no column nme", "did you mean name"]),
+        ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, columns: [area]}}", ["views.v.children.f.columns: public.flights.area can't be in a view"]),
+        ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, order_by: time_huor}}", ["p.yaml:10:70: views.v.children.f.order_by: public.flights has no column time_huor", "did you mean time_hour"]),
+        ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, order_by: notes}}", ["rows of public.flights can't be sorted: notes is json, which has no order here"]),
+        ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, order_by: labels}}", ["labels is an array (text[])"]),
+        ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: sum(distence)}}", ["p.yaml:10:69: views.v.aggregates.n.value: public.flights has no column distence", "did you mean distance"]),
+        ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: sum(origin)}}", ["sum(origin) over public.flights: origin is text, no number"]),
+        ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: avg(time_hour)}}", ["avg(time_hour) over public.flights: time_hour is timestamptz, no number"]),
+        ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: max(notes)}}", ["max(notes) over public.flights: notes is json"]),
+        ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: min(labels)}}", ["labels is an array"]),
+        ("planes", "aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: count(distinct notes)}}", ["count(distinct notes) over public.flights: notes is json, whose values can't be told apart"]),
+        ("planes", "columns: [tailnum, {year: flights}]\n    children: {flights: {table: flights, on: {tailnum: tailnum}}}", ["'flights' is the name of one of views.v.columns too"]),
+        ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}}}\n    fields: {maker: upper(tailnum)}", ["view v gives two fields the name maker"]),
+        ("planes", "children: {f: {table: flights, on: {tailnum: tailnum}, refs: {p: {table: planes, on: {plane_no: tailnum}}}}}", ["views.v.children.f.refs.p.on.plane_no: public.flights.plane_no and public.planes.tailnum can't be joined"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(root: str, joins: str, messages: list[str]) -> None:
+    found = said(root, joins)
+    assert found.startswith("p.yaml:10:") or found.startswith("p.yaml:11:") or found.startswith("p.yaml:8:")
+    for message in messages:
+        assert message in found, found
+    assert "what to do: " in found
+
+
+def test_a_warehouse_refuses_joined_views_from_the_catalogue_too() -> None:
+    made = pipeline("planes", "children: {f: {table: flights, on: {tailnum: tailnum}}}")
+    raw = made.model_dump()
+    raw["sinks"]["s"] = {"type": "iceberg", "catalog_uri": "c", "warehouse": "w", "namespace": "n", "view": "v"}
+    with pytest.raises(PipelineFileError) as caught:
+        resolve_views(Pipeline.model_validate(raw), CATALOGUE, "s")
+    assert "sink s keeps tables, and view v joins several" in str(caught.value)

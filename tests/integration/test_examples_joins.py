@@ -54,12 +54,16 @@ def path(loader: ModuleType, name: str) -> Path:
     return Joined.folder_of(loader) / name
 
 
+def truth(examples: Joined, loader: ModuleType) -> dict[str, dict[str, Any]]:
+    return examples.truth(path(loader, "truth.sql").read_text(encoding="utf-8"))
+
+
 def documents(examples: Joined, view: str, server: str) -> dict[str, Any]:
     return examples.in_redis(view) if server == "redis" else examples.in_elasticsearch(view)
 
 
 def assert_settled(examples: Joined, loader: ModuleType, view: str, server: str) -> dict[str, Any]:
-    wanted = examples.truth(path(loader, "truth.sql"))[view]
+    wanted = truth(examples, loader)[view]
     found = examples.settled(lambda: documents(examples, view, server), wanted)
     assert found == wanted
     return wanted
@@ -74,9 +78,9 @@ def test_after_the_snapshot_documents_equal_plain_sql(
 
 @pytest.mark.parametrize("loader", EXAMPLES, ids=lambda loader: Joined.folder_of(loader).name)
 def test_each_script_changes_documents(examples: Joined, loader: ModuleType) -> None:
-    before = examples.truth(path(loader, "truth.sql"))
+    before = truth(examples, loader)
     examples.apply_script(path(loader, "changes.sql"))
-    after = examples.truth(path(loader, "truth.sql"))
+    after = truth(examples, loader)
     assert {view for view in before if before[view] != after[view]} == set(before)
 
 
@@ -135,6 +139,6 @@ def test_nobody_asked_the_source_until_verify_does(examples: Joined) -> None:
 
 @pytest.mark.parametrize("loader", EXAMPLES, ids=lambda loader: Joined.folder_of(loader).name)
 def test_a_second_load_changes_nothing(local_stack: LocalStack, examples: Joined, loader: ModuleType) -> None:
-    before = examples.truth(path(loader, "truth.sql"))
+    before = truth(examples, loader)
     loader.load(local_stack.endpoints, examples.name, examples.owner)
-    assert examples.truth(path(loader, "truth.sql")) == before
+    assert truth(examples, loader) == before

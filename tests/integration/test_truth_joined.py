@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import pickle
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import redis
-from elasticsearch import Elasticsearch
 
-from cdc.catalogue import Catalogue, Table
+from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node, Order
 from cdc.join.view import JoinedView
-from cdc.pipeline import Pipeline, Source
-from cdc.resolve import resolve_views
-from cdc.truth_joined import documents, used_columns
-from connectors.catalogue import read_catalogue
-from connectors.postgres import connect
+from cdc.pipeline import Source
 from console.compare import digest
-from console.truth import expected_digests, read_rows, snapshot
-from console.verify import verify_report
-from deploy.local.endpoints import Endpoints
-from deploy.local.stack import LocalStack
-from sinks.configure import sink_config
-from sinks.contract import Item, Outcome, Sink
-from sinks.factory import open_sink
-from tests.support.source import SourceDatabase, source_database
+from tests.support.source import SourceDatabase
+from tests.support.truth import SHAPES, by_sql, by_truth, fill, origin, people_database, tables_of
 
 pytestmark = pytest.mark.stack
 
-TABLES = """
-CREATE TABLE shops (region text COLLATE "C", number int, name text COLLATE "C", opened timestamptz,
-  PRIMARY KEY (region, number));
-CREATE TABLE staff (id int PRIMARY KEY, name text COLLATE "C", boss int, region text COLLATE "C", number int,
-  pay numeric(12,2), factor numeric, score float8, weight real, born date, seen timestamptz, active bool, big bigint);
-CREATE TABLE tags (id int PRIMARY KEY, word text COLLATE "C");
-CREATE TABLE staff_tags (staff int, tag int, note text COLLATE "C", PRIMARY KEY (staff, tag));
-"""
-# How Postgres writes what documents have; each gives json.
-SHAPES = {
-    "numeric": "to_json({}::text)",
-    "float8": "CASE WHEN {0} IN ('NaN', 'Infinity', '-Infinity') THEN to_json({0}::text) ELSE to_json({0}) END",
-    "float4": "CASE WHEN {0} IN ('NaN', 'Infinity', '-Infinity') THEN to_json({0}::text) ELSE to_json({0}) END",
-    "timestamptz": "to_json(CASE WHEN isfinite({0}) THEN regexp_replace(rtrim(to_char({0}, "
-    """'YYYY-MM-DD"T"HH24:MI:SS.US'), '0'), '\\.$', '') || 'Z' ELSE {0}::text END)""",
-}
 ROOT = Path(__file__).parents[2]
 SPARK = """
 import json, pickle, sys
@@ -70,151 +39,17 @@ spark = spark.config("spark.sql.session.timeZone", "UTC").getOrCreate()
 found = expected_digests(view, source, spark, ["document"])["document"]
 print(json.dumps({identity: digest.hex() for identity, digest in found.items()}))
 """
-AVERAGES = {"numeric(12,2)": 6, "numeric": 16}
 
 
 @pytest.fixture(scope="module")
 def people() -> Iterator[SourceDatabase]:
-    """A database of this file's own; of the servers it needs only Postgres."""
-    local = LocalStack()
-    local.up(["postgres"])
-    endpoints: Endpoints = local.endpoints
-    with source_database(endpoints) as database:
-        database.execute(*TABLES.strip().split(";\n"))
-        database.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {database.replicator}")
+    with people_database() as database:
         yield database
 
 
 @pytest.fixture(scope="module")
 def tables(people: SourceDatabase) -> dict[str, Table]:
-    names = [f"public.{name}" for name in ("shops", "staff", "tags", "staff_tags")]
-    with connect(origin(people)) as connection:
-        found = read_catalogue(connection, names).tables
-    return {table.name: table for table in found.values()}
-
-
-def origin(people: SourceDatabase) -> Source:
-    source = people.pipeline("public.staff").source
-    people.pipelines.clear()  # nothing was applied, so there is nothing to drop
-    return source
-
-
-def fill(people: SourceDatabase, seed: int, staff: int = 30) -> None:
-    """Random rows: few values, so that rows meet; NULLs and dangling references everywhere."""
-    rng = random.Random(seed)
-    maybe = lambda *values: rng.choice((None, *values))  # noqa: E731
-    moment = lambda: f"2013-01-0{rng.randint(1, 3)} 10:00:00.{rng.choice(('0', '5', '45', '000001'))}+00"  # noqa: E731
-    regions = ("a", "b", "a|b", "é")
-    with people.connect() as connection, connection.transaction():
-        connection.execute("TRUNCATE shops, staff, tags, staff_tags")
-        for region in regions[: rng.randint(1, 4)]:
-            for number in range(rng.randint(0, 3)):
-                row = (region, number, maybe("x", "y", "\ud7ff", "𝄞"), maybe(moment(), "infinity"))
-                connection.execute("INSERT INTO shops VALUES (%s, %s, %s, %s)", row)
-        for id in range(rng.randint(staff // 2, staff)):
-            values = (
-                id, maybe("ann", "Bob", "é", "z"), maybe(*range(12)), maybe(*regions), maybe(0, 1, 2),
-                maybe("1.50", "-2.25", "9999999999.99", "NaN"),
-                maybe("1", "1.0", "1.00", "0.000000001", "1e25", "-7.5"),
-                maybe(0.1, 0.25, -3.0, 1e300, -1e300, float("nan"), float("inf")), maybe(0.1, 1e-45, 3.5),
-                maybe("2013-01-01", "1969-12-31", "infinity", "-infinity"), maybe(moment(), moment(), "-infinity"),
-                maybe(True, False), maybe(2**63 - 1, -5, 7),
-            )  # fmt: skip
-            connection.execute(f"INSERT INTO staff VALUES ({', '.join(['%s'] * len(values))})", values)
-        for id in range(5):
-            connection.execute("INSERT INTO tags VALUES (%s, %s)", (id, maybe("red", "blue")))
-        for pair in {(rng.randint(0, staff), rng.randint(0, 6)) for _ in range(staff)}:
-            connection.execute("INSERT INTO staff_tags VALUES (%s, %s, %s)", (*pair, maybe("n")))
-
-
-# -- the same tree as SQL ---------------------------------------------------------------------------------------------
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def shaped(kind: str, value: str) -> str:
-    return SHAPES.get(kind, "to_json({})").format(value)
-
-
-def row_json(node: Node, alias: str) -> str:
-    """SQL for a row's json: columns, references, children and aggregates as correlated subqueries."""
-    parts = []
-    for source, name in node.columns:
-        parts.append((name, shaped(node.table.by_name[source].base_type, f"{alias}.{quoted(source)}")))
-    for number, below in enumerate(node.nested):
-        inner = f"{alias}_{number}"
-        select = f"SELECT {row_json(below, inner)} AS j FROM public.{below.table.name} {inner}"
-        select += f" WHERE {on(below, alias, inner)}"
-        if below.kind == "child":
-            limit = "" if below.limit is None else f" LIMIT {below.limit}"
-            select = f"SELECT coalesce(json_agg(j), '[]') FROM ({select} ORDER BY {order(below, inner)}{limit}) s"
-        parts.append((below.name, f"({select})"))
-    for number, item in enumerate(node.aggregates):
-        inner = f"{alias}_a{number}"
-        where = on(item, alias, inner) + (f" AND ({item.where})" if item.where else "")
-        parts.append((item.name, f"(SELECT {total(item, inner)} FROM public.{item.table.name} {inner} WHERE {where})"))
-    return "json_build_object(" + ", ".join(f"'{name}', {value}" for name, value in parts) + ")"
-
-
-def on(edge: Node | Aggregate, above: str, inner: str) -> str:
-    return " AND ".join(f"{above}.{quoted(left)} = {inner}.{quoted(right)}" for left, right in edge.on)
-
-
-def order(node: Node, alias: str) -> str:
-    said = []
-    for one in node.order_by:
-        direction, nulls = "DESC" if one.descending else "ASC", "FIRST" if one.nulls_first else "LAST"
-        said.append(f"{alias}.{quoted(one.column)} {direction} NULLS {nulls}")
-    return ", ".join([*said, *(f"{alias}.{quoted(name)}" for name in node.table.primary_key)])
-
-
-def total(item: Aggregate, alias: str) -> str:  # noqa: PLR0911 (one return a function)
-    if item.value is None:
-        return "to_json(count(*))"
-    column = item.table.by_name.get(item.value)
-    value = f"{alias}.{quoted(item.value)}" if column else item.value
-    kind = column.type_name if column else "integer"
-    base = column.base_type if column else "int4"
-    if item.function == "count":
-        return f"to_json(count({'DISTINCT ' if item.distinct else ''}{value}))"
-    if item.function in ("min", "max"):
-        if base == "bool":
-            return f"to_json({'bool_and' if item.function == 'min' else 'bool_or'}({value}))"
-        return shaped(base, f"{item.function}({value})")
-    if kind.startswith("numeric"):
-        # Thirty digits after the point make the quotient long enough to be rounded once only.
-        if item.function == "avg":
-            quotient = f"round(sum({value})::numeric(60,30) / count({value}), {AVERAGES[kind]})"
-            return f"to_json({quotient if kind != 'numeric' else f'trim_scale({quotient})'}::text)"
-        return f"to_json({f'sum({value})' if kind != 'numeric' else f'trim_scale(sum({value}))'}::text)"
-    if item.function == "avg":
-        return f"to_json((sum({value})::numeric(60,30) / count({value}))::float8)"
-    return f"to_json(sum({value}))"
-
-
-def by_sql(people: SourceDatabase, root: Node) -> dict[str, Any]:
-    key = "jsonb_build_array(" + ", ".join(f"r.{quoted(name)}" for name in root.table.primary_key) + ")"
-    with people.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(
-            f"SELECT {key}::text, ({row_json(root, 'r')})::text FROM public.{root.table.name} r"
-        ).fetchall()
-    return {str(orjson.loads(identity)): document.encode() for identity, document in found}
-
-
-def by_truth(people: SourceDatabase, root: Node, evaluate: Any = None) -> dict[str, Any]:
-    key = root.table.primary_key
-    used = used_columns(root, key)
-    with snapshot(origin(people)) as connection:
-        rows = {
-            name: [row for rows in read_rows(connection, table, used[name]) for row in rows]
-            for name, table in root.tables().items()
-        }
-        found = dict(documents(root, key, rows, evaluate))
-    names = dict(root.columns)
-    return {str([document[names[one]] for one in key]): document for document in found.values()}
+    return tables_of(people)
 
 
 # -- trees ------------------------------------------------------------------------------------------------------------
@@ -376,141 +211,3 @@ def singled(document: str) -> bytes:
     if value["boss_"] is not None:
         value["boss_"]["weight"] = single(value["boss_"]["weight"])
     return orjson.dumps(value)
-
-
-# -- verify -----------------------------------------------------------------------------------------------------------
-
-VIEWS: dict[str, Any] = {
-    "shop_card": {
-        "root": "shops",
-        "children": {
-            "team": {
-                "table": "staff",
-                "on": {"region": "region", "number": "number"},
-                "columns": ["id", "weight"],
-                "order_by": "pay desc, name",
-                "limit": 3,
-                "refs": {"chief": {"table": "staff", "on": {"boss": "id"}, "columns": ["name", {"weight": "heavy"}]}},
-            }
-        },
-        "aggregates": {
-            "lightest": {"table": "staff", "on": {"region": "region", "number": "number"}, "value": "min(weight)"},
-            "pays": {"table": "staff", "on": {"region": "region", "number": "number"}, "value": "sum(pay)"},
-        },
-    }
-}
-
-
-def joined_pipeline(people: SourceDatabase, folder: Path) -> Pipeline:
-    """One joined view in two key spaces and an index."""
-    plain = people.pipeline("public.staff")
-    people.pipelines.clear()
-    raw = {**plain.model_dump(mode="json", exclude_defaults=True), "views": VIEWS, "engine": {"state_dir": str(folder)}}
-    raw["source"] = {**raw["source"], "tables": ["public.*"], "password": people.password}
-    raw["source"]["setup_password"] = people.password
-    raw["row_store"] = {"url": people.endpoints.redis_store_url}
-    cache = {"type": "redis", "url": people.endpoints.redis_cache_url, "view": "shop_card"}
-    raw["sinks"] = {
-        "one": {**cache, "key_prefix": f"{people.name}:1:"},
-        "two": {**cache, "key_prefix": f"{people.name}:2:"},
-        "search": {
-            "type": "elasticsearch",
-            "url": people.endpoints.elasticsearch_url,
-            "view": "shop_card",
-            "index": people.name,
-        },
-    }
-    return Pipeline.model_validate(raw)
-
-
-@contextmanager
-def opened(pipeline: Pipeline, name: str, view: JoinedView) -> Iterator[Sink]:
-    sink = open_sink(sink_config(name, pipeline.sinks[name], [view], {}))
-    try:
-        sink.setup()
-        yield sink
-    finally:
-        sink.close()
-
-
-def test_verify_compares_joined_views(
-    people: SourceDatabase, tables: dict[str, Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Real sinks: equal at first, whatever way a real is spelled; then each kind of difference is named."""
-    LocalStack().up(["redis-cache", "elasticsearch"])
-    fill(people, 3, staff=60)
-    # A shop of its own to be changed deep inside, whatever the seed gave.
-    people.execute(
-        "INSERT INTO shops VALUES ('z', 1, 'last', NULL)",
-        "INSERT INTO staff (id, name, boss, region, number, weight) VALUES (900, 'a', 900, 'z', 1, 1e-45)",
-    )
-    pipeline = joined_pipeline(people, tmp_path)
-    [view] = resolve_views(pipeline, Catalogue({t.qualified: t for t in tables.values()}), "one")
-    assert isinstance(view, JoinedView)
-    with snapshot(origin(people)) as connection:
-        rows = {n: chain.from_iterable(read_rows(connection, t)) for n, t in view.tree.tables().items()}
-        found = {identity: orjson.dumps(document) for identity, document in documents(view.tree, view.key, rows)}
-    spelled = {identity: document.replace(b"1e-45", b"1.4e-45") for identity, document in found.items()}
-    assert spelled["z|1"] != found["z|1"]
-    try:
-        for name in pipeline.sinks:
-            with opened(pipeline, name, view) as sink:
-                written = sink.write(view.name, [Item(key, 1, document) for key, document in spelled.items()])
-                assert {answer.outcome for answer in written} == {Outcome.WRITTEN}
-        assert refreshed(pipeline)
-        readings = counted(monkeypatch)
-        report = verify_report(pipeline)
-        assert report["equal"], report
-        assert readings == [["document"]], "three sinks, one view: Postgres is read once"
-        assert report["source_rows"] == {"public.shops": len(found)}
-        assert [sink["views"][0]["compared"] for sink in report["sinks"]] == [len(found)] * 3
-        spoil(pipeline, view, found)
-        refreshed(pipeline)
-        readings.clear()
-        report = verify_report(pipeline, ["one", "search"], wait=1.5)
-        assert not report["equal"]
-        for sink in report["sinks"]:
-            [shown] = sink["views"]
-            assert (shown["changed"], shown["missing"], shown["extra"]) == (["z|1"], ["a|0"], ["nowhere|9"])
-        assert len(readings) >= 2, "a look again must read Postgres again"
-    finally:
-        clean(pipeline, people)
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The readings of Postgres from now on; each is made as ever."""
-    made: list[list[str]] = []
-
-    def counting(view: Any, source: Any, spark: Any, forms: Any) -> Any:
-        made.append(sorted(forms))
-        return expected_digests(view, source, spark, forms)
-
-    monkeypatch.setattr("console.truth.expected_digests", counting)
-    return made
-
-
-def spoil(pipeline: Pipeline, view: JoinedView, found: dict[str, bytes]) -> None:
-    """In two sinks: a name two levels down, a document too few and one too many."""
-    wrong = orjson.loads(found["z|1"])
-    wrong["team"][0]["chief"]["name"] = "somebody"
-    for name in ("one", "search"):
-        with opened(pipeline, name, view) as sink:
-            items = [Item("z|1", 2, orjson.dumps(wrong)), Item("a|0", 2, None), Item("nowhere|9", 2, found["z|1"])]
-            assert {answer.outcome for answer in sink.write(view.name, items)} == {Outcome.WRITTEN}
-
-
-def refreshed(pipeline: Pipeline) -> bool:
-    with Elasticsearch(pipeline.sinks["search"].url, request_timeout=60) as client:
-        client.indices.refresh(index=f"{pipeline.sinks['search'].index}*")
-    return True
-
-
-def clean(pipeline: Pipeline, people: SourceDatabase) -> None:
-    with Elasticsearch(pipeline.sinks["search"].url, request_timeout=60) as client:
-        names = f"{people.name},{people.name}_g*"
-        for index in client.indices.get(index=names, ignore_unavailable=True, expand_wildcards="all").body:
-            client.indices.delete(index=index)
-    with redis.Redis.from_url(pipeline.sinks["one"].url) as client:
-        for pattern in (f"{people.name}:*", f"hw:v:{{{people.name}:*"):
-            for key in client.scan_iter(match=pattern, count=1000):
-                client.delete(key)

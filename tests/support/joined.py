@@ -92,10 +92,10 @@ class Joined(Scenario):
                 done = connection.execute(statement.encode())
                 assert done.rowcount > 0 or statement in BOUNDARIES, f"nothing was changed by: {statement}"
 
-    def truth(self, path: Path) -> dict[str, Documents]:
-        """view -> id -> document, by the plain SQL of a file."""
+    def truth(self, query: str) -> dict[str, Documents]:
+        """view -> id -> document, by plain SQL that gives these three columns."""
         with psycopg.connect(self.conninfo) as connection:
-            rows = connection.execute(path.read_bytes()).fetchall()
+            rows = connection.execute(query.encode()).fetchall()
         found: dict[str, Documents] = {}
         for view, key, document in rows:
             found.setdefault(view, {})[key] = document

@@ -10,34 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from cdc.catalogue import Column, Table
+from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Function, Node, Order
 from cdc.truth_joined import TextRow, documents, expressions, used_columns
-from console.assembled import aggregate_type, document_of, marked, shape_of, spark_row
 from console.compare import digest
-
-
-def table(name: str, key: str, /, **columns: str) -> Table:
-    """A table from ``column="type"``; numeric(p,s) and array types as Postgres prints them."""
-    found = []
-    for column, kind in columns.items():
-        base, _, inside = kind.removesuffix("[]").partition("(")
-        precision, scale = map(int, inside[:-1].split(",")) if base == "numeric" and inside else (None, None)
-        found.append(Column(column, kind, base, precision, scale, kind.endswith("[]")))
-    return Table("public", name, tuple(found), tuple(key.split()))
-
-
-def node(of: Table, name: str = "root", kind: Any = "root", on: Sequence[tuple[str, str]] = (), **rest: Any) -> Node:
-    columns = rest.pop("columns", None) or tuple((column.name, column.name) for column in of.columns)
-    return Node(name, kind, of, tuple(on), columns, **rest)
-
-
-def texts(columns: str, *lines: str) -> list[TextRow]:
-    """Rows from ``a b c`` and ``1 x -`` (``-`` is NULL)."""
-    return [
-        {name: None if word == "-" else word for name, word in zip(columns.split(), line.split(), strict=True)}
-        for line in lines
-    ]
+from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
 
 
 def built(root: Node, rows: Mapping[str, Iterable[TextRow]], evaluate: Any = None) -> dict[str, Any]:
@@ -45,11 +22,6 @@ def built(root: Node, rows: Mapping[str, Iterable[TextRow]], evaluate: Any = Non
     named = {f"public.{name}": found for name, found in rows.items()}
     found = documents(root, root.table.primary_key, named, evaluate)
     return {identity: orjson.loads(orjson.dumps(document)) for identity, document in found}
-
-
-AIRLINES = table("airlines", "carrier", carrier="text", name="text")
-FLIGHTS = table("flights", "id", id="int4", carrier="text", origin="text", dest="text", miles="int4")
-AIRPORTS = table("airports", "faa", faa="text", city="text")
 
 
 def test_references_one_table_twice_and_null_joins_nothing() -> None:
@@ -342,56 +314,6 @@ def test_the_roots_rows_pass_by_one_at_a_time() -> None:
     found = documents(root, ("id",), {"public.flights": flights(), "public.airlines": texts("carrier name", "UA U")})
     next(iter(found))
     assert read == [0]
-
-
-def test_one_pass_gives_the_document_and_sparks_row() -> None:
-    airport = node(AIRPORTS, "origin", "ref", [("origin", "faa")], columns=(("city", "town"),))
-    count = Aggregate("n", FLIGHTS, (("carrier", "carrier"),), "count")
-    line = node(AIRLINES, "airline", "ref", [("carrier", "carrier")], columns=(("name", "name"),), aggregates=(count,))
-    root = node(FLIGHTS, columns=(("id", "flight"),), refs=(airport, line))
-    wide = marked(root, ["concat(airline.name, Origin.city) || MILES"])
-    rows = {
-        "public.flights": texts("id carrier origin dest miles", "1 UA EWR JFK 5"),
-        "public.airlines": texts("carrier name", "UA United"),
-        "public.airports": texts("faa city", "EWR Newark"),
-    }
-    [(identity, row)] = documents(wide, ("id",), rows)
-    assert identity == "1"
-    assert document_of(wide, row) == {"flight": 1, "origin": {"town": "Newark"}, "airline": {"name": "United", "n": 1}}
-    assert spark_row(wide, row) == {
-        "id": 1,
-        "carrier": "UA",
-        "miles": 5,
-        "origin": {"faa": "EWR", "city": "Newark"},
-        "airline": {"carrier": "UA", "name": "United", "n": 1},
-    }
-    shape = shape_of(wide, {})
-    assert shape.columns == {"id": "int", "carrier": "string", "miles": "int"}
-    assert shape.structs["airline"].columns == {"carrier": "string", "name": "string", "n": "bigint"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "function", "wanted"),
-    [
-        ("int4", "sum", "bigint"),
-        ("int4", "avg", "double"),
-        ("float4", "sum", "double"),
-        ("float4", "max", "float"),
-        ("numeric(10,2)", "sum", "decimal(38,2)"),
-        ("numeric(10,2)", "avg", "decimal(38,6)"),
-        ("numeric(10,2)", "min", "decimal(10,2)"),
-        ("numeric", "sum", "string"),
-        ("numeric", "avg", "string"),
-        ("numeric(38,31)", "sum", "string"),
-        ("timestamptz", "max", "timestamp"),
-        ("text", "count", "bigint"),
-    ],
-)
-def test_aggregates_have_a_type_for_spark(kind: str, function: Function, wanted: str) -> None:
-    of = table("c", "id", id="int4", p="int4", v=kind)
-    assert aggregate_type(Aggregate("it", of, (("id", "p"),), function, value="v"), {}) == wanted
-    typed = {("public.c", "f(v)"): "decimal(12,3)"}
-    assert aggregate_type(Aggregate("it", of, (("id", "p"),), "avg", value="f(v)"), typed) == "decimal(38,7)"
 
 
 def test_digests_do_not_depend_on_the_order_of_keys() -> None:

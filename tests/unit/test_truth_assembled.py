@@ -1,0 +1,70 @@
+"""Rows as Spark SQL sees them when joined views are verified."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.join.tree import Aggregate, Function
+from cdc.truth_joined import documents
+from console.assembled import aggregate_type, document_of, marked, shape_of, spark_row
+from console.evaluate import Shape
+from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
+
+
+def test_one_pass_gives_the_document_and_sparks_row() -> None:
+    airport = node(AIRPORTS, "origin", "ref", [("origin", "faa")], columns=(("city", "town"),))
+    count = Aggregate("n", FLIGHTS, (("carrier", "carrier"),), "count")
+    line = node(AIRLINES, "airline", "ref", [("carrier", "carrier")], columns=(("name", "name"),), aggregates=(count,))
+    root = node(FLIGHTS, columns=(("id", "flight"),), refs=(airport, line))
+    wide = marked(root, ["concat(airline.name, Origin.city) || MILES"])
+    rows = {
+        "public.flights": texts("id carrier origin dest miles", "1 UA EWR JFK 5"),
+        "public.airlines": texts("carrier name", "UA United"),
+        "public.airports": texts("faa city", "EWR Newark"),
+    }
+    [(identity, row)] = documents(wide, ("id",), rows)
+    assert identity == "1"
+    assert document_of(wide, row) == {"flight": 1, "origin": {"town": "Newark"}, "airline": {"name": "United", "n": 1}}
+    assert spark_row(wide, row) == {
+        "id": 1,
+        "carrier": "UA",
+        "miles": 5,
+        "origin": {"faa": "EWR", "city": "Newark"},
+        "airline": {"carrier": "UA", "name": "United", "n": 1},
+    }
+    shape = shape_of(wide, {})
+    assert shape.columns == {"id": "int", "carrier": "string", "miles": "int"}
+    assert shape.structs["airline"].columns == {"carrier": "string", "name": "string", "n": "bigint"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "wanted"),
+    [
+        ("int4", "sum", "bigint"),
+        ("int4", "avg", "double"),
+        ("float4", "sum", "double"),
+        ("float4", "max", "float"),
+        ("numeric(10,2)", "sum", "decimal(38,2)"),
+        ("numeric(10,2)", "avg", "decimal(38,6)"),
+        ("numeric(10,2)", "min", "decimal(10,2)"),
+        ("numeric", "sum", "string"),
+        ("numeric", "avg", "string"),
+        ("numeric(38,31)", "sum", "string"),
+        ("timestamptz", "max", "timestamp"),
+        ("text", "count", "bigint"),
+    ],
+)
+def test_aggregates_have_a_type_for_spark(kind: str, function: Function, wanted: str) -> None:
+    of = table("c", "id", id="int4", p="int4", v=kind)
+    assert aggregate_type(Aggregate("it", of, (("id", "p"),), function, value="v"), {}) == wanted
+    typed = {("public.c", "f(v)"): "decimal(12,3)"}
+    assert aggregate_type(Aggregate("it", of, (("id", "p"),), "avg", value="f(v)"), typed) == "decimal(38,7)"
+
+
+def test_only_moments_lose_infinity_on_their_way_to_spark() -> None:
+    kinds = {"t": "string", "d": "date", "ds": "array<date>", "n": "decimal(5,2)"}
+    rows = [{"t": "infinity", "d": "infinity", "ds": ["2013-01-01", "-infinity", None], "n": "NaN"}]
+    arrays = Shape(kinds, {"r": Shape(kinds)}).arrays_of([{**rows[0], "r": rows[0]}, {**rows[0], "r": None}])
+    wanted = {"t": "infinity", "d": None, "ds": '["2013-01-01",null,null]', "n": None}
+    assert {name: arrays[name].to_pylist()[0] for name in kinds} == wanted
+    assert arrays["r"].to_pylist() == [wanted, None]

@@ -102,7 +102,7 @@ def _flight(makers: dict[str, RowMaker], key: int, rows: int, offset: int, delay
 def _row(
     makers: dict[str, RowMaker], table: str, key: int, row: dict[str, int], position: int, offset: int
 ) -> Incoming:
-    made, holes = makers[f"public.{table}"]._row(dict(row), (), ())
+    made, holes = makers[f"public.{table}"]._row(dict(row), (), (), "t")
     return Incoming(f"public.{table}", str(key), Stamp(position, offset, 0), made, holes, 0, "t")
 
 

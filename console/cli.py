@@ -25,6 +25,7 @@ VERBS = {
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
     "verify": "compare every sink with Postgres, row by row",
+    "explain": "why a document looks as it does: its rows, their positions, its version",
     "drop": "remove what apply and run created",
 }
 
@@ -49,14 +50,17 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="headwater")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify).
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain).
     """
+    if context.invoked_subcommand is None:  # asked for nothing: no error
+        click.echo(context.get_help())
 
 
 def main() -> None:

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 # Key types whose canonical text Postgres reads as the same value; a row with another key is found by reading all keys.
 PLAIN = frozenset(
-    ("int2", "int4", "int8", "smallint", "integer", "bigint", "oid", "text", "varchar", "character varying", "name")
-    + ("bpchar", "character", "uuid", "bool", "boolean", "numeric", "timestamptz", "timestamp with time zone")
-)
+    ("int2", "int4", "int8", "smallint", "integer", "bigint", "oid", "numeric", "bool", "boolean", "uuid")
+) | frozenset(("text", "varchar", "name", "bpchar", "character"))
 # Values that one query names.
 PIECE = 500
 
@@ -119,22 +118,26 @@ def _identity(view: View, row: Row) -> str:
 
 
 def _matching(
-    connection: Connection, table: Table, names: Sequence[str], columns: Sequence[str], values: Sequence[tuple[str, ...]]
+    connection: Connection,
+    table: Table,
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[tuple[str, ...]],
 ) -> Iterator[Row]:
     """Rows whose columns have any of these values; Postgres reads the texts as the columns' own types."""
     wanted = [column for column in table.columns if column.name in names]
     query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN ({})")
-    one = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(columns)))
+    comma = sql.SQL(", ")
     for start in range(0, len(values), PIECE):
-        piece = values[start : start + PIECE]
+        # Literals, not parameters: the expressions, which cdc.truth quotes, hold signs of percent.
+        piece = [sql.SQL("({})").format(comma.join(map(sql.Literal, texts))) for texts in values[start : start + PIECE]]
         composed = query.format(
-            # Quoted by cdc.truth.
-            sql.SQL(", ").join([sql.SQL(truth.select_expression(column)) for column in wanted]),
+            comma.join([sql.SQL(truth.select_expression(column)) for column in wanted]),
             sql.Identifier(table.schema, table.name),
-            sql.SQL(", ").join([sql.Identifier(name) for name in columns]),
-            sql.SQL(", ").join([one] * len(piece)),
+            comma.join([sql.Identifier(name) for name in columns]),
+            comma.join(piece),
         )
-        for row in connection.execute(composed, [text for texts in piece for text in texts]):
+        for row in connection.execute(composed):
             yield dict(zip([column.name for column in wanted], row, strict=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import psutil
@@ -15,9 +15,17 @@ from rich.table import Table
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline, load
 from console.options import json_option, pipeline_argument, print_json, sink_option
+from console.sourcestate import SourceState, line, warning
+
+if TYPE_CHECKING:
+    from spark.status import FlowStatus
 
 # A runner writes its status about twice a second; older than this, it is not alive or hangs.
 STALE_SECONDS = 15.0
+# States of flows, the worst first: a sink is as its worst flow.
+STATES = ("failed", "retrying", "dead", "stopped", "filling", "running", "finished")
+# In these a process is at work.
+_ALIVE = ("filling", "running", "retrying")
 
 
 @click.command(
@@ -31,13 +39,17 @@ Examples:
 @sink_option
 @json_option
 def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
-    """Show each sink's offsets, lag and last error, whether or not it is running now.
+    """Show each sink's offsets, lag and last error, whether or not it is running now; and how the source is.
 
     Offsets are read from the checkpoints, the log's ends from Kafka. lag_events counts offsets, of which compaction may
-    have removed some; lag_seconds is the age of the oldest record that is not applied yet.
+    have removed some; lag_seconds is the age of the oldest record that is not applied yet. A sink's lag is behind
+    Kafka; whether Kafka is behind Postgres, the line "source" tells: the connector's state, and the WAL that its slot keeps.
     """
     pipeline = load(file)
     report = status_report(pipeline, only)
+    exceeded = warning(pipeline, report["source"])
+    if exceeded:
+        click.echo(exceeded, err=True)
     if as_json:
         print_json(report)
     else:
@@ -49,12 +61,13 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
     from console.engine import chosen_sinks
     from spark.lag import LogEnds
 
+    source = SourceState(pipeline)
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     try:
         sinks = [_sink(pipeline, name, log) for name in chosen_sinks(pipeline, only)]
     finally:
         log.close()
-    return {"pipeline": pipeline.name, "at": time.time(), "sinks": sinks}
+    return {"pipeline": pipeline.name, "at": time.time(), "source": source.report(), "sinks": sinks}
 
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
@@ -64,9 +77,7 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     generation = Generation(state_dir(pipeline), pipeline.name, name)
     flows = [_flow(generation.flow_folder(flow), flow, log) for flow in generation.flows()]
     states = {flow["state"] for flow in flows}
-    worst = next(
-        (s for s in ("failed", "retrying", "dead", "stopped", "running", "finished") if s in states), "never run"
-    )
+    worst = next((state for state in STATES if state in states), "never run")
     lags = [flow["lag_events"] for flow in flows]
     ages = [flow["lag_seconds"] for flow in flows]
     return {
@@ -90,7 +101,7 @@ def _flow(folder: Path, name: str, log: Any) -> dict[str, Any]:
     lag_events, lag_seconds = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
     return {
         "flow": name,
-        "state": _alive(status),
+        "state": state_of(status),
         "pid": status.pid if status else None,
         "batch_id": batch,
         "offsets": {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()},
@@ -107,12 +118,11 @@ def _flow(folder: Path, name: str, log: Any) -> dict[str, Any]:
     }
 
 
-def _alive(status: Any) -> str:
+def state_of(status: FlowStatus | None) -> str:
+    """A flow's state: what its process wrote last, unless that process is gone."""
     if status is None:
         return "never run"
-    if status.state in ("running", "retrying") and (
-        not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS
-    ):
+    if status.state in _ALIVE and (not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS):
         return "dead"
     return str(status.state)
 
@@ -142,3 +152,4 @@ def _print(report: dict[str, Any]) -> None:
             (sink["last_error"] or "").split("\n")[0],
         )
     Console().print(table)
+    click.echo(line(report["source"]))

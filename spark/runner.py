@@ -76,8 +76,8 @@ class Running:
 
     @property
     def filling(self) -> bool:
-        """Whether its target is still being filled, so that documents may be missing though the log is read."""
-        return is_filling(self.flow)
+        """Whether documents may be missing though the log is read: a first fill, or a fan-out that is being written."""
+        return is_filling(self.flow) or bool(getattr(self.query, "waiting", 0))
 
 
 class Runner:

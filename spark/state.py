@@ -209,10 +209,11 @@ def rewind(checkpoint: Path, batch: int) -> bool:
     """Make a checkpoint forget the batches after ``batch``, so that the query replays them.
 
     Returns:
-        whether it could: False, and nothing was changed, when it no longer holds that batch.
+        whether it could: False, and nothing was changed, when it no longer holds that batch. -1 is before the first.
     """
     offsets, commits = _numbers(checkpoint / "offsets"), _numbers(checkpoint / "commits")
-    if batch not in commits or batch not in offsets:
+    first = batch == -1 and offsets[:1] == [0]
+    if not first and (batch not in commits or batch not in offsets):
         return False
     for number in reversed(commits):  # commits first: a batch with offsets and no commit is one to be replayed
         if number > batch:

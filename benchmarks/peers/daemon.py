@@ -86,7 +86,7 @@ class Pgsync:
         options: Mapping[str, str] = OPTIONS,
     ) -> None:
         self.programs = environment.ensure()
-        self.folder, self.log, self.document = folder, log, document
+        self.folder, self.log, self.document, self.database = folder, log, document, database
         self.name = internal_name(database, document.name)
         self.schema = folder / "schema.json"
         self.schema.write_text(json.dumps(document.schema(database), indent=1))
@@ -95,6 +95,7 @@ class Pgsync:
         self.index = Index(elasticsearch, document.name)
         self.queue = redis.Redis.from_url(self.env["REDIS_URL"])
         self.process: subprocess.Popen[bytes] | None = None
+        self.log_start = 0
 
     def bootstrap(self, *options: str) -> None:
         """Run pgsync's one-time set-up: triggers, a view of the keys, a replication slot, the index.
@@ -114,8 +115,15 @@ class Pgsync:
             raise StackError(f"pgsync's bootstrap {' '.join(options)} {ended}{log_tail(self.log)}")
 
     def start(self) -> None:
-        """Start the daemon: it fills the index, then follows the database."""
+        """Start the daemon: it fills the index, goes through the log of what came in the meantime, then follows."""
+        self.log_start = self.log.stat().st_size
         self.process = self._run("pgsync", "--daemon")
+
+    def follows(self) -> bool:
+        """Does the daemon follow the database by now? Its first line about its queues says so."""
+        with self.log.open("rb") as log:
+            log.seek(self.log_start)
+            return f"Sync {self.database}:{self.document.name} ".encode() in log.read()
 
     def stop(self) -> None:
         """End the daemon if it runs."""

@@ -126,7 +126,15 @@ def _need_redis(endpoints: Endpoints) -> None:
 
 
 def build(peer: Pgsync, workload: Workload) -> Build:
-    """Bootstrap and start pgsync on an empty index; returns when every document is there. It is left running."""
+    """Bootstrap and start pgsync on an empty index; it is left running, and ready to follow changes.
+
+    Args:
+        peer: not bootstrapped, or torn down.
+        workload: its database.
+
+    Raises:
+        StackError: bootstrap failed, the daemon ended, or the documents did not come.
+    """
     workload.settle()
     wanted = workload.expected(peer.document)
     began = time.perf_counter()
@@ -138,7 +146,9 @@ def build(peer: Pgsync, workload: Workload) -> Build:
     first = time.perf_counter()
     wait_until(lambda: peer.index.writes() >= wanted, peer.check, COUNT_SECONDS, "pgsync's last write")
     wait_until(lambda: peer.count() == wanted, peer.check, COUNT_SECONDS, "the last document")
-    return Build(wanted, started - began, first - started, time.perf_counter() - started)
+    filled = Build(wanted, started - began, first - started, time.perf_counter() - started)
+    wait_until(peer.follows, peer.check, COUNT_SECONDS, "pgsync's following")
+    return filled
 
 
 def warm_up(peer: Pgsync, workload: Workload) -> None:

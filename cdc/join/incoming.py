@@ -10,8 +10,10 @@ import orjson
 from cdc import types
 from cdc.change import Change, Op
 from cdc.errors import DecodeError, UnavailableValue
+from cdc.join.expressions import mentions
 from cdc.join.layout import TableLayout
 from cdc.join.rows import Stamp
+from cdc.join.tree import Aggregate
 from cdc.keys import document_id
 
 
@@ -65,6 +67,8 @@ class RowMaker:
             (a.column, types.json_converter(by_name[a.column])) if a.column else (None, None) for a in layout.aggregates
         ]
 
+        self._said = frozenset().union(*(_mentioned(a, layout) for a in layout.aggregates if a.computed))
+
     def make(self, change: Change, computed: Sequence[Any] = ()) -> Incoming:
         """One change.
 
@@ -74,26 +78,30 @@ class RowMaker:
 
         Raises:
             DecodeError: a value is not of its column's type (terminal).
+            UnavailableValue: Spark SQL over the row names a large column whose value is not in the event (terminal).
         """
-        where = f"record {change.topic}/{change.partition}/{change.offset}"
+        where = f"{change.topic}/{change.partition}/{change.offset}"
         position = TOMBSTONE if change.op is Op.TOMBSTONE else change.position
         stamp = Stamp(position, change.offset, change.partition)
         try:
             key = document_id([c(change.key[n]) if c else change.key[n] for n, c in self._keys])
             if change.after is None:
                 return Incoming(change.table, key, stamp, None, (), change.ts_ms, change.topic)
-            row, holes = self._row(change.after, change.unavailable, computed)
+            row, holes = self._row(change.after, change.unavailable, computed, where)
         except types.REFUSALS as error:
             raise DecodeError(
-                f"{where}: a value of {change.table} is not of its column's type: {error}",
+                f"record {where}: a value of {change.table} is not of its column's type: {error}",
                 means="the table's definition may have changed since `headwater apply`",
                 fix="run `headwater apply` and start again; the record is in the dead letters",
             ) from error
         return Incoming(change.table, key, stamp, row, holes, change.ts_ms, change.topic)
 
     def _row(
-        self, after: dict[str, Any], unavailable: Sequence[str], computed: Sequence[Any]
+        self, after: dict[str, Any], unavailable: Sequence[str], computed: Sequence[Any], where: str
     ) -> tuple[list[Any], tuple[int, ...]]:
+        if unavailable and (lost := self._said & frozenset(unavailable)):
+            # Spark saw a placeholder there; what it made of that and of the row's new values nobody can put right.
+            raise UnavailableValue.of(self.layout.table.qualified, tuple(sorted(lost)), where)
         columns = self.layout.columns
         row: list[Any] = [after.get(name) for name in columns]
         for index, name, convert in self._checks:  # a bad value is found here, where its record is known
@@ -104,8 +112,6 @@ class RowMaker:
             zip(self.layout.aggregates, self._sources, strict=True)
         ):
             if aggregate.computed:
-                if unavailable:  # Spark saw a placeholder: whatever it made of that is no value
-                    holes.append(len(row))
                 row.append(computed[number])
                 continue
             if column in unavailable:
@@ -117,7 +123,14 @@ class RowMaker:
         return row, tuple(holes)
 
 
-def _counts(aggregate: Any) -> bool:
+def _mentioned(aggregate: Aggregate, layout: TableLayout) -> set[str]:
+    """Columns that a computed aggregate's Spark SQL names."""
+    names = layout.table.by_name
+    said = {aggregate.column} if aggregate.column else mentions(aggregate.value or "", names)
+    return said | mentions(aggregate.where or "", names)
+
+
+def _counts(aggregate: Aggregate) -> bool:
     """A plain count needs to know only that there is a value."""
     return aggregate.function == "count" and not aggregate.distinct
 

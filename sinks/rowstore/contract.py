@@ -49,7 +49,7 @@ class Contribution:
 class RowStore(Protocol):
     """The verbs. All raise SinkUnavailable (transient; after waiting, see ``sinks.retry``) and SinkRefused."""
 
-    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+    def get(self, names: Sequence[str]) -> list[bytes | None]:
         """Values of rows."""
         ...
 
@@ -65,11 +65,11 @@ class RowStore(Protocol):
         """Remove members from indexes."""
         ...
 
-    def sizes(self, keys: Sequence[str]) -> list[int]:
+    def sizes(self, names: Sequence[str]) -> list[int]:
         """How many members indexes have."""
         ...
 
-    def members(self, keys: Sequence[str]) -> list[list[str]]:
+    def members(self, names: Sequence[str]) -> list[list[str]]:
         """All members of (small) indexes."""
         ...
 
@@ -85,7 +85,7 @@ class RowStore(Protocol):
         """Apply changes of contributions; False where a child's contribution was not what had been read."""
         ...
 
-    def totals(self, keys: Sequence[str]) -> list[dict[str, int]]:
+    def totals(self, names: Sequence[str]) -> list[dict[str, int]]:
         """Counts and limbs of parents' groups."""
         ...
 
@@ -97,8 +97,32 @@ class RowStore(Protocol):
         """Raise versions to ``max(version + 1, position)`` and return them: no two calls ever return the same."""
         ...
 
-    def fade(self, keys: Sequence[str]) -> None:
+    def fade(self, names: Sequence[str]) -> None:
         """Let the versions of deleted documents be forgotten when no replay can need them any more."""
+        ...
+
+    def defer(self, roots: Mapping[str, int]) -> None:
+        """Remember roots whose documents are to be made later, with positions."""
+        ...
+
+    def claim(self) -> list[int]:
+        """Set aside what is deferred now; returns the shards that have something, left over ones included."""
+        ...
+
+    def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
+        """The roots of a claimed shard, about ``count`` at a time."""
+        ...
+
+    def settle(self, shards: Sequence[int]) -> None:
+        """Forget claimed shards: their documents are written."""
+        ...
+
+    def waiting(self) -> int:
+        """How many roots are deferred or claimed."""
+        ...
+
+    def server(self) -> str:
+        """Which run of the server this is: another text after a restart, which may have lost the newest writes."""
         ...
 
     def note(self, fields: Mapping[str, int]) -> None:

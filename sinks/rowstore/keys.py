@@ -8,6 +8,8 @@ totals          ``<ns>t<group>:{<parent>}``                 hash: counts and lim
 distinct        ``<ns>d<group>:{<parent>}``                 hash: aggregate:value -> how many children have it
 order           ``<ns>z<group>.<aggregate>:{<parent>}``     sorted set: value NUL child
 version         ``<ns>v:<root's primary key>``              of the document
+deferred        ``<ns>p:{<shard>}``                         hash: root -> position, to be made later
+claimed         ``<ns>q:{<shard>}``                         the same, being made
 offsets         ``<ns>o``                                   hash: topic/partition -> next offset
 ==============  ==========================================  ======================================================
 
@@ -18,6 +20,7 @@ is. The braces put the four keys of a group into one slot of a cluster.
 from __future__ import annotations
 
 import hashlib
+import zlib
 
 REGISTRY = "headwater:rowstores"
 _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
@@ -42,6 +45,20 @@ def index(number: int, key: str) -> str:
 def group(number: int, parent: str) -> str:
     """A parent's group of aggregates; the letter of its kind comes before."""
     return f"{number}:{{{parent.translate(_ENCODE)}}}"
+
+
+# Deferred roots are made by as many tasks at once at the most.
+SHARDS = 8
+
+
+def shard(root: str) -> int:
+    """Where a deferred root waits."""
+    return zlib.crc32(root.encode()) % SHARDS
+
+
+def deferred(number: int) -> str:
+    """Roots that wait; ``p`` or ``q`` comes before."""
+    return f":{{{number}}}"
 
 
 def version(root: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from sinks.rowstore import keys
 from sinks.rowstore.contract import Contribution, Swap
 
 Step = Callable[[str], None]
@@ -35,11 +36,13 @@ class MemoryStore:
         self.sorted: dict[tuple[str, int], dict[str, float]] = {}
         self.versions: dict[str, int] = {}
         self.offsets: dict[str, int] = {}
+        self.later: dict[int, dict[str, int]] = {}
+        self.now: dict[int, dict[str, int]] = {}
 
-    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+    def get(self, names: Sequence[str]) -> list[bytes | None]:
         """See RowStore."""
         found = []
-        for key in keys:
+        for key in names:
             self.step("get")
             found.append(self.rows.get(key))
         return found
@@ -68,18 +71,18 @@ class MemoryStore:
             self.step("unlink")
             self.sets.get(key, set()).discard(member)
 
-    def sizes(self, keys: Sequence[str]) -> list[int]:
+    def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""
         found = []
-        for key in keys:
+        for key in names:
             self.step("sizes")
             found.append(len(self.sets.get(key, ())))
         return found
 
-    def members(self, keys: Sequence[str]) -> list[list[str]]:
+    def members(self, names: Sequence[str]) -> list[list[str]]:
         """See RowStore."""
         found = []
-        for key in keys:
+        for key in names:
             self.step("members")
             found.append(sorted(self.sets.get(key, ())))
         return found
@@ -134,10 +137,10 @@ class MemoryStore:
             else:
                 members.pop(member, None)
 
-    def totals(self, keys: Sequence[str]) -> list[dict[str, int]]:
+    def totals(self, names: Sequence[str]) -> list[dict[str, int]]:
         """See RowStore."""
         found = []
-        for key in keys:
+        for key in names:
             self.step("totals")
             found.append({name: count for name, count in self.sums.get(key, {}).items() if count})
         return found
@@ -167,8 +170,41 @@ class MemoryStore:
             found.append(self.versions[key])
         return found
 
-    def fade(self, keys: Sequence[str]) -> None:
+    def fade(self, names: Sequence[str]) -> None:
         """See RowStore; memory forgets nothing."""
+
+    def defer(self, roots: Mapping[str, int]) -> None:
+        """See RowStore."""
+        for root, position in roots.items():
+            self.step("defer")
+            self.later.setdefault(keys.shard(root), {})[root] = position
+
+    def claim(self) -> list[int]:
+        """See RowStore."""
+        for shard in range(keys.SHARDS):
+            self.step("claim")
+            if shard in self.later and shard not in self.now:
+                self.now[shard] = self.later.pop(shard)
+        return sorted(self.now)
+
+    def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
+        """See RowStore."""
+        self.step("claimed")
+        yield dict(self.now.get(shard, {}))
+
+    def settle(self, shards: Sequence[int]) -> None:
+        """See RowStore."""
+        for shard in shards:
+            self.step("settle")
+            self.now.pop(shard, None)
+
+    def waiting(self) -> int:
+        """See RowStore."""
+        return sum(len(of) for held in (self.later, self.now) for of in held.values())
+
+    def server(self) -> str:
+        """See RowStore; memory never restarts."""
+        return "memory"
 
     def note(self, fields: Mapping[str, int]) -> None:
         """See RowStore."""

@@ -16,9 +16,10 @@ from sinks.contract import OnWait
 from sinks.redis.client import connect, is_no_script, is_passing, lacks_rights, reason_of
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
+from sinks.rowstore import keys
 from sinks.rowstore.contract import Contribution, Swap
 from sinks.rowstore.keys import REGISTRY
-from sinks.rowstore.scripts import ALL, CALL, CONTRIBUTE, EXTREME, MANY, NOTE, RAISE, SWAP, Script
+from sinks.rowstore.scripts import ALL, CALL, CLAIM, CONTRIBUTE, EXTREME, MANY, NOTE, RAISE, SWAP, Script
 
 # Items a round trip: enough to make it cheap, few enough that the answers fit in tens of megabytes.
 CHUNK = 2000
@@ -138,12 +139,12 @@ class RedisRowStore:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+    def get(self, names: Sequence[str]) -> list[bytes | None]:
         """See RowStore."""
         if self.settings.cluster:
-            return self._all([("GET", key) for key in keys])
+            return self._all([("GET", key) for key in names])
         found: list[bytes | None] = []
-        for chunk in batches(keys, CHUNK):
+        for chunk in batches(names, CHUNK):
             found += self._patiently(partial(_mget, keys=[self._ns + key for key in chunk]))
         return found
 
@@ -163,13 +164,13 @@ class RedisRowStore:
         """See RowStore."""
         self._all([("SREM", key, *members) for key, members in _by_key(pairs)])
 
-    def sizes(self, keys: Sequence[str]) -> list[int]:
+    def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""
-        return self._all([("SCARD", key) for key in keys])
+        return self._all([("SCARD", key) for key in names])
 
-    def members(self, keys: Sequence[str]) -> list[list[str]]:
+    def members(self, names: Sequence[str]) -> list[list[str]]:
         """See RowStore."""
-        return [[m.decode() for m in found] for found in self._all([("SMEMBERS", key) for key in keys])]
+        return [[m.decode() for m in found] for found in self._all([("SMEMBERS", key) for key in names])]
 
     def scan(self, key: str, count: int) -> Iterator[list[str]]:
         """See RowStore."""
@@ -202,9 +203,9 @@ class RedisRowStore:
         names = [f"{self._ns}{kind}{change.key}" for kind in "ctd"]
         return names + [f"{self._ns}z{number}.{aggregate}:{parent}" for aggregate, *_ in change.ordered]
 
-    def totals(self, keys: Sequence[str]) -> list[dict[str, int]]:
+    def totals(self, names: Sequence[str]) -> list[dict[str, int]]:
         """See RowStore."""
-        answers = self._all([("HGETALL", f"t{key}") for key in keys])
+        answers = self._all([("HGETALL", f"t{key}") for key in names])
         return [{name.decode(): int(count) for name, count in _pairs(answer)} for answer in answers]
 
     def extremes(self, asked: Sequence[tuple[str, int, bool, bool]]) -> list[list[str]]:
@@ -222,9 +223,54 @@ class RedisRowStore:
         items = [(key, (str(position),)) for key, position in pairs]
         return [int(answer) for answer in self._scripted(RAISE, items)]
 
-    def fade(self, keys: Sequence[str]) -> None:
+    def fade(self, names: Sequence[str]) -> None:
         """See RowStore."""
-        self._all([("EXPIRE", key, str(self.settings.fade_seconds)) for key in keys])
+        self._all([("EXPIRE", key, str(self.settings.fade_seconds)) for key in names])
+
+    def defer(self, roots: Mapping[str, int]) -> None:
+        """See RowStore."""
+        by_shard: dict[int, list[str]] = {}
+        for root, position in roots.items():
+            by_shard.setdefault(keys.shard(root), []).extend((root, str(position)))
+        named = [(f"p{keys.deferred(shard)}", pairs) for shard, pairs in by_shard.items()]
+        self._all([("HSET", key, *pairs) for key, pairs in _cut(named)])
+
+    def claim(self) -> list[int]:
+        """See RowStore."""
+        names = [[f"{self._ns}{kind}{keys.deferred(shard)}" for kind in "pq"] for shard in range(keys.SHARDS)]
+        answers = self._pipeline([("EVALSHA", CLAIM.sha, 2, *pair) for pair in names])
+        return [shard for shard, has in enumerate(answers) if has]
+
+    def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
+        """See RowStore."""
+        cursor = 0
+        while True:
+            key = f"{self._ns}q{keys.deferred(shard)}"
+            cursor, found = self._patiently(partial(_hscan, key=key, cursor=cursor, count=count))
+            if found:
+                yield {root.decode(): int(position) for root, position in found.items()}
+            if not int(cursor):
+                return
+
+    def settle(self, shards: Sequence[int]) -> None:
+        """See RowStore."""
+        self._all([("UNLINK", f"q{keys.deferred(shard)}") for shard in shards])
+
+    def waiting(self) -> int:
+        """See RowStore."""
+        return sum(self._all([("HLEN", f"{kind}{keys.deferred(s)}") for kind in "pq" for s in range(keys.SHARDS)]))
+
+    def server(self) -> str:
+        """See RowStore."""
+
+        def ask(client: Any) -> str:
+            if not self.settings.cluster:
+                return str(client.info("server").get("run_id", ""))
+            answers = client.info("server", target_nodes=client.PRIMARIES)
+            found = [answers] if "run_id" in answers else answers.values()
+            return " ".join(sorted(str(answer.get("run_id", "")) for answer in found))
+
+        return self._patiently(ask)
 
     def note(self, fields: Mapping[str, int]) -> None:
         """See RowStore."""
@@ -288,6 +334,11 @@ class RedisRowStore:
         self._stop.set()
         if self._made is not None:
             self._made.close()
+
+
+def _hscan(client: Any, key: str, cursor: int, count: int) -> tuple[int, dict[bytes, bytes]]:
+    found: tuple[int, dict[bytes, bytes]] = client.hscan(key, cursor, count=count)
+    return found
 
 
 def batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

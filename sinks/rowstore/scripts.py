@@ -104,6 +104,14 @@ end
 return out
 """)
 
+# KEYS: deferred, claimed. The claimed may be left from a job that was killed: it is done first.
+CLAIM = _script("""\
+if redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+redis.call('RENAME', KEYS[1], KEYS[2])
+return 1
+""")
+
 # KEYS: offsets. ARGV: field, offset, ...: the greater one stays.
 NOTE = _script("""\
 for i = 1, #ARGV, 2 do
@@ -122,4 +130,4 @@ end
 return out
 """)
 
-ALL = (SWAP, RAISE, CONTRIBUTE, EXTREME, NOTE, MANY)
+ALL = (SWAP, RAISE, CONTRIBUTE, EXTREME, CLAIM, NOTE, MANY)

@@ -1,7 +1,8 @@
 """Which documents a changed row is in: from the row up the view's tree to the roots, by foreign keys and indexes.
 
-Fan-out comes in pieces: a row that fifty thousand documents refer to gives their ids a few hundred at a time, so memory
-is bounded by the piece, whatever the fan-out.
+Fan-out is deferred: of a row that fifty thousand documents refer to, the roots are noted in the row store, some
+thousand at a time, and made by a job of their own (spark/join/later.py). Memory is bounded by the piece, whatever the
+fan-out, and the batch that brought the change goes on to the next ones.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class Climber:
         root: the view's tree.
         layout: its layout.
         store: its row store.
+        defer_above: see ``roots``.
     """
 
-    def __init__(self, root: Node, layout: Layout, store: RowStore) -> None:
-        self.store = store
+    def __init__(self, root: Node, layout: Layout, store: RowStore, defer_above: int = PIECE) -> None:
+        self.store, self.defer_above = store, defer_above
         # Every place of every table: the steps from there to the root, the nearest first.
         self._places: dict[str, list[tuple[_Step, ...]]] = {}
         # For aggregates: (the parent's id from a row's routes, steps from the parent to the root).
@@ -69,7 +71,11 @@ class Climber:
             self._sums.setdefault(group.table, []).append((parent, ways[group.path]))
 
     def roots(self, touched: Sequence[Touched]) -> Iterator[Ids]:
-        """The roots of touched rows, a piece at a time; a root may come in more than one piece."""
+        """The roots of touched rows, a piece at a time; a root may come in more than one piece.
+
+        Those that a row with more than ``defer_above`` referring rows leads to are not among them: they are deferred,
+        so that one change does not hold up all others.
+        """
         by_table: dict[str, list[Touched]] = {}
         for touch in touched:
             by_table.setdefault(touch.table, []).append(touch)
@@ -95,7 +101,7 @@ class Climber:
         if step.index is None:
             yield from self._up(self._read_parents(ids, step), rest)
             return
-        for piece in self._referring(ids, step.index):
+        for piece in self._referring(ids, step.index, rest):
             yield from self._up(piece, rest)
 
     def _read_parents(self, ids: Ids, step: _Step) -> Ids:
@@ -109,17 +115,17 @@ class Climber:
                 found[parent] = max(found.get(parent, 0), position)
         return found
 
-    def _referring(self, ids: Ids, index: int) -> Iterator[Ids]:
-        """Rows that refer to any of ``ids``: the small indexes together, each large one by itself in pieces."""
+    def _referring(self, ids: Ids, index: int, rest: Sequence[_Step]) -> Iterator[Ids]:
+        """Rows that refer to any of ``ids`` by small indexes; what large ones lead to is deferred."""
         names = {key: keys.index(index, key) for key in ids}
         sizes = dict(zip(ids, self.store.sizes(list(names.values())), strict=True))
-        piece: Ids = {}
         small: list[str] = []
         expected = 0
         for key, size in sizes.items():
-            if size > PIECE:
+            if size > self.defer_above:
                 for members in self.store.scan(names[key], PIECE):
-                    yield dict.fromkeys(members, ids[key])
+                    for piece in self._up(dict.fromkeys(members, ids[key]), rest):
+                        self.store.defer(piece)
             elif size:
                 small.append(key)
                 expected += size

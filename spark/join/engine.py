@@ -24,6 +24,10 @@ from spark.join.maintain import Maintainer, Refuse, Starts
 PIECE = 500
 
 
+# A row with more referring rows than this has its documents made by a job of their own, half a second's work of a task.
+FAN_OUT = 2000
+
+
 class Made(NamedTuple):
     """A document to write: its id, version and rows; None for a delete."""
 
@@ -38,17 +42,18 @@ class Joiner:
     Args:
         view: the view.
         store: its row store.
+        defer_above: rows with more referring rows than this have their documents deferred.
         epoch: raised each time a row store that had lost writes was healed, so that new versions beat every old one.
 
     Raises:
         StateError: the epoch does not fit a position.
     """
 
-    def __init__(self, view: JoinedView, store: RowStore, epoch: int = 0) -> None:
+    def __init__(self, view: JoinedView, store: RowStore, epoch: int = 0, defer_above: int = FAN_OUT) -> None:
         self.view, self.store = view, store
         self._ahead = pack(epoch, 0)
         self.maintainer = Maintainer(view.layout, store)
-        self.climber = Climber(view.tree, view.layout, store)
+        self.climber = Climber(view.tree, view.layout, store, defer_above)
         self.assembler = Assembler(view.tree, view.layout, store)
 
     def process(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> Iterator[list[Made]]:
@@ -70,6 +75,11 @@ class Joiner:
     def build(self, ids: Ids) -> Iterator[list[Made]]:
         """Documents of roots whose rows are all in the store: the second half of filling an empty sink."""
         for piece in merged(iter([ids]), PIECE):
+            yield self.make(piece)
+
+    def later(self, shard: int) -> Iterator[list[Made]]:
+        """Documents of a claimed shard's roots."""
+        for piece in merged(self.store.claimed(shard, PIECE), PIECE):
             yield self.make(piece)
 
     def make(self, ids: Ids) -> list[Made]:

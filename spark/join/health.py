@@ -1,19 +1,19 @@
 """Is the row store what the checkpoint thinks it is? Found by what both recorded, and healed from Kafka when possible.
 
-After each batch the driver writes the batch's number into the store, and then, on its own disk, that the store has it.
-A store that knows an older number than the disk has lost writes: a server that crashed between two flushes of its log,
-or was restored from a copy. What it holds is then a state it was once in, so replaying the batches since makes it
-whole. Documents of those batches may have been written with higher versions than the store remembers: the version epoch
-is raised, so that every new version beats every old one. A store that knows nothing was wiped, and can't be healed:
-what compaction has removed from the log is gone.
+After each batch the driver writes the batch's number into the store, and then, on its own disk, that the store has it
+and which run of the server that was. A server that was restarted may have lost its newest writes (Redis flushes its
+log once a second), or may have been restored from a copy; what it holds is a state it was once in, and the batch number
+that it still has says which. Replaying the batches since makes it whole. Documents of those batches may have been
+written with higher versions than the store remembers: the version epoch is raised, so that every new version beats
+every old one. A store that knows nothing was wiped and can't be healed: what compaction has removed is gone.
 """
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, replace
 
-from cdc.errors import StateError
+from cdc.errors import SinkUnavailable, StateError
 from sinks.rowstore.contract import RowStore
 from spark.flow import Flow
 from spark.state import committed_offsets, rewind, write_atomic
@@ -21,40 +21,48 @@ from spark.state import committed_offsets, rewind, write_atomic
 _BATCH = "batch"
 
 
-class Known(NamedTuple):
-    """What the driver's disk knows of the row store: the newest batch it has, and the version epoch."""
+@dataclass(frozen=True)
+class Known:
+    """What the driver's disk knows of the row store.
 
-    batch: int
-    epoch: int
+    Attributes:
+        batch: the newest batch that it has; -1 for none.
+        epoch: what is added to versions, see ``spark.join.engine``.
+        server: the run of the server that said so; empty before the first.
+    """
+
+    batch: int = -1
+    epoch: int = 0
+    server: str = ""
 
 
 def known(flow: Flow) -> Known:
-    """What the disk says; (-1, 0) for a new flow."""
+    """What the disk says."""
     path = flow.folder / "rowstore.json"
-    if not path.exists():
-        return Known(-1, 0)
-    raw = json.loads(path.read_text())
-    return Known(int(raw["batch"]), int(raw["epoch"]))
+    return Known(**json.loads(path.read_text())) if path.exists() else Known()
 
 
 def _remember(flow: Flow, state: Known) -> None:
-    write_atomic(flow.folder / "rowstore.json", json.dumps(state._asdict()))
+    write_atomic(flow.folder / "rowstore.json", json.dumps(asdict(state)))
 
 
-def note(store: RowStore, flow: Flow, noted: int) -> int:
-    """Record the newest committed batch, first in the store, then on disk; returns its number.
+def note(store: RowStore, flow: Flow) -> None:
+    """Record the newest committed batch, first in the store, then on disk.
 
-    Args:
-        store: the row store.
-        flow: whose checkpoint it is.
-        noted: what the last call returned, so that nothing is written twice.
+    Raises:
+        SinkUnavailable: the server was restarted, so it may have lost writes (transient: start the flow again).
     """
+    ours = known(flow)
+    if store.server() != ours.server:
+        raise SinkUnavailable(
+            f"the row store's server of {flow.title} was restarted",
+            means="its newest writes may be lost; the flow starts again and replays what the store does not have",
+        )
     batch, _ = committed_offsets(flow.checkpoint)
-    if batch > noted:
+    if batch > ours.batch:
         # Batches count from 0; the store keeps the greater number, and 0 would be "nothing".
         store.note({_BATCH: batch + 1})
-        _remember(flow, Known(batch, known(flow).epoch))
-    return batch
+        _remember(flow, replace(ours, batch=batch))
 
 
 def check(store: RowStore, flow: Flow) -> int:
@@ -66,8 +74,9 @@ def check(store: RowStore, flow: Flow) -> int:
     Raises:
         StateError: it was wiped, or has lost more than the checkpoint can replay (terminal).
     """
-    ours = known(flow)
+    ours, server = known(flow), store.server()
     held = store.noted().get(_BATCH, 0) - 1
+    committed, _ = committed_offsets(flow.checkpoint)
     fix = f"fill the sink anew: `headwater drop FILE --sink {flow.spec.sink}`, then `headwater run FILE`"
     if held < 0 <= ours.batch:
         raise StateError(
@@ -75,14 +84,16 @@ def check(store: RowStore, flow: Flow) -> int:
             means="it was wiped, or row_store.url leads to another server; documents can't be put together",
             fix=f"point row_store.url at the server that has them, or {fix}",
         )
-    if held >= ours.batch:
-        return ours.epoch
-    if not rewind(flow.checkpoint, held):
-        raise StateError(
-            f"the row store of {flow.title} is {ours.batch - held} batches behind its checkpoint",
-            means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
-            fix=fix,
-        )
-    state = Known(held, ours.epoch + 1)
+    state = replace(ours, server=server)
+    # The same run of the server has lost nothing, whatever it was last told.
+    restarted = bool(ours.server) and server != ours.server
+    if committed > held and (restarted or held < ours.batch):
+        if not rewind(flow.checkpoint, held):
+            raise StateError(
+                f"the row store of {flow.title} is {committed - held} batches behind its checkpoint",
+                means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
+                fix=fix,
+            )
+        state = replace(state, batch=held, epoch=ours.epoch + 1)
     _remember(flow, state)
     return state.epoch

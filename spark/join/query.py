@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -21,10 +22,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.join.view import JoinedView
+from sinks.rowstore.redis import RedisRowStore
 from spark.apply import SUMMARY_DDL, apply_entries
 from spark.expressions import compute, entry_schema
 from spark.flow import Flow, changelog, map_in_arrow, observed, with_trigger
 from spark.join import child_expressions, health
+from spark.join.later import make_deferred
 from spark.join.stage import apply_joined, build_joined, built_rows, joined_rows, load_joined, open_store, view_of
 from spark.source import read_records
 from spark.spec import FlowSpec
@@ -33,7 +36,9 @@ from spark.state import committed_offsets, write_atomic
 Phase = Literal["rows", "documents", "live"]
 
 # How often the row store is told through which batch it is complete.
-NOTE_SECONDS = 1
+NOTE_SECONDS = 1.0
+# How often deferred documents are looked for.
+LATER_SECONDS = 0.1
 
 
 class JoinedQuery:
@@ -48,6 +53,7 @@ class JoinedQuery:
         self._spark, self._flow = spark, flow
         self._query: StreamingQuery | None = None
         self._error: Exception | None = None
+        self.waiting = 0  # documents that a fan-out has deferred
         self._stop = threading.Event()
         self._pool = spark.sparkContext.getLocalProperty("spark.scheduler.pool")
         self._thread = threading.Thread(target=self._run, name=flow.title, daemon=True)
@@ -111,18 +117,33 @@ class JoinedQuery:
         self._query = query
         store = open_store(self._flow.spec)
         try:
-            noted = -1
-            while query.isActive and not self._stop.is_set():
-                query.awaitTermination(NOTE_SECONDS)
-                noted = health.note(store, self._flow, noted)
+            due = time.monotonic()
+            while query.isActive and not self._stop.wait(LATER_SECONDS):
+                if read_phase(self._flow) == "live":
+                    self._make_deferred(store)
+                if time.monotonic() >= due:
+                    health.note(store, self._flow)
+                    due = time.monotonic() + NOTE_SECONDS
             if self._stop.is_set() and query.isActive:
                 query.stop()
             error = query.exception()
             if error is not None:
                 raise error
-            health.note(store, self._flow, noted)
+            health.note(store, self._flow)
         finally:
             store.close()
+            if query.isActive:  # a failure of ours: the runner starts the whole flow again
+                query.stop()
+
+    def _make_deferred(self, store: RedisRowStore) -> None:
+        """Run the job of what fan-outs have deferred, if there is any; live batches go on meanwhile."""
+        self.waiting = store.waiting()
+        if self.waiting and (shards := store.claim()):
+            # Another pool: within one pool the older job's tasks would all go first, and the live batches wait.
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"{self._pool or 'default'}-later")
+            make_deferred(self._spark, self._flow, shards)
+            store.settle(shards)
+            self.waiting = store.waiting()
 
 
 def read_phase(flow: Flow) -> Phase:

@@ -27,7 +27,7 @@ from spark.spec import FlowSpec, unpack
 
 
 @lru_cache(maxsize=8)
-def _joiner(packed: bytes) -> Joiner:
+def joiner_of(packed: bytes) -> Joiner:
     """The worker's engine and its connections, across batches."""
     spec = unpack(packed)
     return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch)
@@ -61,7 +61,7 @@ def load_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     """Records into the row store, no documents: the first half of filling an empty sink."""
 
     def decoded() -> Iterator[Decoded]:
-        spec, joiner = unpack(packed), _joiner(packed)
+        spec, joiner = unpack(packed), joiner_of(packed)
         reader = RecordReader(spec, joiner.view)
         for batch in batches:
             if batch.num_rows:
@@ -98,7 +98,7 @@ class _Refused:
 
 
 def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    spec, joiner = unpack(packed), _joiner(packed)
+    spec, joiner = unpack(packed), joiner_of(packed)
     reader = RecordReader(spec, joiner.view)
     for batch in batches:
         if not batch.num_rows:
@@ -107,24 +107,25 @@ def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]
         refused = _Refused(reader)
         records = taken.records
         for made in joiner.process(taken.changes, reader.starts, refused):
-            yield Decoded(_entries(joiner, made, taken.ts_ms), [], records)
+            yield Decoded(entries_of(joiner, made, taken.ts_ms), [], records)
             records = 0
         if records or taken.letters or refused.letters:
             yield Decoded([], [*taken.letters, *refused.letters], records)
 
 
 def _built(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    spec, joiner = unpack(packed), _joiner(packed)
+    spec, joiner = unpack(packed), joiner_of(packed)
     reader = RecordReader(spec, joiner.view)
     for batch in batches:
         if batch.num_rows:
             taken = reader.read(batch)
             ids: Ids = {change.key: max(change.stamp.position, 0) for change in taken.changes}
             for made in joiner.build(ids):
-                yield Decoded(_entries(joiner, made, taken.ts_ms), [], 0)
+                yield Decoded(entries_of(joiner, made, taken.ts_ms), [], 0)
 
 
-def _entries(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:
+def entries_of(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:
+    """Made documents as entries, with typed rows if Spark SQL wants them."""
     view, shape = joiner.view, joiner.assembler.shape
     entries = []
     for item, document in zip(made, joiner.documents(made), strict=True):

@@ -85,6 +85,17 @@ def test_many_random_histories_converge() -> None:
     assert search(range(HISTORIES), MemoryStore) == []
 
 
+class Defers(Joiner):
+    """The real engine, to which two rows are a fan-out."""
+
+    def __init__(self, view: JoinedView, store: RowStore) -> None:
+        super().__init__(view, store, defer_above=1)
+
+
+def test_deferred_fan_outs_converge_too() -> None:
+    assert search(range(HISTORIES), MemoryStore, Defers) == []
+
+
 # -- the test can fail ----------------------------------------------------------------------------------------
 
 

@@ -270,6 +270,9 @@ class Worker:
             self._rest.acquire()
 
 
+# The worker that makes deferred documents stands among the partitions' workers under this name.
+DEFERRED = ("deferred", 0)
+
 Sink = dict[str, tuple[int, Any]]
 MakeJoiner = Callable[[JoinedView, RowStore], Joiner]
 
@@ -341,12 +344,31 @@ class Cluster:
             if self.sink.get(item.key, (-1, None))[0] <= item.version:
                 self.sink[item.key] = (item.version, None if document is None else orjson.loads(document))
 
+    def make_deferred(self) -> Worker:
+        """A worker that makes what fan-outs have deferred; it may be crashed like any other."""
+
+        def work() -> None:
+            self._here.worker = worker
+            joiner = self.make(self.world.view, self.store)
+            shards = self.store.claim()
+            for shard in shards:
+                for made in joiner.later(shard):
+                    self._write(made, joiner.documents(made))
+            self.store.settle(shards)
+
+        worker = Worker("deferred", work)
+        self.live[DEFERRED] = worker
+        return worker
+
     def settle(self, random: Random) -> None:
         """Let everything come to rest."""
-        while parts := self.behind():
-            part = random.choice(parts)
+        while (parts := self.behind()) or self.store.waiting() or DEFERRED in self.live:
+            part = random.choice([*parts, DEFERRED])
             if part not in self.live:
-                self.start(part, self.committed.get(part, 0), len(self.world.log[part]))
+                if part == DEFERRED:
+                    self.make_deferred()
+                else:
+                    self.start(part, self.committed.get(part, 0), len(self.world.log[part]))
             self.advance(part, random.choice((1, 3, 50)))
 
     def held(self) -> dict[str, Any]:
@@ -370,8 +392,10 @@ def history(seed: int, store: Any, joiner: MakeJoiner = Joiner, crashes: float =
             parts = cluster.behind()
             if not parts:
                 break
-            part = random.choice(parts)
-            if part not in cluster.live:
+            part = random.choice([*parts, DEFERRED])
+            if part == DEFERRED and part not in cluster.live:
+                cluster.make_deferred()
+            elif part not in cluster.live:
                 done, end = cluster.committed.get(part, 0), len(world.log[part])
                 start = done if random.random() < 0.8 else random.randint(0, done)
                 cluster.start(part, start, random.randint(min(done + 1, end), end))

@@ -51,6 +51,12 @@ class Scenario:
         self.conninfo = generate.load(self.stack.endpoints, self.name, sizes=sizes)
         self.write_pipeline()
         self.run("apply", "--wait")
+        self.readable(allowed=False)
+
+    def readable(self, *, allowed: bool) -> None:
+        """Whether the pipeline's role may read the tables: after the snapshot it must never need to."""
+        word, to = ("GRANT", "TO") if allowed else ("REVOKE", "FROM")
+        self.execute(f"{word} SELECT ON ALL TABLES IN SCHEMA public {to} headwater")
 
     def write_pipeline(self) -> None:
         """The shop's pipeline under names of this scenario's own."""
@@ -191,7 +197,11 @@ class Scenario:
 
     def assert_equal(self, *options: str, seconds: float = EQUAL_SECONDS) -> dict[str, Any]:
         """Every sink equals Postgres, row by row, once it has caught up."""
-        text = self.run("verify", "--json", "--wait", str(seconds), *options, ok=(0, 2))
+        self.readable(allowed=True)
+        try:
+            text = self.run("verify", "--json", "--wait", str(seconds), *options, ok=(0, 2))
+        finally:
+            self.readable(allowed=False)
         report: dict[str, Any] = json.loads(text)
         wrong = [
             {k: view[k] for k in ("view", "missing", "extra", "changed")}

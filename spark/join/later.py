@@ -1,0 +1,59 @@
+"""Deferred documents: an airline is renamed, fifty thousand flights are to be written, and other changes do not wait.
+
+A batch notes such roots in the row store and commits. The driver looks there several times a second; when something
+waits, it claims it and runs a Spark job of its own over the shards, beside the live batches. What was claimed is
+forgotten only when the job has ended well: killed, it is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.apply import SUMMARY_DDL, apply_decoded, apply_entries
+from spark.entries import Decoded
+from spark.expressions import compute, entry_batch, entry_schema
+from spark.flow import Flow, map_in_arrow
+from spark.join.stage import entries_of, joiner_of, view_of
+from spark.spec import unpack
+
+
+def make_shards(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Shard numbers in, their documents written (a ``mapInArrow`` function)."""
+    yield from apply_decoded(packed, _made(packed, batches))
+
+
+def shard_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Shard numbers in, their documents with typed rows out, for Spark SQL."""
+    spec = unpack(packed)
+    for decoded in _made(packed, batches):
+        yield entry_batch(spec, view_of(spec), decoded)
+
+
+def _made(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
+    joiner = joiner_of(packed)
+    for batch in batches:
+        for shard in batch.column("id").to_pylist():
+            for made in joiner.later(shard):
+                yield Decoded(entries_of(joiner, made, 0), [], 0)
+
+
+def make_deferred(spark: SparkSession, flow: Flow, shards: list[int]) -> int:
+    """Make the documents of claimed shards; returns how many were written."""
+    view, packed = view_of(flow.spec), flow.spec.pack()
+    # Half of the task slots stay free for the live batches.
+    tasks = max(1, min(len(shards), spark.sparkContext.defaultParallelism // 2))
+    frame = spark.range(0, len(shards), 1, tasks).select(
+        F.element_at(F.array(*(F.lit(shard) for shard in shards)), (F.col("id") + 1).cast("int")).alias("id")
+    )
+    if view.needs_spark:
+        typed = map_in_arrow(frame, partial(shard_rows, packed), entry_schema(view))
+        frame = map_in_arrow(compute(typed, view), partial(apply_entries, packed, tuple(view.fields)), SUMMARY_DDL)
+    else:
+        frame = map_in_arrow(frame, partial(make_shards, packed), SUMMARY_DDL)
+    (row,) = frame.agg(F.sum("written")).collect()
+    return int(row[0] or 0)

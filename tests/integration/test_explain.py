@@ -1,0 +1,214 @@
+"""``headwater explain`` and the source's part of ``status``, over a running pipeline of all kinds of sinks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import psycopg
+import pytest
+from redis import Redis
+from ruamel.yaml import YAML
+
+from connectors.rest import ConnectClient
+from deploy.local.stack import LocalStack
+from examples.social import load as social
+from tests.support.joined import Joined
+
+pytestmark = pytest.mark.stack
+
+VIEWS = """
+author:
+  root: users
+  columns: [user_id, handle]
+  children:
+    tweets: {table: tweets, on: {user_id: author_id}, order_by: "tweet_id desc", limit: 3, columns: [tweet_id, body]}
+  aggregates:
+    tweets_total: {table: tweets, on: {user_id: author_id}, value: count(*)}
+    letters: {table: tweets, on: {user_id: author_id}, value: sum(length(body))}
+    newest: {table: tweets, on: {user_id: author_id}, value: max(posted)}
+user: {root: users}
+"""
+
+
+class Explained(Joined):
+    """The social example with an index of authors, plain users, and a warehouse beside it."""
+
+    def write_pipeline(self) -> None:
+        super().write_pipeline()
+        yaml = YAML(typ="safe")
+        document = yaml.load(self.file.read_text())
+        document["views"] |= {self.view(name): view for name, view in yaml.load(VIEWS).items()}
+        search = {"type": "elasticsearch", "url": self.stack.endpoints.elasticsearch_url}
+        document["sinks"] |= {
+            "search": search | {"views": [self.view("author"), self.view("user")]},
+            "lake": {
+                "type": "iceberg",
+                "catalog_uri": str(self.folder / "lake.db"),
+                "warehouse": str(self.folder / "lake"),
+                "namespace": self.name,
+                "tables": ["public.users"],
+                "trigger_seconds": 1,
+            },
+        }
+        with self.file.open("w") as out:
+            YAML().dump(document, out)
+
+    def explain(self, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.run("explain", *arguments, "--json", ok=ok))
+        return report
+
+    def kept(self) -> Redis:
+        return Redis.from_url(self.stack.endpoints.redis_store_url)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explained]:
+    """Filled, and no longer running: what is broken here stays broken."""
+    stack = LocalStack()
+    stack.up()
+    made = Explained(stack, tmp_path_factory.mktemp("explain"), loaders=[social])
+    made.prepare()
+    try:
+        made.run("run", "--until-caught-up", "--timeout", "300")
+        yield made
+    finally:
+        made.close()
+
+
+def by_path(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["path"]: row for row in report["rows"]}
+
+
+def test_every_row_of_a_joined_document_names_its_record(pipeline: Explained) -> None:
+    view = pipeline.view("tweet_card")
+    with psycopg.connect(pipeline.conninfo) as connection:
+        tweet, above = connection.execute(
+            "SELECT tweet_id, reply_to FROM tweets WHERE reply_to IS NOT NULL ORDER BY 1 LIMIT 1"
+        ).fetchone()
+    began = time.monotonic()
+    report = pipeline.explain("social_cache", str(tweet), "--view", view)
+    assert time.monotonic() - began < 20  # two seconds on a machine of one's own: no Spark
+    assert report["found"] and report["state"] in ("stopped", "finished")
+    rows = by_path(report)
+    assert set(rows) >= {view, f"{view}.author", f"{view}.in_reply_to", f"{view}.in_reply_to.author"}
+    assert (rows[f"{view}.in_reply_to"]["table"], rows[f"{view}.in_reply_to"]["key"]) == ("public.tweets", str(above))
+    for row in rows.values():
+        assert row["state"] == "shown" and row["topic"].endswith(row["table"]) and row["lsn"].count("/") == 1
+        assert row["partition"] >= 0 and row["offset"] >= 0
+    assert report["row_store"]["equal"] and not report["row_store"]["differences"]
+    assert report["held"]["version"] == report["row_store"]["version"]
+    likes = next(total for total in report["aggregates"] if total["path"] == f"{view}.likes")
+    assert likes["value"] == likes["values"] == report["held"]["document"]["likes"]
+
+
+def test_children_aggregates_and_what_the_limit_leaves_out(pipeline: Explained) -> None:
+    view = pipeline.view("author")
+    report = pipeline.explain("search", "1", "--view", view)
+    tweets, total = report["held"]["document"]["tweets"], report["held"]["document"]["tweets_total"]
+    shown = [by_path(report)[f"{view}.tweets[{at}]"]["key"] for at in range(3)]
+    assert shown == [str(tweet["tweet_id"]) for tweet in tweets]
+    assert report["left_out"] == {f"{view}.tweets": total - 3}
+    letters = next(total for total in report["aggregates"] if total["path"].endswith(".letters"))
+    assert (letters["known"], letters["value"], letters["values"]) == (False, None, total)
+    assert report["row_store"]["equal"]
+
+
+def test_expected_is_built_from_postgres(pipeline: Explained) -> None:
+    for sink, key, view in (
+        ("social_cache", "1", "home_timeline"),
+        ("social_cache", "1", "tweet_card"),
+        ("search", "1", "author"),
+        ("search", "1", "user"),
+    ):
+        report = pipeline.explain(sink, key, "--view", pipeline.view(view), "--expected")
+        assert report["expected"] == {
+            "document": report["held"]["document"],
+            "why": "",
+            "equal": True,
+            "differences": [],
+        }
+    assert pipeline.explain("lake", "1", "--expected")["expected"]["equal"]
+
+
+def test_a_view_of_one_table_and_a_warehouse_tell_their_position(pipeline: Explained) -> None:
+    for report in (pipeline.explain("search", "1", "--view", pipeline.view("user")), pipeline.explain("lake", "1")):
+        [row] = report["rows"]
+        assert row["position"] == report["held"]["version"] and row["lsn"] == report["held"]["lsn"]
+        assert row["offset"] is None and report["row_store"] is None
+        assert report["held"]["document"]["user_id"] == 1
+
+
+def test_a_changed_sink_is_found_with_exit_code_2(pipeline: Explained) -> None:
+    view = pipeline.view("tweet_card")
+    name = f"{pipeline.name}:{view}:2"
+    with Redis.from_url(pipeline.stack.endpoints.redis_cache_url) as cache:
+        good = cache.get(name)
+        assert isinstance(good, bytes)
+        document = orjson.loads(good)
+        bad = {**document, "likes": 999, "author": {**document["author"], "handle": "someone"}, "extra": 1}
+        cache.set(name, orjson.dumps(bad))
+        try:
+            report = pipeline.explain("social_cache", "2", "--view", view, "--expected", ok=(2,))
+            text = pipeline.run("explain", "social_cache", "2", "--view", view)  # without --expected no verdict
+        finally:
+            cache.set(name, good)
+    differing = {one["field"]: one for one in report["expected"]["differences"]}
+    assert set(differing) == {"likes", "author.handle", "extra"}
+    assert differing["author.handle"] == {
+        "field": "author.handle",
+        "sink": "someone",
+        "expected": document["author"]["handle"],
+    }
+    assert "expected" not in differing["extra"]
+    assert {one["field"] for one in report["row_store"]["differences"]} == set(differing)
+    assert 'author.handle: the sink has "someone", row store has' in text
+
+
+def test_deleted_and_missing_rows_are_told(pipeline: Explained) -> None:
+    view = pipeline.view("tweet_card")
+    with psycopg.connect(pipeline.conninfo, autocommit=True) as connection:
+        connection.execute("INSERT INTO users VALUES (901, 'gone', 'Gone')")
+        connection.execute("INSERT INTO tweets VALUES (9001, 901, now(), 'one', NULL), (9002, 901, now(), 'two', 9001)")
+        connection.execute("DELETE FROM tweets WHERE tweet_id = 9002")
+    pipeline.run("run", "--until-caught-up", "--timeout", "300")
+    report = pipeline.explain("social_cache", "9002", "--view", view, "--expected")
+    [row] = report["rows"]
+    assert (report["held"], row["state"]) == (None, "deleted") and row["lsn"]
+    assert report["expected"]["equal"] and "no such row" in report["expected"]["why"]
+    assert pipeline.explain("social_cache", "9001", "--view", view)["row_store"]["equal"]
+
+
+def test_a_key_that_is_nowhere_is_said_and_no_error(pipeline: Explained) -> None:
+    text = pipeline.run("explain", "social_cache", "77777", "--view", pipeline.view("tweet_card"), "--expected")
+    assert "nothing has this key: not the sink nor the row store nor Postgres" in text
+    text = pipeline.run("explain", "search", " 1", "--view", pipeline.view("user"))
+    assert "did you mean 1?" in text
+    assert "nothing has this key" in pipeline.run("explain", "lake", "no number", "--expected")
+
+
+def test_status_tells_how_the_source_is(pipeline: Explained) -> None:
+    source = json.loads(pipeline.run("status", "--json"))["source"]
+    assert (source["connector"], source["tasks"], source["slot_active"]) == ("RUNNING", ["RUNNING"], True)
+    assert source["slot_lag_bytes"] >= 0 and source["error"] is None
+    assert "source: connector RUNNING, slot keeps" in pipeline.run("status")
+
+
+def test_status_shows_a_connector_that_does_not_run(pipeline: Explained) -> None:
+    from cdc.pipeline import load
+    from connectors.debezium import connector_name
+
+    loaded = load(pipeline.file, pipeline.environment())
+    client, name = ConnectClient(loaded.connect), connector_name(loaded)
+    client.stop(name)
+    try:
+        client.wait_stopped(name)
+        source = json.loads(pipeline.run("status", "--json"))["source"]
+    finally:
+        client.resume(name)
+        client.wait_running(name)
+        client.close()
+    assert (source["connector"], source["tasks"]) == ("STOPPED", [])

@@ -1,0 +1,205 @@
+"""Aggregates: exact, whatever the order; and the stored form of rows."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.catalogue import Column, Table
+from cdc.change import Change, Op
+from cdc.errors import StateError, UnavailableValue
+from cdc.join import aggregates
+from cdc.join.incoming import RowMaker, filled, newest
+from cdc.join.layout import Layout
+from cdc.join.rows import Replaced, Stamp, read, read_row, write
+from cdc.join.tree import Aggregate, Node
+from cdc.join.view import JoinedView
+
+TABLE = Table(
+    "public",
+    "t",
+    (
+        Column("id", "integer", "int4"),
+        Column("p", "integer", "int4"),
+        Column("n", "bigint", "int8"),
+        Column("price", "numeric(10,2)", "numeric", precision=10, scale=2),
+        Column("any", "numeric", "numeric"),
+        Column("f", "double precision", "float8"),
+        Column("at", "timestamp with time zone", "timestamptz"),
+        Column("word", "text", "text"),
+    ),
+    ("id",),
+)
+
+
+def aggregate(function: Any, value: str | None = None, *, distinct: bool = False) -> Aggregate:
+    return Aggregate("a", TABLE, (("id", "p"),), function, distinct, value)
+
+
+def kept(one: Aggregate, values: list[Any]) -> Any:
+    """The value after all of ``values`` came, and some others came and went."""
+    delta = aggregates.Delta((one,))
+    for number, value in enumerate(values):
+        delta.move(str(number), None, [value])
+    for number, value in enumerate(values[:3]):
+        delta.move(f"x{number}", None, [value])
+        delta.move(f"x{number}", [value], None)
+    limbs = {name[3:]: count for name, count in delta.totals.items() if name.startswith("s0:") and count}
+    return aggregates.summed(one, limbs, delta.totals["n0"])
+
+
+decimals = st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**7), max_value=10**7).map(str)
+
+
+@given(st.lists(decimals, min_size=1, max_size=30))
+def test_sums_of_decimals_are_exact_in_any_order(values: list[str]) -> None:
+    total = sum((Fraction(value) for value in values), Fraction(0))
+    random.shuffle(values)
+    assert Fraction(kept(aggregate("sum", "price"), values)) == total
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=30))
+def test_sums_of_floats_do_not_depend_on_order(values: list[float]) -> None:
+    found = kept(aggregate("sum", "f"), values)
+    assert found == float(sum((Fraction(value) for value in values), Fraction(0)))
+    assert kept(aggregate("sum", "f"), values[::-1]) == found
+
+
+@pytest.mark.parametrize(
+    ("one", "values", "wanted"),
+    [
+        (aggregate("sum", "n"), [2**62, 2**62, -1], 2**63 - 1),
+        (aggregate("sum", "price"), ["0.10", "0.20"], "0.30"),
+        (aggregate("sum", "any"), ["1.5", "1e-20"], "1.50000000000000000001"),
+        (aggregate("avg", "n"), [1, 2], 1.5),
+        (aggregate("avg", "price"), ["0.10", "0.20", "0.20"], "0.166667"),
+        (aggregate("avg", "price"), ["-0.10", "-0.20", "-0.20"], "-0.166667"),
+        (aggregate("avg", "any"), ["1", "2"], "1.5"),
+        (aggregate("sum", "f"), [0.1] * 10, 1.0),
+        (aggregate("sum", "f"), [1.0, "NaN"], "NaN"),
+        (aggregate("sum", "f"), ["Infinity", 1.0], "Infinity"),
+        (aggregate("sum", "f"), ["Infinity", "-Infinity"], "NaN"),
+        (aggregate("sum", "n"), [], None),
+    ],
+)
+def test_results(one: Aggregate, values: list[Any], wanted: Any) -> None:
+    assert kept(one, values) == wanted
+
+
+def test_an_infinity_that_leaves_takes_its_effect_with_it() -> None:
+    one = aggregate("sum", "f")
+    delta = aggregates.Delta((one,))
+    delta.move("a", None, ["Infinity"])
+    delta.move("b", None, [2.5])
+    delta.move("a", ["Infinity"], None)
+    limbs = {name[3:]: count for name, count in delta.totals.items() if name.startswith("s0:")}
+    assert aggregates.summed(one, limbs, delta.totals["n0"]) == 2.5
+
+
+def test_equal_numbers_are_one_distinct_value() -> None:
+    delta = aggregates.Delta((aggregate("count", "any", distinct=True),))
+    for child, value in enumerate(("1", "1.0", "1.00", "2")):
+        delta.move(str(child), None, [value])
+    assert dict(delta.distinct) == {(0, "1"): 3, (0, "2"): 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "column", "candidates", "wanted"),
+    [
+        ("max", "price", ["9.50", "10.00"], "10.00"),
+        ("min", "any", ["NaN", "3"], "3"),
+        ("max", "any", ["NaN", "Infinity"], "NaN"),
+        ("max", "at", ["2013-01-01T10:00:00.5Z", "2013-01-01T10:00:00Z", "-infinity"], "2013-01-01T10:00:00.5Z"),
+        ("min", "word", ["é", "z", "a"], "a"),
+        ("max", "word", ["é", "z", "a"], "é"),
+    ],
+)
+def test_extremes_are_by_value_not_by_text(function: Any, column: str, candidates: list[Any], wanted: Any) -> None:
+    assert aggregates.extreme(aggregate(function, column), candidates) == wanted
+
+
+# -- stored rows ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.builds(Stamp, st.integers(0, 2**63 - 1), st.integers(0, 2**40 - 1), st.integers(0, 2**16 - 1)),
+    st.lists(st.builds(Replaced, st.integers(0, 9), st.integers(0, 99), st.lists(st.text(max_size=3), max_size=2))),
+    st.none() | st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=9), max_size=4),
+)
+def test_a_row_comes_back_as_it_was_written(stamp: Stamp, replaced: list[Replaced], row: list[Any] | None) -> None:
+    value = write(stamp, replaced, row)
+    found = read(value)
+    assert (found.stamp, found.replaced, found.row) == (stamp, replaced, row)
+    assert value.startswith(found.head)
+    assert read_row(value) == row
+
+
+@given(*[st.builds(Stamp, st.integers(0, 2**63 - 1), st.integers(0, 2**40 - 1), st.integers(0, 0))] * 2)
+def test_packed_stamps_are_ordered_as_stamps(one: Stamp, other: Stamp) -> None:
+    assert (one < other) == (one.pack() < other.pack())
+
+
+def test_what_is_no_row_is_said_so() -> None:
+    with pytest.raises(StateError, match="is no row"):
+        read(b"hello")
+    with pytest.raises(StateError, match="beyond what a row can say"):
+        Stamp(1, 1 << 40, 0).pack()
+
+
+# -- layout -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_a_view_uses_is_stored() -> None:
+    parent = Table("public", "p", (Column("id", "integer", "int4"), Column("big", "text", "text")), ("id",))
+    root = Node("v", "root", parent, columns=(("id", "id"),), aggregates=(aggregate("sum", "n"),))
+    view = JoinedView("v", parent, ("id",), root.columns, root=root)
+    assert view.layout.tables["public.p"].columns == ("id",)
+    assert view.layout.tables["public.t"].columns == ("id", "p")
+    used = JoinedView("v", parent, ("id",), root.columns, {"long": "length(big) > 3"}, root=root)
+    assert used.layout.tables["public.p"].columns == ("id", "big")
+
+
+def test_a_key_in_another_order_is_another_document_id() -> None:
+    table = Table("public", "k", (Column("a", "text", "text"), Column("b", "integer", "int4")), ("a", "b"))
+    root = Node("v", "root", table, columns=(("a", "a"),))
+    view = JoinedView("v", table, ("b", "a"), root.columns, root=root)
+    assert view.document_of("x\\|y|7") == "7|x\\|y"
+
+
+# -- large values that did not change ---------------------------------------------------------------------------------
+
+
+def _change(amount: int, unavailable: tuple[str, ...]) -> Change:
+    after = {"id": 1, "p": 1, "n": amount, "word": "__debezium_unavailable_value"}
+    return Change("public.t", Op.UPDATE, {"id": 1}, after, 5, "t", 0, 9, 0, unavailable)
+
+
+def test_a_computed_aggregate_does_not_care_for_a_large_value_that_it_does_not_name() -> None:
+    rich = Aggregate("rich", TABLE, (("id", "p"),), "count", where="n > 10")
+    layout = Layout.of(Node("v", "root", TABLE, aggregates=(rich,))).tables["public.t"]
+    made = RowMaker(layout).make(_change(20, ("word",)), [1])
+    assert made.row is not None and made.row[-1] == 1
+    assert made.holes == ()
+
+
+def test_one_that_names_it_is_refused() -> None:
+    long = Aggregate("long", TABLE, (("id", "p"),), "count", where="length(word) > n")
+    layout = Layout.of(Node("v", "root", TABLE, aggregates=(long,))).tables["public.t"]
+    with pytest.raises(UnavailableValue, match=r"public\.t\.word did not change"):
+        RowMaker(layout).make(_change(20, ("word",)), [1])
+
+
+def test_a_large_value_comes_from_the_row_that_is_known() -> None:
+    root = Node("v", "root", TABLE, columns=(("word", "word"), ("n", "n")))
+    layout = Layout.of(root).tables["public.t"]
+    made = RowMaker(layout).make(_change(20, ("word",)))
+    assert filled(made, [1, 10, "a long text"]).row == [1, 20, "a long text"]
+    with pytest.raises(UnavailableValue):
+        filled(made, None)
+    before = made._replace(row=[1, 10, "older"], holes=(), stamp=Stamp(4, 8, 0))
+    assert newest(before, made).row == [1, 20, "older"]

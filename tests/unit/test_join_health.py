@@ -1,0 +1,114 @@
+"""A row store that has lost writes is found and healed, one that was wiped is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import SinkUnavailable, StateError
+from sinks.rowstore.memory import MemoryStore
+from spark.flow import Flow, Reading
+from spark.join import health
+from spark.spec import FlowSpec
+from spark.state import committed_offsets
+
+
+class Restarting(MemoryStore):
+    """A store whose server says which run it is."""
+
+    run = "one"
+
+    def server(self) -> str:
+        """As the test says."""
+        return self.run
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Flow:
+    spec = FlowSpec("search", {}, {}, {}, {}, {})
+    made = Flow("card", spec, Reading("", cast(Any, {}), None), tmp_path)
+    for folder in ("offsets", "commits"):
+        (made.checkpoint / folder).mkdir(parents=True)
+    return made
+
+
+def commit(flow: Flow, *batches: int) -> None:
+    for batch in batches:
+        (flow.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"t":{{"0":{batch}}}}}')
+        (flow.checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+
+
+def test_all_is_well(flow: Flow) -> None:
+    store = Restarting()
+    assert health.check(store, flow) == 0
+    commit(flow, 0, 1, 2)
+    health.note(store, flow)
+    assert store.noted() == {"batch": 3}
+    assert health.check(store, flow) == 0
+    commit(flow, 3)  # committed and not yet noted: the server was never away, so it has it
+    assert health.check(store, flow) == 0
+    assert committed_offsets(flow.checkpoint)[0] == 3
+
+
+def test_fault_37_a_restarted_server_gets_again_what_it_may_have_lost(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, 0, 1, 2)
+    health.note(store, flow)
+    commit(flow, 3, 4)
+    store.run = "two"
+    with pytest.raises(SinkUnavailable, match="was restarted"):
+        health.note(store, flow)
+    assert health.check(store, flow) == 1  # versions from now on beat every old one
+    assert committed_offsets(flow.checkpoint)[0] == 2
+    assert sorted(path.name for path in (flow.checkpoint / "offsets").iterdir()) == ["0", "1", "2", "3"]
+    health.note(store, flow)
+    assert health.check(store, flow) == 1
+
+
+def test_a_clean_restart_costs_nothing(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, 0, 1)
+    health.note(store, flow)
+    store.run = "two"
+    assert health.check(store, flow) == 0
+    assert committed_offsets(flow.checkpoint)[0] == 1
+
+
+def test_fault_37_a_store_restored_from_a_copy_is_wound_back_to(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, *range(6))
+    health.note(store, flow)
+    store.offsets = {"batch": 3}
+    store.run = "restored"
+    assert health.check(store, flow) == 1
+    assert committed_offsets(flow.checkpoint)[0] == 2
+
+
+def test_fault_37_an_older_copy_than_the_checkpoint_remembers_is_refused(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, *range(10, 16))
+    health.note(store, flow)
+    store.offsets = {"batch": 3}
+    with pytest.raises(StateError, match="13 batches behind its checkpoint"):
+        health.check(store, flow)
+    assert committed_offsets(flow.checkpoint)[0] == 15
+
+
+def test_fault_37_a_wiped_store_is_refused_with_the_way_out(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, 0)
+    health.note(store, flow)
+    store.offsets.clear()
+    with pytest.raises(StateError) as caught:
+        health.check(store, flow)
+    assert "none of the rows" in str(caught.value)
+    assert "headwater drop FILE --sink search" in str(caught.value)
+    assert json.loads((flow.folder / "rowstore.json").read_text())["batch"] == 0

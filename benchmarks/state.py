@@ -17,7 +17,8 @@ from cdc.join.rows import Stamp
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from deploy.local.stack import LocalStack
-from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
 from spark.join.engine import Joiner
 
 ROWS, CHANGES, ROUNDS, BATCH = 20_000, 1_000, 7, 5_000

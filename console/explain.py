@@ -26,7 +26,8 @@ MAX_VALUE = 200
 @click.command(
     epilog="""\b
 Examples:
-  headwater explain pipeline.yaml cache AAL-1 --view flight_card
+  headwater explain pipeline.yaml cache 42 --view flight_card
+  headwater explain pipeline.yaml cache '2013|UA' --view totals     (a key of two columns)
   headwater explain pipeline.yaml search 42 --expected
   headwater explain pipeline.yaml search 42 --json | jq .rows
 """
@@ -45,8 +46,8 @@ def command(file: Path, sink: str, key: str, view: str | None, expected: bool, a
     counter, and whether the row store would make the same document now. Reads only; Spark is started only if --expected
     asks for a view with Spark SQL.
 
-    KEY is the document's id: the primary key, several columns joined with |. Exit code 2 when --expected finds a
-    difference. A key that is nowhere is no error.
+    KEY is the document's id: the primary key, several columns joined with |; one that begins with a minus goes after
+    --. Exit code 2 when --expected finds a difference. A key that is nowhere is no error.
     """
     from cdc.pipeline import load
     from console.explained import explain_report

@@ -25,7 +25,8 @@ from console.engine import open_spark, row_store_settings, state_dir
 from console.held import Found, held_under
 from console.status import state_of
 from console.typed import comparable_expected, with_singles
-from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
 from spark.join.explain import Explained, Row, Total, explain
 from spark.state import Generation
 from spark.status import FlowStatus

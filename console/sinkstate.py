@@ -9,7 +9,8 @@ from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.factory import open_sink
-from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
 from spark.state import Generation
 
 

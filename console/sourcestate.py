@@ -101,9 +101,15 @@ def line(source: dict[str, Any]) -> str:
     tasks = sorted({task for task in source["tasks"] if task != source["connector"]})
     connector = source["connector"] + (f" (task {', '.join(tasks)})" if tasks else "")
     lag, active = source["slot_lag_bytes"], source["slot_active"]
-    slot = "slot unknown" if active is None else f"slot keeps {'?' if lag is None else f'{lag // MIB:,}'} MiB"
+    slot = "slot unknown" if active is None else f"slot keeps {_mib(lag)}"
     unread = ", which nobody reads" if active is False else ""
     return f"source: connector {connector}, {slot}{unread}" + (f"\n  {source['error']}" if source["error"] else "")
+
+
+def _mib(lag: int | None) -> str:
+    if lag is None:
+        return "? MiB"
+    return f"{lag // MIB:,} MiB" if lag >= MIB else "less than 1 MiB"
 
 
 def warning(pipeline: Pipeline, source: dict[str, Any]) -> str | None:

@@ -43,7 +43,8 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
 
     Offsets are read from the checkpoints, the log's ends from Kafka. lag_events counts offsets, of which compaction may
     have removed some; lag_seconds is the age of the oldest record that is not applied yet. A sink's lag is behind
-    Kafka; whether Kafka is behind Postgres, the line "source" tells: the connector's state, and the WAL that its slot keeps.
+    Kafka; the line "source" tells whether Kafka may be behind Postgres: the connector's state, and the WAL that its
+    slot keeps.
     """
     pipeline = load(file)
     report = status_report(pipeline, only)

@@ -6,17 +6,18 @@ serves. Dropping them took about 150 ms off every micro-batch (found by sampling
 """
 
 import gc
+import importlib
 import sys
 
 sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
 for _entry in [entry for entry in sys.path_importer_cache if ".zip" in entry or ".jar" in entry]:
     del sys.path_importer_cache[_entry]
 
-# Loaded here, once: a worker is forked for each task slot and flow, and would import all of it again (0.8 s each).
 from pyspark.daemon import manager  # noqa: E402  (the path must be clean first)
 
-import spark.apply  # noqa: E402
-import spark.join.later  # noqa: E402, F401
+# Loaded here, once: a worker is forked for each task slot and flow, and would import all of it again (2 s each).
+for _name in ("sinks.elasticsearch", "sinks.redis", "spark.apply", "spark.warehouse", "spark.join.later"):
+    importlib.import_module(_name)
 
 if __name__ == "__main__":
     # Forked workers share what is loaded by now; without this each full collection walks (and so copies) all of it.

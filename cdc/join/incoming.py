@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -69,6 +69,10 @@ class RowMaker:
 
         self._said = frozenset().union(*(_mentioned(a, layout) for a in layout.aggregates if a.computed))
 
+    def key(self, key: Mapping[str, Any]) -> str:
+        """The id of the row with these raw key values; may raise any of ``cdc.types.REFUSALS``."""
+        return document_id([convert(key[name]) if convert else key[name] for name, convert in self._keys])
+
     def make(self, change: Change, computed: Sequence[Any] = ()) -> Incoming:
         """One change.
 
@@ -84,7 +88,7 @@ class RowMaker:
         position = TOMBSTONE if change.op is Op.TOMBSTONE else change.position
         stamp = Stamp(position, change.offset, change.partition)
         try:
-            key = document_id([c(change.key[n]) if c else change.key[n] for n, c in self._keys])
+            key = self.key(change.key)
             if change.after is None:
                 return Incoming(change.table, key, stamp, None, (), change.ts_ms, change.topic)
             row, holes = self._row(change.after, change.unavailable, computed, where)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,40 +16,30 @@ from sinks.redis.client import connect, is_no_script, is_passing, lacks_rights, 
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
 from sinks.rowstore import keys
+from sinks.rowstore.commands import (
+    Command,
+    batches,
+    by_key,
+    cut,
+    hscan,
+    job,
+    joined,
+    mget,
+    pairs,
+    pipelined,
+    policy,
+    sscan,
+    unlink,
+)
 from sinks.rowstore.contract import Contribution, Swap
 from sinks.rowstore.keys import REGISTRY
 from sinks.rowstore.scripts import ALL, CALL, CLAIM, CONTRIBUTE, EXTREME, MANY, NOTE, RAISE, SWAP, Script
+from sinks.rowstore.settings import StoreSettings
 
 # Items a round trip: enough to make it cheap, few enough that the answers fit in tens of megabytes.
 CHUNK = 2000
-# Members that one command may name.
-MEMBERS = 1000
 
 T = TypeVar("T")
-Item = TypeVar("Item")
-Command = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class StoreSettings:
-    """Where the row store is; times in seconds.
-
-    Attributes:
-        namespace: see ``sinks.rowstore.keys``.
-        title: what the namespace stands for, in words.
-        fade_seconds: how long marks of deleted rows and documents are kept: longer than any replay.
-    """
-
-    url: str = field(repr=False)
-    namespace: str
-    title: str
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    cluster: bool = False
-    ca_certs: str | None = None
-    fade_seconds: int = 7 * 86400
-    request_timeout_seconds: float = 30.0
-    give_up_seconds: float | None = None
 
 
 class RedisRowStore:
@@ -118,8 +107,8 @@ class RedisRowStore:
         calls: list[Command] = []
         for chunk in batches(commands, CALL):
             named = [self._ns + key for _, key, *_ in chunk]
-            job = orjson.dumps([(name, *more) for name, _, *more in chunk])
-            calls.append(("EVALSHA", MANY.sha, len(named), *named, job))
+            jobs = orjson.dumps([(name, *more) for name, _, *more in chunk])
+            calls.append(("EVALSHA", MANY.sha, len(named), *named, jobs))
         return [answer for answers in self._pipeline(calls) for answer in answers]
 
     def _scripted(self, script: Script, items: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
@@ -134,7 +123,7 @@ class RedisRowStore:
         """Send commands together; a chunk that fails is repeated whole."""
         answers: list[Any] = []
         for chunk in batches(commands, CHUNK if self.settings.cluster else CHUNK // CALL):
-            answers += self._patiently(partial(_pipelined, commands=chunk))
+            answers += self._patiently(partial(pipelined, commands=chunk))
         return answers
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -145,7 +134,7 @@ class RedisRowStore:
             return self._all([("GET", key) for key in names])
         found: list[bytes | None] = []
         for chunk in batches(names, CHUNK):
-            found += self._patiently(partial(_mget, keys=[self._ns + key for key in chunk]))
+            found += self._patiently(partial(mget, keys=[self._ns + key for key in chunk]))
         return found
 
     def swap(self, swaps: Sequence[Swap]) -> list[bool]:
@@ -158,11 +147,11 @@ class RedisRowStore:
 
     def link(self, pairs: Sequence[tuple[str, str]]) -> None:
         """See RowStore."""
-        self._all([("SADD", key, *members) for key, members in _by_key(pairs)])
+        self._all([("SADD", key, *members) for key, members in by_key(pairs)])
 
     def unlink(self, pairs: Sequence[tuple[str, str]]) -> None:
         """See RowStore."""
-        self._all([("SREM", key, *members) for key, members in _by_key(pairs)])
+        self._all([("SREM", key, *members) for key, members in by_key(pairs)])
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""
@@ -176,7 +165,7 @@ class RedisRowStore:
         """See RowStore."""
         cursor = 0
         while True:
-            cursor, found = self._patiently(partial(_sscan, key=self._ns + key, cursor=cursor, count=count))
+            cursor, found = self._patiently(partial(sscan, key=self._ns + key, cursor=cursor, count=count))
             if found:
                 yield [member.decode() for member in found]
             if not int(cursor):
@@ -186,16 +175,16 @@ class RedisRowStore:
 
     def contributions(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes]]:
         """See RowStore."""
-        answers = self._all([("HMGET", f"c{key}", *children) for key, children in _cut(asked)])
-        return _joined(asked, [[value or b"" for value in answer] for answer in answers])
+        answers = self._all([("HMGET", f"c{key}", *children) for key, children in cut(asked)])
+        return joined(asked, [[value or b"" for value in answer] for answer in answers])
 
     def contribute(self, changes: Sequence[Contribution]) -> list[bool]:
         """See RowStore."""
         calls: list[Command] = []
         for chunk in batches(changes, 1 if self.settings.cluster else CALL // 10):
             named = [name for change in chunk for name in self._keys(change)]
-            job = orjson.dumps([_job(change) for change in chunk])
-            calls.append(("EVALSHA", CONTRIBUTE.sha, len(named), *named, job))
+            jobs = orjson.dumps([job(change) for change in chunk])
+            calls.append(("EVALSHA", CONTRIBUTE.sha, len(named), *named, jobs))
         return [answer == 1 for answers in self._pipeline(calls) for answer in answers]
 
     def _keys(self, change: Contribution) -> list[str]:
@@ -206,7 +195,7 @@ class RedisRowStore:
     def totals(self, names: Sequence[str]) -> list[dict[str, int]]:
         """See RowStore."""
         answers = self._all([("HGETALL", f"t{key}") for key in names])
-        return [{name.decode(): int(count) for name, count in _pairs(answer)} for answer in answers]
+        return [{name.decode(): int(count) for name, count in pairs(answer)} for answer in answers]
 
     def extremes(self, asked: Sequence[tuple[str, int, bool, bool]]) -> list[list[str]]:
         """See RowStore."""
@@ -233,7 +222,7 @@ class RedisRowStore:
         for root, position in roots.items():
             by_shard.setdefault(keys.shard(root), []).extend((root, str(position)))
         named = [(f"p{keys.deferred(shard)}", pairs) for shard, pairs in by_shard.items()]
-        self._all([("HSET", key, *pairs) for key, pairs in _cut(named)])
+        self._all([("HSET", key, *pairs) for key, pairs in cut(named)])
 
     def claim(self) -> list[int]:
         """See RowStore."""
@@ -246,7 +235,7 @@ class RedisRowStore:
         cursor = 0
         while True:
             key = f"{self._ns}q{keys.deferred(shard)}"
-            cursor, found = self._patiently(partial(_hscan, key=key, cursor=cursor, count=count))
+            cursor, found = self._patiently(partial(hscan, key=key, cursor=cursor, count=count))
             if found:
                 yield {root.decode(): int(position) for root, position in found.items()}
             if not int(cursor):
@@ -281,7 +270,7 @@ class RedisRowStore:
     def noted(self) -> dict[str, int]:
         """See RowStore."""
         (answer,) = self._all([("HGETALL", "o")])
-        return {name.decode(): int(offset) for name, offset in _pairs(answer)}
+        return {name.decode(): int(offset) for name, offset in pairs(answer)}
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -292,10 +281,10 @@ class RedisRowStore:
             SinkUnavailable: it does not answer (transient).
             SinkRefused: it may evict keys.
         """
-        for node, policy in self._policies():
-            if policy != "noeviction":
+        for node, found in self._policies():
+            if found != "noeviction":
                 raise SinkRefused(
-                    f"{self.who}: maxmemory-policy of {node} is {policy}",
+                    f"{self.who}: maxmemory-policy of {node} is {found}",
                     means="a full server would throw rows away, and documents built from the rest would be wrong",
                     fix="set maxmemory-policy noeviction there, or point row_store.url at a server of its own",
                 )
@@ -305,11 +294,11 @@ class RedisRowStore:
     def _policies(self) -> list[tuple[str, str]]:
         def ask(client: Any) -> list[tuple[str, str]]:
             if not self.settings.cluster:
-                return [("the server", _policy(client.config_get("maxmemory-policy")))]
+                return [("the server", policy(client.config_get("maxmemory-policy")))]
             answers = client.config_get("maxmemory-policy", target_nodes=client.PRIMARIES)
             if "maxmemory-policy" in answers:  # one node only
-                return [("the server", _policy(answers))]
-            return [(str(node), _policy(answer)) for node, answer in answers.items()]
+                return [("the server", policy(answers))]
+            return [(str(node), policy(answer)) for node, answer in answers.items()]
 
         return self._patiently(ask)
 
@@ -321,9 +310,9 @@ class RedisRowStore:
             for key in client.scan_iter(match=f"{self._ns}*", count=1000):
                 batch.append(key)
                 if len(batch) == CHUNK:
-                    gone += _unlink(client, batch)
+                    gone += unlink(client, batch)
                     batch = []
-            gone += _unlink(client, batch)
+            gone += unlink(client, batch)
             client.hdel(REGISTRY, self._ns)
             return gone
 
@@ -334,78 +323,3 @@ class RedisRowStore:
         self._stop.set()
         if self._made is not None:
             self._made.close()
-
-
-def _hscan(client: Any, key: str, cursor: int, count: int) -> tuple[int, dict[bytes, bytes]]:
-    found: tuple[int, dict[bytes, bytes]] = client.hscan(key, cursor, count=count)
-    return found
-
-
-def batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """Pieces of at most ``size``."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _unlink(client: Any, keys: Sequence[bytes]) -> int:
-    return sum(_pipelined(client, [("UNLINK", key) for key in keys])) if keys else 0
-
-
-def _pipelined(client: Any, commands: Sequence[Command]) -> list[Any]:
-    pipeline = client.pipeline(transaction=False)
-    for command in commands:
-        pipeline.execute_command(*command)
-    answers: list[Any] = pipeline.execute(raise_on_error=True)
-    return answers
-
-
-def _mget(client: Any, keys: Sequence[str]) -> list[bytes | None]:
-    found: list[bytes | None] = client.mget(keys)
-    return found
-
-
-def _sscan(client: Any, key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
-    found: tuple[int, list[bytes]] = client.sscan(key, cursor, count=count)
-    return found
-
-
-def _by_key(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """Members by index, no more than a command takes at once."""
-    found: dict[str, list[str]] = {}
-    for key, member in pairs:
-        found.setdefault(key, []).append(member)
-    return _cut(list(found.items()))
-
-
-def _cut(asked: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[str, list[str]]]:
-    """Long lists in several commands: Lua unpacks no more than some thousand arguments."""
-    return [(key, list(part)) for key, members in asked for part in batches(members, MEMBERS)]
-
-
-def _joined(asked: Sequence[tuple[str, Sequence[str]]], answers: list[list[bytes]]) -> list[list[bytes]]:
-    """The answers to ``_cut`` questions, one list a question again."""
-    parts = iter(answers)
-    return [[value for _ in batches(members, MEMBERS) for value in next(parts)] for _, members in asked]
-
-
-def _job(change: Contribution) -> dict[str, Any]:
-    """A contribution as the script takes it."""
-    return {
-        "c": [(child, before.decode(), after.decode()) for child, before, after in change.children],
-        "t": [(name, str(delta)) for name, delta in change.totals.items() if delta],
-        "d": [(name, str(delta), counter) for name, delta, counter in change.distinct if delta],
-        "z": [(repr(score), member, "1" if comes else "0") for _, score, member, comes in change.ordered],
-    }
-
-
-def _pairs(answer: Any) -> list[tuple[bytes, bytes]]:
-    """HGETALL's answer, which the client makes a dict of when it knows the command."""
-    if isinstance(answer, dict):
-        return list(answer.items())
-    return list(zip(answer[::2], answer[1::2], strict=True))
-
-
-def _policy(answer: Mapping[Any, Any]) -> str:
-    """The policy in CONFIG GET's answer; a server without that setting (Kvrocks keeps rows on disk) never evicts."""
-    found = answer.get("maxmemory-policy", answer.get(b"maxmemory-policy", "noeviction"))
-    return found.decode() if isinstance(found, bytes) else str(found)

@@ -196,7 +196,7 @@ def build_documents(spark: SparkSession, flow: Flow) -> None:
         client=flow.reading.client,
         ends={topic: ends[topic]},
     )
-    summary = _documents(_records(records, flow.spec, packed), flow.spec, packed, build_joined, built_rows)
+    summary = _documents(records, flow.spec, packed, build_joined, built_rows)
     summary.agg(F.sum("written")).collect()
 
 

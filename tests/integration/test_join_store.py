@@ -20,7 +20,8 @@ from deploy.local.endpoints import Endpoints
 from deploy.local.services.redis import program
 from sinks.rowstore.contract import Contribution, Swap
 from sinks.rowstore.memory import MemoryStore
-from sinks.rowstore.redis import RedisRowStore, StoreSettings
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
 from tests.support.joins import history
 
 pytestmark = pytest.mark.stack

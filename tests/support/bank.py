@@ -88,6 +88,7 @@ class Bank(Joined):
             cursor.executemany("INSERT INTO accounts VALUES (%s, %s, %s, %s)", rows)
         self.write_pipeline()
         self.run("apply", "--wait")
+        self.readable(allowed=False)
 
     def write_pipeline(self) -> None:
         endpoints = self.stack.endpoints

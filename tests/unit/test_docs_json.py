@@ -10,14 +10,23 @@ from typing import Any
 
 import pytest
 
-from cdc.pipeline import load
+from cdc.catalogue import Column, Table
+from cdc.join.rows import Stamp
+from cdc.pipeline import Pipeline, load
+from cdc.view import View
 from connectors.actions import Action
 from connectors.preflight import CHECKS, Answer, Finding, Level
+from console import explained
 from console.check import to_dict
 from console.compare import Comparison
-from console.status import _flow, _sink
+from console.differences import Difference
+from console.held import Found
+from console.sourcestate import SourceState
+from console.status import STATES, _flow, _sink
 from deploy.local.stack import ServiceState
+from spark.join.explain import Explained, Row, Total
 
+UNITED = {"name": "United"}
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "json-output.md").read_text(encoding="utf-8")
 
@@ -31,12 +40,40 @@ def example(verb: str) -> dict[str, Any]:
     return shown
 
 
+def flights(folder: Path) -> Pipeline:
+    """The example's pipeline, with servers that are not there."""
+    secrets = {"HEADWATER_SOURCE_PASSWORD": "x", "HEADWATER_SETUP_PASSWORD": "x", "HEADWATER_HOME": str(folder)}
+    nowhere = {"HEADWATER_POSTGRES_PORT": "1", "HEADWATER_CONNECT": "http://127.0.0.1:1"}
+    return load(ROOT / "examples/flights/pipeline.yaml", secrets | nowhere)
+
+
 def test_status(tmp_path: Path) -> None:
-    secrets = {"HEADWATER_SOURCE_PASSWORD": "x", "HEADWATER_SETUP_PASSWORD": "x", "HEADWATER_HOME": str(tmp_path)}
-    pipeline = load(ROOT / "examples/flights/pipeline.yaml", secrets)
+    pipeline = flights(tmp_path)
     [sink] = example("status")["sinks"]
+    assert example("status")["source"].keys() == SourceState(pipeline).report().keys()
     assert sink.keys() == _sink(pipeline, "search", None).keys()
     assert sink["flows"][0].keys() == _flow(tmp_path, "main", None).keys()
+
+
+def test_every_state_is_named() -> None:
+    [named] = re.findall(r"^\| `sinks\[\].state` .*$", PAGE, flags=re.MULTILINE)
+    assert set(STATES) < set(re.findall(r"`([a-z ]+)`", named))
+
+
+def test_explain(tmp_path: Path) -> None:
+    """The parts; the whole is looked at in tests/integration/test_explain.py."""
+    shown, pipeline = example("explain"), flights(tmp_path)
+    assert (
+        shown["rows"][0].keys() == explained._row(pipeline, Row("v", "public.t", "1", "shown", Stamp(1, 2, 3))).keys()
+    )
+    assert shown["aggregates"][0].keys() == explained._total(Total("v.n", "public.t", 1, 1, known=True)).keys()
+    held = explained._held(Found(5, {"a": 1}))
+    assert held is not None and shown["held"].keys() == held.keys()
+    assert shown["held"] | explained._position(shown["held"]["version"]) == shown["held"] | {"position": 748903240}
+    view = View.identity(Table("public", "t", (Column("a", "int4", "int4"),), ("a",)))
+    assert shown["row_store"].keys() == explained._row_store(view, Found(), Explained(None)).keys()
+    assert shown["row_store"]["differences"] == [Difference(("airline",), None, UNITED).to_dict("sink", "row_store")]
+    assert shown["expected"]["differences"] == [Difference(("airline",), None, UNITED).to_dict("sink", "expected")]
 
 
 def test_verify() -> None:

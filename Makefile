@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit lint format bench lock clean
+.PHONY: help setup demo test test-unit test-bank lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,9 @@ test: setup ## run the whole test suite against real servers (starts what is mis
 
 test-unit: setup ## run the tests that need no server
 	@$(BIN)/python -m pytest tests/unit tests/property
+
+test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the middle (half an hour)
+	@HEADWATER_BANK_SEEDS=20 $(BIN)/python -m pytest tests/faults/test_bank_invariant.py
 
 lint: setup ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

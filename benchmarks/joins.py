@@ -1,7 +1,8 @@
 """Joined views against pgsync 7.3: the same rows, the same documents, the same changes, one after the other in one run.
 
-Each side has the machine to itself while it is measured. pgsync writes to an Elasticsearch 7.17, because its client
-takes no other; ours to the local stack's 8.19, with the same heap.
+Each side has the machine to itself while it is measured. Updates, fan-out and idle commits are measured after two
+rounds of updates and a fan-out that are not, so that virtual machines have compiled what they run. pgsync writes to an
+Elasticsearch 7.17, because its client takes no other; ours to the local stack's 8.19, with the same heap.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +24,12 @@ from typing import Any
 import redis
 
 from benchmarks.peers import pgsync
+from benchmarks.peers.copies import copied
+from benchmarks.peers.daemon import Pgsync
 from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.index import Index
-from benchmarks.peers.workload import COUNT_SECONDS, Settings, Workload, wait_until
+from benchmarks.peers.measuring import COUNT_SECONDS, Settings, wait_until
+from benchmarks.peers.workload import Workload
 from benchmarks.results import Measurement, quantile
 from cdc.errors import StackError
 from deploy.local.process import log_tail
@@ -72,16 +78,16 @@ class Figures:
     idle_p99_s: float
 
 
-def measure(flights: int = 50_000, updates: int = 10_000, samples: int = 50) -> list[Measurement]:
+def measure(flights: int = 200_000, updates: int = 10_000, samples: int = 50) -> list[Measurement]:
     """Both sides on one copy of the flights."""
     settings = Settings(flights=flights, updates=updates, samples=samples)
     stack = LocalStack()
     stack.up()
-    with pgsync.running(settings, FLIGHT_CARD, progress=print) as (peer, workload):
-        theirs = _peer(peer, workload)
-        peer.stop()
+    with copied(stack.endpoints, settings, print) as workload:
+        with pgsync.running(workload, stack, FLIGHT_CARD, progress=print) as peer:
+            theirs = _peer(peer, workload)
         with tempfile.TemporaryDirectory(prefix="headwater-joins-") as folder:
-            ours, mib = _ours(stack, workload, settings, Path(folder))
+            ours, mib, others = _ours(stack, workload, settings, Path(folder))
     return [
         _against("view_build_vs_pgsync", ours.build_docs_s, theirs.build_docs_s, flights),
         _against("view_build_end_to_end_vs_pgsync", ours.end_to_end_docs_s, theirs.end_to_end_docs_s, flights),
@@ -92,6 +98,8 @@ def measure(flights: int = 50_000, updates: int = 10_000, samples: int = 50) -> 
         Measurement("pgsync_idle_applied_p50_s", theirs.idle_p50_s, "s", samples),
         Measurement("pgsync_idle_applied_p99_s", theirs.idle_p99_s, "s", samples),
         _against("view_idle_vs_pgsync_ratio", ours.idle_p50_s, theirs.idle_p50_s, samples, "s"),
+        Measurement("view_fanout_other_keys_p50_s", quantile(others, 0.5), "s", len(others)),
+        Measurement("view_fanout_other_keys_p99_s", quantile(others, 0.99), "s", len(others)),
         Measurement("row_store_mib_per_million_rows", mib, "MiB", flights),
     ]
 
@@ -100,13 +108,16 @@ def _against(name: str, ours: float, theirs: float, n: int, unit: str = "documen
     return Measurement(name, ours, unit, n, peer="pgsync 7.3.0", peer_value=theirs, ratio=ours / theirs)
 
 
-def _peer(peer: pgsync.Pgsync, workload: Workload) -> Figures:
+def _peer(peer: Pgsync, workload: Workload) -> Figures:
     filled = pgsync.build(peer, workload)
     found = _changes(peer, workload, print)
-    return Figures(filled.running_docs_s, filled.docs_s, *found)
+    return Figures(filled.daemon_docs_s, filled.docs_s, *found)
 
 
 def _changes(documents: Any, workload: Workload, progress: Callable[[str], None]) -> tuple[float, float, float, float]:
+    for _ in range(2):  # both sides are measured at work, not while their virtual machines still compile
+        workload.updates(documents)
+    workload.fanout(documents)
     updated = workload.updates(documents)
     progress(f"updates: {updated.docs_s:,.0f} documents/s")
     renamed = workload.fanout(documents)
@@ -114,6 +125,28 @@ def _changes(documents: Any, workload: Workload, progress: Callable[[str], None]
     waits = workload.idle(documents)
     progress(f"idle: p50 {quantile(waits, 0.5):.3f} s")
     return updated.docs_s, renamed.docs_s, quantile(waits, 0.5), quantile(waits, 0.99)
+
+
+def _others_during_fanout(documents: Any, workload: Workload) -> list[float]:
+    """Seconds from single commits to other documents until a GET shows them, while a fan-out is being written."""
+    waits: list[float] = []
+    done = threading.Event()
+
+    def rename() -> None:
+        try:
+            workload.fanout(documents)
+        finally:
+            done.set()
+
+    other = Workload(workload.endpoints, workload.settings)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(rename)
+        while not done.is_set():
+            waits += other.idle(documents, samples=1, warm_up=0)
+        running.result()
+    other.close()
+    print(f"other keys during the fan-out: p50 {quantile(waits, 0.5):.3f} s of {len(waits)}")
+    return waits
 
 
 class OurIndex(Index):
@@ -129,7 +162,9 @@ class OurIndex(Index):
             raise StackError(f"headwater run ended (exit code {code}){log_tail(self.log)}")
 
 
-def _ours(stack: LocalStack, workload: Workload, settings: Settings, folder: Path) -> tuple[Figures, float]:
+def _ours(
+    stack: LocalStack, workload: Workload, settings: Settings, folder: Path
+) -> tuple[Figures, float, list[float]]:
     file = folder / "pipeline.yaml"
     file.write_text(TEXT.replace("FOLDER", str(folder)).replace("DATABASE", settings.database))
     passwords = Passwords.load(home=stack.site.home).as_environment()
@@ -153,8 +188,9 @@ def _ours(stack: LocalStack, workload: Workload, settings: Settings, folder: Pat
             rows = wanted + 5000  # and those of the other tables, which are few
             mib = (_used_mib(stack) - before) / rows * 1e6
             changes = _changes(index, workload, print)
+            others = _others_during_fanout(index, workload)
             headwater("verify", "--wait", "60")
-        return Figures(wanted / (done - started), wanted / (done - began), *changes), mib
+        return Figures(wanted / (done - started), wanted / (done - began), *changes), mib, others
     finally:
         headwater("drop", "--topics", "--yes")
 

@@ -149,6 +149,8 @@ def _show_row_store(report: Mapping[str, Any]) -> None:
     else:
         click.echo("what it would make now differs:")
     _differences(part["differences"], "row_store", "row store")
+    if part["waiting"]:
+        click.echo(f"{part['waiting']:,} documents of this view, perhaps this one, wait to be made again")
 
 
 def _show_expected(part: Mapping[str, Any]) -> None:

@@ -242,6 +242,7 @@ def _row_store(view: View, found: Found, stored: Explained) -> dict[str, Any]:
     equal = (found.document is None) == (document is None) and not differing
     return {
         "version": stored.version,
+        "waiting": stored.waiting,
         "document": document,
         # Whether the condition holds only Spark SQL can tell.
         "equal": None if may_be_left_out else equal,

@@ -26,8 +26,6 @@ REDIS_DATABASE = 9
 BOOTSTRAP_SECONDS = 120.0
 STOP_SECONDS = 10.0
 OPTIONS = {
-    # With its default, DEBUG, every SQL statement is formatted for a log that then throws it away.
-    "GENERAL_LOGGING_LEVEL": "WARNING",
     # By default it ends when one bulk request of 5,000 documents takes more than 10 s, as on a busy machine it may.
     "ELASTICSEARCH_TIMEOUT": "120",
 }

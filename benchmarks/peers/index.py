@@ -46,7 +46,7 @@ class Index:
     def writes(self) -> int:
         """How many times a document has been written since the index was made; costs the server next to nothing."""
         answer = self._ask("GET", "_stats/indexing")
-        return 0 if answer is None else int(answer["_all"]["primaries"]["indexing"]["index_total"])
+        return 0 if answer is None else int(answer["_all"]["primaries"].get("indexing", {}).get("index_total", 0))
 
     def scan(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and content of every document."""

@@ -76,15 +76,15 @@ class Workload:
         )
         return Rate(flights, time.perf_counter() - began, committed - began)
 
-    def idle(self, documents: Documents) -> list[float]:
+    def idle(self, documents: Documents, samples: int | None = None, warm_up: int = WARM_UP) -> list[float]:
         """Single commits with pauses: seconds from each commit until a GET shows it."""
         found = []
-        for sample in range(WARM_UP + self.settings.samples):
+        for sample in range(warm_up + (samples or self.settings.samples)):
             value, flight = self._mark(), self.random.randrange(1, self.settings.flights + 1)
             self.database.execute("UPDATE flights SET air_time = %s WHERE flight_id = %s", (value, flight))
             committed = time.perf_counter()
             _await(documents, flight, "air_time", value)
-            if sample >= WARM_UP:
+            if sample >= warm_up:
                 found.append(time.perf_counter() - committed)
             time.sleep(self.random.uniform(*PAUSE_SECONDS))
         return found

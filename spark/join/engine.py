@@ -70,7 +70,7 @@ class Joiner:
 
     def load(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> int:
         """Apply changes without making documents: the first half of filling an empty sink."""
-        return len(self.maintainer.apply(changes, starts, refuse))
+        return len(self.maintainer.apply(changes, starts, refuse, new=True))
 
     def build(self, ids: Ids) -> Iterator[list[Made]]:
         """Documents of roots whose rows are all in the store: the second half of filling an empty sink."""

@@ -79,6 +79,7 @@ class Explained:
         cut: path -> children that the view's ``limit`` leaves out.
         totals: aggregates.
         unknown: names that lead to aggregates whose value is not known here.
+        waiting: documents of the view, this or others, that a large fan-out has left to be made again.
     """
 
     version: int | None
@@ -87,6 +88,7 @@ class Explained:
     cut: dict[str, int] = field(default_factory=dict)
     totals: list[Total] = field(default_factory=list)
     unknown: frozenset[tuple[str, ...]] = frozenset()
+    waiting: int = 0
 
 
 def row_id(view: JoinedView, key: str) -> str | None:
@@ -119,7 +121,7 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     counter, value = store.get([keys.version(root), keys.row(view.layout.tables[view.table.qualified].number, root)])
     version = None if counter is None else int(counter)
     if value is None:
-        return Explained(version, unknown=unknown)
+        return Explained(version, unknown=unknown, waiting=store.waiting())
     assembler = Assembler(view.tree, view.layout, store)
     part = assembler.read([root]).get(root)
     walk = _Walk(view, store)
@@ -129,7 +131,7 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
         walk.node(assembler.shape, part, view.name, ())
         document = orjson.loads(assembler.shape.document(part))
     rows = walk.rows()
-    return Explained(version, document, rows, walk.cut, walk.totals(unknown), unknown)
+    return Explained(version, document, rows, walk.cut, walk.totals(unknown), unknown, store.waiting())
 
 
 @dataclass(frozen=True)

@@ -85,19 +85,22 @@ class Maintainer:
         self.store = store
         self.tables = {name: _Table(table, layout) for name, table in layout.tables.items()}
 
-    def apply(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> list[Touched]:
+    def apply(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse, *, new: bool = False) -> list[Touched]:
         """Apply the newest change of each row.
 
         Args:
             changes: at most one a row.
             starts: see Starts.
             refuse: told of changes that lack a value which the store does not have either; they change nothing.
+            new: most rows are not in the store yet: write them without a look first.
 
         Returns:
             the rows whose documents must be made again.
         """
         touched: list[Touched] = []
         pending = list(changes)
+        if new:
+            pending = self._first(pending, touched)
         while pending:
             names = [keys.row(self.tables[change.table].number, change.key) for change in pending]
             values = self.store.get(names)
@@ -120,6 +123,22 @@ class Maintainer:
         self._index(touched)
         self._aggregate(touched)
         return touched
+
+    def _first(self, pending: Sequence[Incoming], touched: list[Touched]) -> list[Incoming]:
+        """Write rows as if none were there yet; returns the changes for which that was wrong."""
+        whole = [change for change in pending if change.row is not None and not change.holes]
+        swaps = [
+            Swap(keys.row(self.tables[c.table].number, c.key), b"", write(c.stamp, (), c.row), fades=False)
+            for c in whole
+        ]
+        left = [change for change in pending if change.row is None or change.holes]
+        for change, fits in zip(whole, self.store.swap(swaps), strict=True):
+            if fits:
+                table = self.tables[change.table]
+                touched.append(self._touch(table, change, change.row, change.stamp.position, ()))
+            else:
+                left.append(change)
+        return left
 
     def _decide(
         self, name: str, change: Incoming, stored: Stored | None, starts: Starts

@@ -65,12 +65,19 @@ class Explained(Joined):
         with self.file.open("w") as out:
             YAML().dump(document, out)
 
+    def run(self, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> str:
+        """The tables are closed to the pipeline's role; only --expected, whose business it is, gets to read them."""
+        if "--expected" not in options:
+            return super().run(verb, *options, ok=ok)
+        self.readable(allowed=True)
+        try:
+            return super().run(verb, *options, ok=ok)
+        finally:
+            self.readable(allowed=False)
+
     def explain(self, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(self.run("explain", *arguments, "--json", ok=ok))
         return report
-
-    def kept(self) -> Redis:
-        return Redis.from_url(self.stack.endpoints.redis_store_url)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from spark.join.engine import Joiner, Made
 from spark.join.maintain import Refuse, Starts, Touched
 from tests.support.joins import Cluster, World, random_view, search, truth
 
-HISTORIES = 600
+HISTORIES = 400
 
 
 class JoinMachine(RuleBasedStateMachine):
@@ -83,6 +83,10 @@ TestAnyHistoryConverges = JoinMachine.TestCase
 
 def test_many_random_histories_converge() -> None:
     assert search(range(HISTORIES), MemoryStore) == []
+
+
+def test_a_first_fill_and_what_follows_converge() -> None:
+    assert search(range(HISTORIES), MemoryStore, fill=True) == []
 
 
 class Defers(Joiner):

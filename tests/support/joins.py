@@ -326,23 +326,55 @@ class Cluster:
 
     def _batch(self, part: tuple[str, int], records: list[Change], start: int) -> None:
         joiner = self.make(self.world.view, self.store)
+        changes, starts = self._changes(records, start)
+        for piece in joiner.process(changes, starts, _no_refusal):
+            self._write(piece, joiner.documents(piece))
+        self.store.note({f"t.{part[0]}/{part[1]}": start + len(records)})
+
+    def _changes(self, records: list[Change], start: int) -> tuple[list[Incoming], dict[tuple[str, int], int]]:
         makers = {name: RowMaker(layout) for name, layout in self.world.view.layout.tables.items()}
         changes: dict[tuple[str, str], Incoming] = {}
         for change in records:
-            if change.table not in makers:
-                continue
-            made = makers[change.table].make(change)
-            changes[made.table, made.key] = newest(changes.get((made.table, made.key)), made)
-        starts = {(change.topic, change.partition): start for change in records}
-        for piece in joiner.process(list(changes.values()), starts, _no_refusal):
-            self._write(piece, joiner.documents(piece))
-        self.store.note({f"t.{part[0]}/{part[1]}": start + len(records)})
+            if change.table in makers:
+                made = makers[change.table].make(change)
+                changes[made.table, made.key] = newest(changes.get((made.table, made.key)), made)
+        return list(changes.values()), {(change.topic, change.partition): start for change in records}
 
     def _write(self, piece: list[Made], documents: list[bytes | None]) -> None:
         for item, document in zip(piece, documents, strict=True):
             self._step("write")
             if self.sink.get(item.key, (-1, None))[0] <= item.version:
                 self.sink[item.key] = (item.version, None if document is None else orjson.loads(document))
+
+    def fill(self, random: Random, crashes: float) -> None:
+        """The first fill: rows of all partitions by workers that interleave and crash, then every root's document."""
+        parts = list(self.world.log)
+        while parts:
+            part = random.choice(parts)
+            if part not in self.live:
+                self._load(part, len(self.world.log[part]))
+            elif random.random() < crashes:
+                self.crash(part)
+            else:
+                self.advance(part, random.choice((1, 5, 50)))
+            parts = [p for p in self.world.log if p in self.live or p not in self.committed]
+        joiner = self.make(self.world.view, self.store)
+        keys = {
+            str(c.key["id"]): 0 for of in self.world.log.values() for c in of if c.table == joiner.view.table.qualified
+        }
+        for piece in joiner.build(keys):
+            self._write(piece, joiner.documents(piece))
+
+    def _load(self, part: tuple[str, int], end: int) -> None:
+        def work() -> None:
+            self._here.worker = worker
+            records = self.world.log[part][:end]
+            changes, starts = self._changes(records, 0)
+            self.make(self.world.view, self.store).load(changes, starts, _no_refusal)
+            self.committed[part] = end
+
+        worker = Worker(str(part), work)
+        self.live[part] = worker
 
     def make_deferred(self) -> Worker:
         """A worker that makes what fan-outs have deferred; it may be crashed like any other."""
@@ -380,11 +412,17 @@ def _no_refusal(change: Incoming, error: UnavailableValue) -> None:
     raise AssertionError(f"{change} was refused: {error}")
 
 
-def history(seed: int, store: Any, joiner: MakeJoiner = Joiner, crashes: float = 0.04) -> str | None:
-    """One random history; what is wrong at rest, or None."""
+def history(
+    seed: int, store: Any, joiner: MakeJoiner = Joiner, crashes: float = 0.04, *, fill: bool = False
+) -> str | None:
+    """One random history, on an empty sink or after a first fill; what is wrong at rest, or None."""
     random = Random(seed)
     world = World(random_view(random))
     cluster = Cluster(world, store, joiner)
+    if fill:
+        for _ in range(random.randint(1, 20)):
+            world.transaction(random)
+        cluster.fill(random, crashes)
     for _ in range(random.randint(3, 10)):
         for _ in range(random.randint(1, 4)):
             world.transaction(random)
@@ -411,6 +449,8 @@ def history(seed: int, store: Any, joiner: MakeJoiner = Joiner, crashes: float =
     return f"seed {seed}: {keys[0]}: want {want.get(keys[0])}, got {got.get(keys[0])}"
 
 
-def search(seeds: Iterator[int] | range, store: Callable[[], Any], joiner: MakeJoiner = Joiner) -> list[str]:
+def search(
+    seeds: Iterator[int] | range, store: Callable[[], Any], joiner: MakeJoiner = Joiner, *, fill: bool = False
+) -> list[str]:
     """What is wrong in many histories."""
-    return [wrong for seed in seeds if (wrong := history(seed, store(), joiner)) is not None]
+    return [wrong for seed in seeds if (wrong := history(seed, store(), joiner, fill=fill)) is not None]

@@ -115,6 +115,9 @@ def test_rows_carry_the_stamps_of_the_changes_that_wrote_them(store: Kept) -> No
     ]
     assert found.cut == {"card.books": 1}
     assert found.version == store.versions["v:1"]
+    assert found.waiting == 0
+    store.defer({"1": 5, "2": 6})
+    assert explain(view(), store, "1").waiting == 2
     assert found.document is not None
     assert (found.document["chief"], [book["id"] for book in found.document["books"]]) == (None, [10])
 
@@ -249,7 +252,7 @@ REPORT: dict[str, Any] = {
     ],
     "left_out": {"card.books": 1200},
     "aggregates": [{"path": "card.total", "table": "public.books", "value": 2, "values": 2, "known": True}],
-    "row_store": {"version": 1004, "document": {"id": 1, "name": "Ada"}, "equal": False,
+    "row_store": {"version": 1004, "waiting": 3, "document": {"id": 1, "name": "Ada"}, "equal": False,
                   "differences": [{"field": "name", "sink": "Eva", "row_store": "Ada"}]},
     "expected": {"document": {"id": 1}, "why": "", "equal": False,
                  "differences": [{"field": "title", "sink": "x"}]},
@@ -269,6 +272,7 @@ def test_the_text_names_record_version_and_differences(capsys: pytest.CaptureFix
         "card.total = 2 · over public.books · 2 values",
         "row store · the newest version is 1004",
         'name: the sink has "Eva", row store has "Ada"',
+        "3 documents of this view, perhaps this one, wait to be made again",
         "Postgres · differs from what the sink holds",
         'title: the sink has "x", Postgres has nothing',
     ):

@@ -1,0 +1,107 @@
+"""What a batch costs: documents follow the changes that matter, once each, and a fan-out does not hold up a batch."""
+
+from __future__ import annotations
+
+import orjson
+
+from cdc.catalogue import Column, Table
+from cdc.change import Change, Op
+from cdc.join.incoming import Incoming, RowMaker
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
+from sinks.rowstore.memory import MemoryStore
+from spark.join.engine import PIECE, Joiner, Made
+
+AIRLINES = Table(
+    "public",
+    "airlines",
+    (Column("carrier", "text", "text"), Column("name", "text", "text"), Column("note", "text", "text")),
+    ("carrier",),
+)
+FLIGHTS = Table(
+    "public",
+    "flights",
+    (Column("id", "integer", "int4"), Column("carrier", "text", "text"), Column("delay", "integer", "int4")),
+    ("id",),
+)
+AIRLINE = Node("airline", "ref", AIRLINES, (("carrier", "carrier"),), (("name", "name"),))
+ROOT = Node("card", "root", FLIGHTS, (), (("id", "id"), ("delay", "delay")), (AIRLINE,))
+VIEW = JoinedView("card", FLIGHTS, ("id",), ROOT.columns, root=ROOT)
+
+
+class Log:
+    """Gives changes their offsets, and an engine to apply them."""
+
+    def __init__(self, defer_above: int = 2000) -> None:
+        self.store = MemoryStore()
+        self.joiner = Joiner(VIEW, self.store, defer_above=defer_above)
+        self.makers = {name: RowMaker(layout) for name, layout in VIEW.layout.tables.items()}
+        self.offset = 0
+
+    def change(self, table: Table, **row: object) -> Incoming:
+        self.offset += 1
+        key = {name: row[name] for name in table.primary_key}
+        change = Change(table.qualified, Op.UPDATE, key, row, self.offset, table.name, 0, self.offset, 0)
+        return self.makers[table.qualified].make(change)
+
+    def batch(self, *changes: Incoming) -> list[list[Made]]:
+        """Documents of a batch that begins with the first of these changes."""
+        start = min(change.stamp.offset for change in changes)
+        starts = {(change.topic, 0): start for change in changes}
+        return list(self.joiner.process(changes, starts, lambda change, error: None))
+
+    def filled(self, flights: int) -> None:
+        self.batch(self.change(AIRLINES, carrier="UA", name="United", note=""))
+        self.batch(*(self.change(FLIGHTS, id=n, carrier="UA", delay=0) for n in range(flights)))
+
+
+def test_a_change_to_a_column_that_no_view_uses_costs_no_document() -> None:
+    log = Log()
+    log.filled(10)
+    assert log.batch(log.change(AIRLINES, carrier="UA", name="United", note="has a new logo")) == []
+    (made,) = log.batch(log.change(AIRLINES, carrier="UA", name="United Air Lines", note=""))
+    assert len(made) == 10
+    documents = [orjson.loads(document or b"") for document in log.joiner.documents(made)]
+    assert documents[0] == {"id": 0, "delay": 0, "airline": {"name": "United Air Lines"}}
+
+
+def test_a_root_that_many_changes_touch_is_made_once() -> None:
+    log = Log()
+    log.filled(3)
+    changes = [log.change(FLIGHTS, id=1, carrier="UA", delay=7), log.change(AIRLINES, carrier="UA", name="U", note="")]
+    (made,) = log.batch(*changes)
+    assert sorted(item.key for item in made) == ["0", "1", "2"]
+
+
+def test_documents_are_made_in_pieces_of_bounded_size() -> None:
+    log = Log()
+    log.filled(3 * PIECE)
+    pieces = log.batch(log.change(AIRLINES, carrier="UA", name="U", note=""))
+    assert [len(piece) for piece in pieces] == [PIECE] * 3
+
+
+def test_fault_39_a_large_fan_out_is_not_made_in_its_batch() -> None:
+    log = Log(defer_above=100)
+    log.filled(1000)
+    other = log.change(FLIGHTS, id=5, carrier="UA", delay=9)
+    pieces = log.batch(log.change(AIRLINES, carrier="UA", name="U", note=""), other)
+    assert [item.key for piece in pieces for item in piece] == ["5"]
+    assert log.store.waiting() == 1000
+    made = [item for shard in log.store.claim() for piece in log.joiner.later(shard) for item in piece]
+    assert len({item.key for item in made}) == 1000
+    newest = {item.key: orjson.loads(d or b"") for item, d in zip(made, log.joiner.documents(made), strict=True)}
+    assert newest["5"] == {"id": 5, "delay": 9, "airline": {"name": "U"}}
+    log.store.settle(log.store.claim())
+    assert log.store.waiting() == 0
+
+
+def test_versions_grow_with_every_rendering_and_are_never_shared() -> None:
+    log = Log()
+    log.filled(2)
+    seen: set[tuple[str, int]] = set()
+    for name in "abc":
+        for piece in log.batch(log.change(AIRLINES, carrier="UA", name=name, note="")):
+            fresh = {(item.key, item.version) for item in piece}
+            assert not fresh & seen
+            seen |= fresh
+    assert all(version >= 4 for _, version in seen)

@@ -140,7 +140,9 @@ class JoinedQuery:
         self.waiting = store.waiting()
         if self.waiting and (shards := store.claim()):
             # Another pool: within one pool the older job's tasks would all go first, and the live batches wait.
-            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"{self._pool or 'default'}-later")
+            context = self._spark.sparkContext
+            context.setLocalProperty("spark.scheduler.pool", f"{self._pool or 'default'}-later")
+            context.setJobGroup(self._group, f"deferred documents of {self._flow.title}", interruptOnCancel=True)
             make_deferred(self._spark, self._flow, shards)
             store.settle(shards)
             self.waiting = store.waiting()

@@ -191,8 +191,8 @@ def test_data_survive_kill_9_of_everything(full: LocalStack) -> None:
     before = pids(full)
     for name in full.service_names:
         full.kill(name)
-    # Postgres's children keep its port for a moment after their postmaster was killed.
-    assert eventually(lambda: {state.state for state in full.ps()} == {"stopped"})
+    # Children may keep a port for a while after their parent was killed: `up` has to end them, so no wait for that here.
+    assert eventually(lambda: not {state.state for state in full.ps()} & {"running", "unhealthy"}, 30)
 
     seconds = full.up()
 

@@ -191,7 +191,7 @@ def test_data_survive_kill_9_of_everything(full: LocalStack) -> None:
     before = pids(full)
     for name in full.service_names:
         full.kill(name)
-    # Children may keep a port for a while after their parent was killed: `up` has to end them, so no wait for that here.
+    # Children may keep a port for a while after their parent was killed: it is for `up` to end them.
     assert eventually(lambda: not {state.state for state in full.ps()} & {"running", "unhealthy"}, 30)
 
     seconds = full.up()

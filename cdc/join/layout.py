@@ -123,6 +123,17 @@ class Layout:
         indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
         return cls(tables, indexes, groups)
 
+    def description(self) -> dict[str, object]:
+        """What stored rows depend on, as plain data: rows that were stored under another one can't be read."""
+        return {
+            "tables": {
+                name: [table.number, list(table.columns), [a.name for a in table.aggregates]]
+                for name, table in self.tables.items()
+            },
+            "indexes": [[index.number, index.table, list(index.columns)] for index in self.indexes.values()],
+            "groups": [[group.number, group.table, list(group.foreign_key)] for group in self.groups],
+        }
+
     def index(self, above: Node, nested: Node) -> Index:
         """The index by which ``nested``'s edge is walked: of children by parent, or of rows by what they refer to."""
         holder, columns = _holder(above, nested)

@@ -14,6 +14,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from cdc.errors import SinkUnavailable, StateError
+from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore
 from spark.flow import Flow
 from spark.state import committed_offsets, rewind, write_atomic
@@ -63,6 +64,28 @@ def note(store: RowStore, flow: Flow) -> None:
         # Batches count from 0; the store keeps the greater number, and 0 would be "nothing".
         store.note({_BATCH: batch + 1})
         _remember(flow, replace(ours, batch=batch))
+
+
+def check_layout(layout: Layout, flow: Flow) -> None:
+    """Remember how a new flow's rows are stored; refuse to read them as anything else later.
+
+    Raises:
+        StateError: the view stores other columns than before: a table of which it takes all has gained one (terminal).
+    """
+    path, text = flow.folder / "layout.json", json.dumps(layout.description())
+    if not path.exists():
+        write_atomic(path, text)
+        return
+    before, after = json.loads(path.read_text()), json.loads(text)
+    if before == after:
+        return
+    changed = sorted(name for name, table in after["tables"].items() if before["tables"].get(name) != table)
+    raise StateError(
+        f"sink {flow.spec.sink}: {flow.title} stores other columns now of {', '.join(changed) or 'its tables'}",
+        means="a table of the view has gained or lost a column; the rows in the row store lack it, nothing was written",
+        fix=f"name the columns in the view, or fill the sink anew: `headwater drop FILE --sink {flow.spec.sink}`, then "
+        "`headwater run FILE`",
+    )
 
 
 def check(store: RowStore, flow: Flow) -> int:

@@ -32,6 +32,7 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
                 flow.refuse_filled(view_of(flow.spec).name)
             store.drop()  # rows of an earlier life: with an empty target and no checkpoint nobody counts on them
             store.setup()
+        health.check_layout(view_of(flow.spec).layout, flow)
         epoch = health.check(store, flow)
     finally:
         sink.close()

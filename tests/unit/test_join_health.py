@@ -8,7 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.catalogue import Column, Table
 from cdc.errors import SinkUnavailable, StateError
+from cdc.join.layout import Layout
+from cdc.join.tree import Node
 from sinks.rowstore.memory import MemoryStore
 from spark.flow import Flow, Reading
 from spark.join import health
@@ -112,3 +115,17 @@ def test_fault_37_a_wiped_store_is_refused_with_the_way_out(flow: Flow) -> None:
     assert "none of the rows" in str(caught.value)
     assert "headwater drop FILE --sink search" in str(caught.value)
     assert json.loads((flow.folder / "rowstore.json").read_text())["batch"] == 0
+
+
+def _layout(*columns: str) -> Layout:
+    table = Table("public", "t", tuple(Column(name, "integer", "int4") for name in columns), ("id",))
+    return Layout.of(Node("v", "root", table, columns=tuple((name, name) for name in columns)))
+
+
+def test_fault_25_rows_that_were_stored_with_other_columns_are_not_read_as_these(flow: Flow) -> None:
+    health.check_layout(_layout("id", "a"), flow)
+    health.check_layout(_layout("id", "a"), flow)
+    with pytest.raises(StateError) as caught:
+        health.check_layout(_layout("id", "a", "b"), flow)
+    assert "stores other columns now of public.t" in str(caught.value)
+    assert "headwater drop FILE --sink search" in str(caught.value)

@@ -34,9 +34,16 @@ _INTEGERS = frozenset(("int2", "int4", "int8", "oid", "smallint", "integer", "bi
 _FLOATS = frozenset(("float4", "float8", "real", "double precision"))
 
 
-def select_expression(column: Column) -> str:
-    """SQL that gives a column's text, NULL for NULL; to be read under ``SESSION``."""
+def select_expression(column: Column, alias: str = "") -> str:
+    """SQL that gives a column's text, NULL for NULL; to be read under ``SESSION``.
+
+    Args:
+        column: the column.
+        alias: what the query calls the table; empty where the column's bare name is enough.
+    """
     name = '"' + column.name.replace('"', '""') + '"'
+    if alias:
+        name = f"{alias}.{name}"
     if column.base_type == "money" and not column.array:  # its text depends on the server's locale
         return f"{name}::numeric::text"
     # Not ::text, which is another thing for inet (adds a mask), char(n) (cuts blanks) and bool.

@@ -15,7 +15,7 @@ from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node
 from cdc.keys import document_id
 from cdc.truth import expected
-from cdc.truth_values import Cell, aggregate, cell_of_number, cell_of_result, cells_of, order, same
+from cdc.truth_values import Cell, aggregate, cell_of_number, cell_of_result, cells_of, order, same_of
 
 TextRow = Mapping[str, str | None]
 # (table, Spark SQL expressions) -> for each row of the table, in order, the expressions' values (int, Decimal, …).
@@ -41,9 +41,11 @@ def documents(
     Raises:
         ValueError: a text is not of its column's type, or a sum is over what is no number.
     """
-    assembly = _Assembly(root, key, rows, evaluate)
-    for values in assembly.root_rows(rows):
-        yield assembly.identity(values), assembly.document(root, values)
+    assembly = Assembly(root, key)
+    for name in assembly.joined:
+        assembly.hold(name, rows[name], evaluate)
+    name = root.table.qualified
+    return assembly.held_documents() if name in assembly.joined else assembly.documents(rows[name])
 
 
 def expressions(root: Node) -> dict[str, list[str]]:
@@ -90,17 +92,23 @@ class _Reader:
         self.table = table
         self.at = {name: index for index, name in enumerate(columns)}
         self._plan = [(table.by_name[name], name, dict[str, Any]()) for name in columns]
+        self._matching: dict[tuple[str, ...], list[tuple[int, Callable[[Any], Hashable] | None]]] = {}
 
     def read(self, texts: Iterable[TextRow]) -> Iterator[Values]:
         for row in texts:
             yield tuple([_value(column, row[name], known) for column, name, known in self._plan])
 
-    def match(self, columns: Sequence[str], values: Values) -> Hashable | None:
+    def match(self, columns: tuple[str, ...], values: Values) -> Hashable | None:
         """What must be equal for rows to join on these columns; None if one of them is NULL, which joins nothing."""
-        found = [values[self.at[name]] for name in columns]
-        if any(value is None for value in found):
-            return None
-        return tuple([same(self.table.by_name[name], value) for name, value in zip(columns, found, strict=True)])
+        if columns not in self._matching:
+            self._matching[columns] = [(self.at[name], same_of(self.table.by_name[name])) for name in columns]
+        found = []
+        for at, made in self._matching[columns]:
+            value = values[at]
+            if value is None:
+                return None
+            found.append(value if made is None else made(value))
+        return tuple(found)
 
 
 def _value(column: Any, text: str | None, known: dict[str, Any]) -> Any:
@@ -172,63 +180,97 @@ class _Held:
         return nulls + others if nulls_first else others + nulls
 
 
-class _Assembly:
-    """The tables of a tree in memory, but for a root that nothing points at, which passes by."""
+class Assembly:
+    """Documents of a tree from tables in memory, each of them whole or, for a page of roots, what that page needs.
 
-    def __init__(
-        self, root: Node, key: Sequence[str], rows: Mapping[str, Iterable[TextRow]], evaluate: Evaluate | None
-    ) -> None:
+    Args:
+        root: the tree.
+        key: the root's columns that make the id, in order.
+    """
+
+    def __init__(self, root: Node, key: Sequence[str]) -> None:
         self.root, self.key = root, key
-        tables, wanted = root.tables(), expressions(root)
-        self.readers = {name: _Reader(tables[name], used) for name, used in used_columns(root, key).items()}
-        self.held = {name: _Held(self.readers[name], rows[name]) for name in _joined(root)}
-        self._refs: dict[tuple[int, int], dict[str, Any]] = {}  # (node, row's number) -> its part of documents
-        for name, said in wanted.items():
+        self.joined = _joined(root)
+        tables, self._said = root.tables(), expressions(root)
+        self._readers = {name: _Reader(tables[name], used) for name, used in used_columns(root, key).items()}
+        self._held: dict[str, _Held] = {}
+        # Of references, (number of the row) -> its part of documents: thousands of flights share an airline.
+        self._refs: dict[int, dict[int, dict[str, Any]]] = {}
+        self._plans = {id(node): self._plan(node) for _, node in root.walk()}
+        self._resting = {
+            name: [id(node) for _, node in root.walk() if node.kind == "ref" and name in node.tables()]
+            for name in tables
+        }
+
+    def hold(self, name: str, texts: Iterable[TextRow], evaluate: Evaluate | None = None) -> None:
+        """Take rows of a table in the place of those it had.
+
+        Args:
+            name: ``schema.table``.
+            texts: its rows; for the documents that follow these must be all that join.
+            evaluate: see ``documents``.
+        """
+        held = _Held(self._readers[name], texts)
+        if said := self._said.get(name):
             if evaluate is None:
                 raise ValueError(f"{name} has expressions and nothing to evaluate them: {', '.join(said)}")
-            self.held[name].evaluate(evaluate, said)
+            held.evaluate(evaluate, said)
+        self._held[name] = held
+        for node in self._resting[name]:
+            self._refs.pop(node, None)
 
-    def root_rows(self, rows: Mapping[str, Iterable[TextRow]]) -> Iterable[Values]:
-        name = self.root.table.qualified
-        return self.held[name].rows if name in self.held else self.readers[name].read(rows[name])
+    def documents(self, texts: Iterable[TextRow]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(id, document) of rows of the root."""
+        return self._made(self._readers[self.root.table.qualified].read(texts))
 
-    def identity(self, values: Values) -> str:
-        at = self.readers[self.root.table.qualified].at
+    def held_documents(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(id, document) of the root's rows that are held, where the tree joins the root's table to itself."""
+        return self._made(self._held[self.root.table.qualified].rows)
+
+    def _made(self, rows: Iterable[Values]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for values in rows:
+            yield self._identity(values), self._document(self.root, values)
+
+    def _identity(self, values: Values) -> str:
+        at = self._readers[self.root.table.qualified].at
         found = [values[at[name]] for name in self.key]
         return document_id([orjson.dumps(one).decode() if isinstance(one, orjson.Fragment) else one for one in found])
 
-    def document(self, node: Node, values: Values) -> dict[str, Any]:
+    def _plan(self, node: Node) -> tuple[list[tuple[str, int]], list[tuple[Node, tuple[str, ...], tuple[str, ...]]]]:
+        at = self._readers[node.table.qualified].at
+        below = [(one, tuple(left for left, _ in one.on), tuple(right for _, right in one.on)) for one in node.nested]
+        return [(name, at[source]) for source, name in node.columns], below
+
+    def _document(self, node: Node, values: Values) -> dict[str, Any]:
         """A row and everything below it."""
-        reader = self.readers[node.table.qualified]
-        out = {name: values[reader.at[source]] for source, name in node.columns}
-        for below in node.nested:
-            held, numbers = self._below(reader, values, below.table, below.on)
+        reader = self._readers[node.table.qualified]
+        columns, nested = self._plans[id(node)]
+        out = {name: values[at] for name, at in columns}
+        for below, lefts, rights in nested:
+            held = self._held[below.table.qualified]
+            numbers = held.matching(rights, reader.match(lefts, values))
             if below.kind == "ref":
                 out[below.name] = self._reference(below, held, numbers)
             else:
                 kept = held.sort(below, numbers)[: below.limit]
-                out[below.name] = [self.document(below, held.rows[number]) for number in kept]
+                out[below.name] = [self._document(below, held.rows[number]) for number in kept]
         for item in node.aggregates:
-            held, numbers = self._below(reader, values, item.table, item.on)
-            out[item.name] = aggregate(item.function, held.cells(item, numbers), distinct=item.distinct)
+            held = self._held[item.table.qualified]
+            match = reader.match(tuple(left for left, _ in item.on), values)
+            cells = held.cells(item, held.matching(item.foreign_key, match))
+            out[item.name] = aggregate(item.function, cells, distinct=item.distinct)
         return out
-
-    def _below(
-        self, reader: _Reader, values: Values, table: Table, on: Sequence[tuple[str, str]]
-    ) -> tuple[_Held, list[int]]:
-        held = self.held[table.qualified]
-        match = reader.match([left for left, _ in on], values)
-        return held, held.matching(tuple(right for _, right in on), match)
 
     def _reference(self, node: Node, held: _Held, numbers: list[int]) -> dict[str, Any] | None:
         if not numbers:
             return None
         if len(numbers) > 1:
             raise ValueError(f"{node.name} points at {len(numbers)} rows of {node.table.qualified}")
-        place = (id(node), numbers[0])
-        if place not in self._refs:
-            self._refs[place] = self.document(node, held.rows[numbers[0]])
-        return self._refs[place]
+        known = self._refs.setdefault(id(node), {})
+        made = known.get(numbers[0])
+        if made is None:
+            made = known[numbers[0]] = self._document(node, held.rows[numbers[0]])
+        return made
 
 
 def _joined(root: Node) -> list[str]:

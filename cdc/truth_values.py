@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 import orjson
@@ -29,6 +30,7 @@ AVERAGE_DIGITS, AVERAGE_EXTRA = 16, 4
 _WHOLE = frozenset(("int2", "int4", "int8", "oid"))
 _FLOATS = frozenset(("float4", "float8"))
 _EXACT = frozenset(("numeric", "money"))
+_THEMSELVES = _WHOLE | frozenset(("text", "varchar", "name", "enum", "uuid", "bool", "date", "timestamp", "timestamptz"))
 _MOMENTS = frozenset(("date", "timestamp", "timestamptz"))
 _DAY = re.compile(r"([+-]?\d+)(-.*)")
 
@@ -81,6 +83,13 @@ def same(column: Column, value: Any) -> Hashable:
     if key == "citext" and value is not None:
         return str(value).lower()
     return _hashable(value)
+
+
+def same_of(column: Column) -> Callable[[Any], Hashable] | None:
+    """``same`` for one column's values (not None); None where the value itself is that key."""
+    if type_key(column) in _THEMSELVES and not column.array:
+        return None
+    return partial(same, column)
 
 
 def order(column: Column, value: Any) -> Any:

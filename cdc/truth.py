@@ -30,6 +30,9 @@ SESSION = {
 }
 SESSION_SQL = "; ".join(f"SET {name} = '{value}'" for name, value in SESSION.items())
 
+# Distinct texts of a column whose value is kept for the next row that has the same; longer texts seldom come twice.
+_REMEMBERED, _SHORT = 10_000, 64
+
 _INTEGERS = frozenset(("int2", "int4", "int8", "oid", "smallint", "integer", "bigint"))
 _FLOATS = frozenset(("float4", "float8", "real", "double precision"))
 
@@ -67,16 +70,45 @@ def expected(column: Column, text: str | None) -> Any:
     return _scalar(column, text)
 
 
-def expected_document(view: View, row: Mapping[str, str | None]) -> tuple[str, bytes]:
-    """(id, document) of a row, without the view's Spark SQL ``fields``.
+class Documents:
+    """Text rows of a view's root to (id, document), without the view's Spark SQL ``fields``.
 
     Args:
         view: any resolved view.
-        row: column -> text, for all columns that the view uses.
     """
-    by_name = view.table.by_name
-    identity = document_id([_plain(expected(by_name[name], row[name])) for name in view.key])
-    return identity, orjson.dumps({out: expected(by_name[source], row[source]) for source, out in view.columns})
+
+    def __init__(self, view: View) -> None:
+        by_name = view.table.by_name
+        self._key = [(by_name[name], name) for name in view.key]
+        self._columns = [(out, source, by_name[source], dict[str, Any]()) for source, out in view.columns]
+
+    def __call__(self, row: Mapping[str, str | None]) -> tuple[str, bytes]:
+        """The id and the document of a row: column -> text, for all columns that the view uses."""
+        identity = document_id([_plain(expected(column, row[name])) for column, name in self._key])
+        return identity, orjson.dumps({o: remembered(column, row[s], known) for o, s, column, known in self._columns})
+
+
+def remembered(column: Column, text: str | None, known: dict[str, Any]) -> Any:
+    """As ``expected``; the first so many distinct texts of a column are not read twice.
+
+    Args:
+        column: what the text is of.
+        text: what ``select_expression`` gave; None for NULL.
+        known: what is remembered for this column.
+    """
+    if text is None:
+        return None
+    if text in known:
+        return known[text]
+    value = expected(column, text)
+    if len(text) <= _SHORT and len(known) < _REMEMBERED:
+        known[text] = value
+    return value
+
+
+def expected_document(view: View, row: Mapping[str, str | None]) -> tuple[str, bytes]:
+    """(id, document) of one row, see ``Documents``."""
+    return Documents(view)(row)
 
 
 def parse(text: bytes | str) -> Any:

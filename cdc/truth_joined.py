@@ -14,7 +14,7 @@ import orjson
 from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node
 from cdc.keys import document_id
-from cdc.truth import expected
+from cdc.truth import remembered
 from cdc.truth_values import Cell, aggregate, cell_of_number, cell_of_result, cells_of, order, same_of
 
 TextRow = Mapping[str, str | None]
@@ -22,8 +22,6 @@ TextRow = Mapping[str, str | None]
 Evaluate = Callable[[Table, Sequence[str]], Iterable[Sequence[Any]]]
 Values = tuple[Any, ...]
 
-# Distinct texts of a column whose value is kept for the next row that has the same.
-_REMEMBERED = 10_000
 
 
 def documents(
@@ -96,7 +94,7 @@ class _Reader:
 
     def read(self, texts: Iterable[TextRow]) -> Iterator[Values]:
         for row in texts:
-            yield tuple([_value(column, row[name], known) for column, name, known in self._plan])
+            yield tuple([remembered(column, row[name], known) for column, name, known in self._plan])
 
     def match(self, columns: tuple[str, ...], values: Values) -> Hashable | None:
         """What must be equal for rows to join on these columns; None if one of them is NULL, which joins nothing."""
@@ -109,17 +107,6 @@ class _Reader:
                 return None
             found.append(value if made is None else made(value))
         return tuple(found)
-
-
-def _value(column: Any, text: str | None, known: dict[str, Any]) -> Any:
-    if text is None:
-        return None
-    if text in known:
-        return known[text]
-    value = expected(column, text)
-    if len(known) < _REMEMBERED:
-        known[text] = value
-    return value
 
 
 class _Held:

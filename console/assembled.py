@@ -2,13 +2,15 @@
 
 Documents name columns as the view's ``columns`` say; Spark SQL knows them by their own names, and sees some that no
 document shows: keys, foreign keys and whatever an expression names. One pass gives both: each node's row carries the
-document's values under their names and Spark's under marked ones.
+document's values under their names and Spark's under marked ones. Of Spark's only those are made that an expression may
+look at: where it says `airline.name`, the other columns of airline can't matter; where it says `airline`, all can.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc.join.tree import Aggregate, Node
@@ -24,8 +26,14 @@ WIDEST, MOST_FRACTION = 38, 30
 
 def marked(root: Node, expressions: Iterable[str]) -> Node:
     """The tree with Spark's columns added under marked names."""
-    seen = _seen(root, words(expressions))
-    return _marked(root, seen)
+    said = _Said.of(expressions)
+    return _marked(root, _seen(root, said.words), said, whole=said.star)
+
+
+def sparks(marked_root: Node, expressions: Iterable[str]) -> Node:
+    """Of a marked tree, what ``shape_of`` and ``spark_row`` take: without the places that no expression looks at."""
+    said = _Said.of(expressions)
+    return _narrowed(marked_root, said, whole=said.star)
 
 
 def document_of(node: Node, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,16 +92,58 @@ def _adds(kind: str) -> tuple[Kind, int | None]:
     return ("float" if kind in ("float", "double") else "whole"), None
 
 
-def _marked(node: Node, seen: Mapping[str, set[str]]) -> Node:
-    taken = {below.name for below in node.nested} | {item.name for item in node.aggregates}
+@dataclass(frozen=True)
+class _Said:
+    """What expressions mention.
+
+    Attributes:
+        text: all of them, in lower case.
+        words: what may be a name.
+        star: all columns of the row are meant, as in ``struct(*)``.
+    """
+
+    text: str
+    words: set[str]
+    star: bool
+
+    @classmethod
+    def of(cls, expressions: Iterable[str]) -> _Said:
+        text = "\n".join(expressions).lower()
+        return cls(text, words([text]), re.search(r"[(,]\s*\*", text) is not None)
+
+    def whole(self, name: str) -> bool:
+        """Whether a nested row is meant as a whole somewhere, not only columns of it."""
+        return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)(?!`?\s*\.)", self.text) is not None
+
+    def mentions(self, name: str) -> bool:
+        """Whether a name is there at all."""
+        return name.lower() in self.words
+
+
+def _marked(node: Node, seen: Mapping[str, set[str]], said: _Said, *, whole: bool) -> Node:
     # A reference `origin` hides the column of that name: `origin.name` is the airport's.
-    names = [c.name for c in node.table.columns if c.name in seen[node.table.qualified] and c.name not in taken]
+    names = [
+        column.name
+        for column in node.table.columns
+        if column.name in seen[node.table.qualified]
+        and column.name not in node.taken
+        and (whole or said.mentions(column.name))
+    ]
     return replace(
         node,
         columns=(*node.columns, *((name, MARK + name) for name in names)),
-        refs=tuple(_marked(ref, seen) for ref in node.refs),
-        children=tuple(_marked(child, seen) for child in node.children),
+        refs=tuple(_marked(ref, seen, said, whole=whole or said.whole(ref.name)) for ref in node.refs),
+        children=tuple(_marked(child, seen, said, whole=whole or said.whole(child.name)) for child in node.children),
     )
+
+
+def _narrowed(node: Node, said: _Said, *, whole: bool) -> Node:
+    def kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        there = [below for below in nodes if whole or said.mentions(below.name)]
+        return tuple(_narrowed(below, said, whole=whole or said.whole(below.name)) for below in there)
+
+    aggregates = tuple(item for item in node.aggregates if whole or said.mentions(item.name))
+    return replace(node, refs=kept(node.refs), children=kept(node.children), aggregates=aggregates)
 
 
 def _seen(root: Node, said: set[str]) -> dict[str, set[str]]:

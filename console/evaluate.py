@@ -113,8 +113,10 @@ def ask(spark: SparkSession, shape: Shape, rows: Sequence[Mapping[str, Any]], ex
     asked = typed.select("__i", *(F.expr(said).alias(f"__{at}") for at, said in enumerate(expressions)))
     types = tuple(kind for _, kind in asked.dtypes[1:])
     out: list[tuple[Any, ...]] = [()] * len(rows)
-    for answer in asked.toArrow().to_pylist() if rows else []:
-        out[answer["__i"]] = tuple(answer[f"__{at}"] for at in range(len(expressions)))
+    if rows:
+        places, *answers = (column.to_pylist() for column in asked.toArrow().columns)
+        for place, *answer in zip(places, *answers, strict=True):
+            out[place] = tuple(answer)
     return Answers(types, out)
 
 

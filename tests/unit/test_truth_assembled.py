@@ -6,7 +6,7 @@ import pytest
 
 from cdc.join.tree import Aggregate, Function
 from cdc.truth_joined import documents
-from console.assembled import aggregate_type, document_of, marked, shape_of, spark_row
+from console.assembled import aggregate_type, document_of, marked, shape_of, spark_row, sparks
 from console.evaluate import Shape
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
 
@@ -16,7 +16,9 @@ def test_one_pass_gives_the_document_and_sparks_row() -> None:
     count = Aggregate("n", FLIGHTS, (("carrier", "carrier"),), "count")
     line = node(AIRLINES, "airline", "ref", [("carrier", "carrier")], columns=(("name", "name"),), aggregates=(count,))
     root = node(FLIGHTS, columns=(("id", "flight"),), refs=(airport, line))
-    wide = marked(root, ["concat(airline.name, Origin.city) || MILES"])
+    said = ["concat(airline.name, Origin.city) || MILES"]
+    wide = marked(root, said)
+    seen = sparks(wide, said)
     rows = {
         "public.flights": texts("id carrier origin dest miles", "1 UA EWR JFK 5"),
         "public.airlines": texts("carrier name", "UA United"),
@@ -25,16 +27,10 @@ def test_one_pass_gives_the_document_and_sparks_row() -> None:
     [(identity, row)] = documents(wide, ("id",), rows)
     assert identity == "1"
     assert document_of(wide, row) == {"flight": 1, "origin": {"town": "Newark"}, "airline": {"name": "United", "n": 1}}
-    assert spark_row(wide, row) == {
-        "id": 1,
-        "carrier": "UA",
-        "miles": 5,
-        "origin": {"faa": "EWR", "city": "Newark"},
-        "airline": {"carrier": "UA", "name": "United", "n": 1},
-    }
-    shape = shape_of(wide, {})
-    assert shape.columns == {"id": "int", "carrier": "string", "miles": "int"}
-    assert shape.structs["airline"].columns == {"carrier": "string", "name": "string", "n": "bigint"}
+    assert spark_row(seen, row) == {"miles": 5, "origin": {"city": "Newark"}, "airline": {"name": "United"}}
+    shape = shape_of(seen, {})
+    assert shape.columns == {"miles": "int"}
+    assert shape.structs["airline"].columns == {"name": "string"}
 
 
 @pytest.mark.parametrize(
@@ -68,3 +64,26 @@ def test_only_moments_lose_infinity_on_their_way_to_spark() -> None:
     wanted = {"t": "infinity", "d": None, "ds": '["2013-01-01",null,null]', "n": None}
     assert {name: arrays[name].to_pylist()[0] for name in kinds} == wanted
     assert arrays["r"].to_pylist() == [wanted, None]
+
+
+@pytest.mark.parametrize(
+    ("said", "airline", "root"),
+    [
+        ("airline.name", {"name"}, set()),
+        ("`airline`.`name` || miles", {"name"}, {"miles"}),
+        ("upper(Airline . name)", {"name"}, set()),
+        ("airline is null or miles > 3", {"carrier", "name", "n"}, {"miles"}),
+        ("to_json(airline)", {"carrier", "name", "n"}, set()),
+        ("airline.n > 1", {"n"}, set()),
+        ("to_json(struct(*))", {"carrier", "name", "n"}, {"id", "carrier", "miles"}),
+    ],
+)
+def test_spark_sees_what_an_expression_may_look_at(said: str, airline: set[str], root: set[str]) -> None:
+    count = Aggregate("n", FLIGHTS, (("carrier", "carrier"),), "count")
+    line = node(AIRLINES, "airline", "ref", [("carrier", "carrier")], columns=(("name", "name"),), aggregates=(count,))
+    tree = node(FLIGHTS, columns=(("id", "flight"), ("miles", "miles")), refs=(line,))
+    seen = sparks(marked(tree, [said]), [said])
+    shape = shape_of(seen, {})
+    assert set(shape.structs["airline"].columns) == airline
+    assert set(shape.columns) == root
+    assert sparks(marked(tree, ["miles"]), ["miles"]).refs == ()

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import ConnectError, SourceError
-from cdc.position import format_lsn
 from connectors.actions import Action
 from connectors.database.slot import Slot, read_slot
 from connectors.debezium import redact
+from connectors.gaps import refuse_gap
 from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
 
@@ -63,49 +63,6 @@ def read_connector(client: ConnectClient, name: str) -> Running | None:
     return Running(
         {k: v for k, v in config.items() if k not in ADDED}, client.status(name), offsets[0] if offsets else None
     )
-
-
-def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | None) -> None:
-    """Refuse to go on when the slot can't give every change since the offset. Pure.
-
-    Args:
-        slot_name: for the message.
-        slot: as it is; None if there is none.
-        offset: how far the connector has read; None if it has read nothing.
-
-    Raises:
-        SourceError: slot lost, dropped, or created anew: changes are missing (terminal).
-    """
-    way_out = "`headwater drop FILE --topics`, then `headwater apply FILE` for a new snapshot, and rebuild the sinks"
-    streaming = offset if offset is not None and "snapshot" not in offset else None
-    if slot is not None and slot.wal_status == "lost":
-        raise SourceError(
-            f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
-            means="changes since then cannot be read; the connector would stay silent, or fail",
-            fix=f"{way_out}; raise max_slot_wal_keep_size or keep the connector running",
-        )
-    if slot is None and streaming is not None:
-        raise SourceError(
-            f"slot {slot_name} is gone, but the connector has read up to {_lsn(streaming)}",
-            means="a new slot would begin now, and every change in between would be missing in every view",
-            fix=way_out,
-        )
-    if slot is not None and offset is None:
-        raise SourceError(
-            f"slot {slot_name} is there, but Kafka Connect knows no connector that has read from it",
-            means="a snapshot now would not fit the position of this slot, which something else created",
-            fix="`headwater drop FILE` removes it, if it is this pipeline's; or choose another source.slot",
-        )
-    if slot is not None and streaming is not None and (slot.confirmed_lsn or 0) > int(streaming.get("lsn") or 0):
-        raise SourceError(
-            f"slot {slot_name} stands at {format_lsn(slot.confirmed_lsn or 0)}, past {_lsn(streaming)}, read last",
-            means="the slot was dropped and created again, or was moved: the changes in between are lost",
-            fix=way_out,
-        )
-
-
-def _lsn(offset: Mapping[str, Any]) -> str:
-    return format_lsn(int(offset["lsn"])) if offset.get("lsn") is not None else "the start"
 
 
 def plan_connector(name: str, wanted: dict[str, str], running: Running | None) -> list[Action]:

@@ -35,6 +35,9 @@ CACHED_ROWS = 2_000
 # Rows per chunk of an incremental snapshot: each chunk writes two watermark rows and is held in memory.
 CHUNK_ROWS = 8_192
 
+# An option of ours among the connector's, which Connect keeps: the cluster that its offsets belong to.
+SYSTEM_IDENTIFIER = "headwater.system.identifier"
+
 HIDDEN = "(secret)"
 SECRET = re.compile(r"password|secret|token|api.?key|credential|jaas|passphrase|private", re.IGNORECASE)
 
@@ -67,6 +70,8 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection
     }
     if pipeline.policy.toast == "reselect":
         config |= _reselect(catalogue)
+    if catalogue.system_identifier:
+        config[SYSTEM_IDENTIFIER] = str(catalogue.system_identifier)
     return config | {key: _text(value) for key, value in pipeline.connect.options.items()}
 
 

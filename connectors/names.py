@@ -42,7 +42,7 @@ class Names:
     @property
     def tables(self) -> tuple[str, ...]:
         """All tables of ours."""
-        return (self.heartbeat, self.signal, self.marker, self.captured)
+        return (self.heartbeat, self.signal, self.marker, self.captured, self.witness)
 
     @property
     def published(self) -> list[str]:
@@ -53,6 +53,11 @@ class Names:
     def captured(self) -> str:
         """Table that remembers how each captured table was, or is to be, snapshotted."""
         return f"captured_{self.name}"
+
+    @property
+    def witness(self) -> str:
+        """Table in which runners leave numbers, by which they notice a database that was put back to a copy."""
+        return f"witness_{self.name}"
 
     @property
     def truncate_function(self) -> str:

@@ -10,14 +10,16 @@ from cdc.errors import KafkaError, SourceError
 from connectors.actions import Action
 from connectors.captured import Captured, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
-from connectors.connector import Running, plan_connector, read_connector, refuse_gap, wait_ready
+from connectors.connector import Running, plan_connector, read_connector, wait_ready
 from connectors.database.grants import plan_grants
+from connectors.database.history import Moment, read_moment
 from connectors.database.identity import TableFacts, plan_replica_identity, read_facts
 from connectors.database.publication import Publication, plan_publication, read_publication
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, read_slot
 from connectors.database.truncate import plan_truncate
 from connectors.debezium import connector_config, marker_topic
+from connectors.gaps import refuse_future, refuse_gap, refuse_other
 from connectors.kafka import Topic
 from connectors.preflight import keys, tables, toast
 from connectors.preflight.model import Level, Site
@@ -42,6 +44,7 @@ class Actual:
     captured: dict[str, Captured]
     topics: dict[str, Topic]
     records: dict[str, int]
+    now: Moment
 
     @property
     def fresh(self) -> bool:
@@ -70,6 +73,7 @@ def observe(servers: Servers) -> Actual:
         captured=read_captured(servers.setup, names),
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
+        now=read_moment(servers.source),
     )
 
 
@@ -86,8 +90,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     """
     pipeline, names = servers.pipeline, servers.names
     captured, facts = list(actual.catalogue.tables), list(actual.facts.values())
-    if actual.connector is not None and not (actual.connector.offset is None and actual.slot is None):
-        refuse_gap(pipeline.source.slot, actual.slot, actual.connector.offset)
+    refuse_discontinued(pipeline.source.slot, actual)
     refuse_unfit(servers)
     refuse_old_records(servers, actual)
     publication, publication_after = plan_publication(
@@ -117,6 +120,21 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         *triggers_after,
         *forgotten,
     ]
+
+
+def refuse_discontinued(slot_name: str, actual: Actual) -> None:
+    """Refuse what can't be continued from where the connector has read. Pure.
+
+    Raises:
+        SourceChanged, SlotLost, LogGap: (terminal).
+    """
+    running = actual.connector
+    if running is None:
+        return
+    refuse_other(running.config, actual.now)
+    refuse_future(actual.now, running.offset)
+    if running.offset is not None or actual.slot is not None:
+        refuse_gap(slot_name, actual.slot, running.offset)
 
 
 def refuse_unfit(servers: Servers) -> None:

@@ -32,17 +32,20 @@ def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
     """Every right that the replication role needs.
 
     INSERT and DELETE on the signal table open and close the window of an incremental snapshot's chunk; SELECT there and
-    on the heartbeat serves their WHERE; SELECT on the captured tables serves snapshots and re-selected columns.
+    on the heartbeat serves their WHERE; SELECT on the captured tables serves snapshots and re-selected columns. Runners
+    leave their numbers in the witness table.
     """
     tables = sorted(tables)
     schemas = sorted({table.partition(".")[0] for table in tables} | {names.schema})
     heartbeat, signal = names.qualified(names.heartbeat), names.qualified(names.signal)
+    witness = names.qualified(names.witness)
     tables.append(names.qualified(names.marker))
     return [
         *(Right("USAGE", schema, is_schema=True) for schema in schemas),
         *(Right("SELECT", table) for table in tables),
         *(Right(privilege, heartbeat) for privilege in ("SELECT", "UPDATE")),
         *(Right(privilege, signal) for privilege in ("SELECT", "INSERT", "DELETE")),
+        *(Right(privilege, witness) for privilege in ("SELECT", "INSERT", "UPDATE")),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The helper schema: a heartbeat row, a signal table, and the list of captured tables with their snapshots."""
+"""The helper schema: a heartbeat row, a signal table, the list of captured tables, and what runners leave there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,29 @@ def plan_schema(connection: Connection, names: Names) -> list[Action]:
             name = names.qualified(table)
             run = statements(f"creating table {name}", *ddl)
             actions.append(Action("table", name, f"create ({purpose})", None, "table", run))
+    if names.captured in there:
+        actions += _newer_columns(connection, names)
     return actions
+
+
+def _newer_columns(connection: Connection, names: Names) -> list[Action]:
+    """What a list of captured tables that an older version has made lacks."""
+    with explained(f"reading the columns of {names.captured}"):
+        rows = connection.execute(
+            "SELECT attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            [names.schema, names.captured],
+        )
+        there = {name for (name,) in rows}
+    if {"condition", "sweep"} <= there:
+        return []
+    name = names.qualified(names.captured)
+    alter = sql.SQL(
+        "ALTER TABLE {} ADD COLUMN IF NOT EXISTS condition text,"
+        " ADD COLUMN IF NOT EXISTS sweep boolean NOT NULL DEFAULT false"
+    ).format(names.identifier(names.captured))
+    run = statements(f"adding columns to {name}", alter)
+    return [Action("table", name, "add columns (re-snapshots)", None, "condition, sweep", run)]
 
 
 def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
@@ -71,8 +93,23 @@ def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
                 sql.SQL(
                     "CREATE TABLE IF NOT EXISTS {} (table_name text PRIMARY KEY, snapshot text NOT NULL"
                     " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
-                    " changed_at timestamptz NOT NULL DEFAULT now())"
+                    " changed_at timestamptz NOT NULL DEFAULT now(), condition text,"
+                    " sweep boolean NOT NULL DEFAULT false)"
                 ).format(names.identifier(names.captured))
+            ],
+        ),
+        (
+            names.witness,
+            "witness: numbers of runners, by which a database put back to a copy is noticed",
+            [
+                sql.SQL(
+                    "CREATE TABLE IF NOT EXISTS {} (runner text PRIMARY KEY, token uuid NOT NULL"
+                    " DEFAULT gen_random_uuid(), count bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL"
+                    " DEFAULT now())"
+                ).format(names.identifier(names.witness)),
+                sql.SQL("INSERT INTO {} (runner) VALUES ('') ON CONFLICT DO NOTHING").format(
+                    names.identifier(names.witness)
+                ),
             ],
         ),
     ]

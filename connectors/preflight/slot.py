@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import HeadwaterError, SourceError
-from connectors.connector import Running, read_connector, refuse_gap
+from connectors.connector import Running, read_connector
 from connectors.database.slot import Slot, read_slot
 from connectors.debezium import connector_name
+from connectors.gaps import refuse_gap
 from connectors.preflight.model import Check, Finding, Level, Site
 
 MIB = 2**20

@@ -14,11 +14,12 @@ from cdc.errors import HeadwaterError, KafkaError, SourceError
 from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
 from connectors.catalogue import near_misses, numeric_typmod
-from connectors.connector import Running, plan_connector, refuse_gap
+from connectors.connector import Running, plan_connector
 from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import Publication, plan_publication
 from connectors.database.slot import Slot
 from connectors.debezium import HIDDEN
+from connectors.gaps import refuse_gap
 from connectors.kafka import Topic
 from connectors.ledger import LedgerEntry
 from connectors.names import Names

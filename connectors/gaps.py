@@ -1,0 +1,268 @@
+"""Gaps at the source: places where the log can't be continued, each refused by name.
+
+Debezium keeps how far it has read (its offset) in Kafka, in the transaction that holds the changes, and only then
+confirms that to the slot. So a slot that stands past the offset is not the one that was read from: changes in between
+are in no log. And an offset past the end of the database's own log was read from another history.
+
+Docs: docs/decisions/gaps.md.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError
+from cdc.pipeline import Pipeline
+from cdc.position import format_lsn
+from connectors.database.history import Moment, raise_witness, read_moment, read_witness
+from connectors.database.slot import Slot, read_slot
+from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
+from connectors.names import Names
+from connectors.postgres import Connection, connect
+from connectors.rest import ConnectClient
+
+READ_AGAIN = "`headwater resnapshot FILE --all`, then `headwater run FILE`"
+BEGIN_AGAIN = (
+    "`headwater drop FILE --topics --keep-sinks`, then `headwater apply FILE --wait`, then for each sink"
+    " `headwater rebuild FILE SINK --auto`"
+)
+FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a runner has seen of its source; plain values, to be kept as JSON.
+
+    Attributes:
+        system_identifier: of the Postgres cluster.
+        timeline: of its log.
+        wal_lsn: how far its log went.
+        confirmed_lsn: what the slot had confirmed; None if there was none.
+        offset_lsn: how far the connector had read; None before streaming began.
+        runner: who remembers; names its witness in the database.
+        installation: which installation of our tables bore witness; None if it had no witness table.
+        witness: the number that the runner left there.
+    """
+
+    system_identifier: str
+    timeline: int
+    wal_lsn: int
+    confirmed_lsn: int | None
+    offset_lsn: int | None
+    runner: str
+    installation: str | None = None
+    witness: int = 0
+
+
+def check_source(pipeline: Pipeline, remembered: Remembered | None) -> Remembered | None:
+    """Whether the log can still be continued: to be asked at a runner's start and then now and again.
+
+    Args:
+        pipeline: the loaded file.
+        remembered: what the last call returned, in this process or before; None at the very first.
+
+    Returns:
+        What to remember from now on. The same as given when a server does not answer: that is no gap.
+
+    Raises:
+        SourceChanged: another database, an older copy of it, or another timeline (terminal).
+        SlotLost: the slot is gone or was invalidated (terminal).
+        LogGap: the slot is not the one that was read from (terminal).
+    """
+    try:
+        connection = connect(pipeline.source)
+    except SourceError:  # down, or it refuses the login: the sinks go on with what the log holds
+        return remembered
+    try:
+        with connection:
+            return _check(connection, pipeline, remembered)
+    except (SlotLost, LogGap, SourceChanged):
+        raise
+    except (SourceError, psycopg.Error):
+        return remembered
+
+
+def _check(connection: Connection, pipeline: Pipeline, remembered: Remembered | None) -> Remembered:
+    runner = remembered.runner if remembered else str(uuid.uuid4())
+    name, names = pipeline.source.slot, Names.of(pipeline)
+    # In this order: what the slot has confirmed was stored before, and what is stored was written before.
+    slot = read_slot(connection, name)
+    known, offset = _stored_offset(pipeline)
+    now = read_moment(connection)
+    witness = read_witness(connection, names, runner)
+    refuse_moved(pipeline, now, remembered)
+    refuse_forgotten(remembered, witness)
+    refuse_future(now, offset)
+    streamed = stored_lsn(offset) if known else remembered.offset_lsn if remembered else None
+    if known and offset is not None:
+        refuse_gap(name, slot, offset)
+    elif not known and streamed is not None and (slot is None or slot.wal_status == "lost"):
+        refuse_gap(name, slot, {"lsn": streamed})  # Connect is down, and need not be asked
+    count = 0
+    if witness is not None and not now.standby:
+        count = raise_witness(connection, names, runner)
+    return Remembered(
+        system_identifier=now.system_identifier,
+        timeline=now.timeline,
+        wal_lsn=now.wal_lsn,
+        confirmed_lsn=slot.confirmed_lsn if slot else None,
+        offset_lsn=streamed,
+        runner=runner,
+        installation=witness[0] if witness else None,
+        witness=count,
+    )
+
+
+def _stored_offset(pipeline: Pipeline) -> tuple[bool, Mapping[str, Any] | None]:
+    """(whether Connect has answered, the connector's offset)."""
+    client = ConnectClient(pipeline.connect, patience_seconds=0)
+    try:
+        offsets = client.offsets(connector_name(pipeline))
+    except ConnectError:
+        return False, None
+    finally:
+        client.close()
+    return True, offsets[0] if offsets else None
+
+
+# -- the rules, pure ---------------------------------------------------------------------------------------------------
+
+
+def stored_lsn(offset: Mapping[str, Any] | None) -> int | None:
+    """How far a connector has read, of its offset; None before streaming has begun.
+
+    ``lsn`` alone is not it: the first record of a transaction may stand before the commit of the one before.
+    """
+    if offset is None or "snapshot" in offset:
+        return None
+    return max(int(offset.get(name) or 0) for name in ("lsn", "lsn_commit", "lsn_proc"))
+
+
+def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | None) -> None:
+    """Refuse to go on when the slot can't give every change since the offset.
+
+    Args:
+        slot_name: for the message.
+        slot: as it is; None if there is none.
+        offset: how far the connector has read; None if it has read nothing.
+
+    Raises:
+        SlotLost: it is lost or gone (terminal).
+        LogGap: it was created anew, or moved (terminal).
+        SourceError: it is there, and nothing of ours has read from it (terminal).
+    """
+    streamed = stored_lsn(offset)
+    if slot is not None and slot.wal_status == "lost":
+        raise SlotLost(
+            f"Postgres has invalidated slot {slot_name}: the WAL it needs is gone (wal_status lost)",
+            means="changes since then cannot be read; the connector would stay silent, or fail",
+            fix=f"{READ_AGAIN if streamed is not None else FIRST_AGAIN};"
+            " raise max_slot_wal_keep_size or keep the connector running",
+        )
+    if slot is None and streamed is not None:
+        raise SlotLost(
+            f"slot {slot_name} is gone, but the connector has read up to {format_lsn(streamed)}",
+            means="a new slot would begin now, and every change in between would be missing in every view",
+            fix=READ_AGAIN,
+        )
+    if slot is not None and offset is None:
+        raise SourceError(
+            f"slot {slot_name} is there, but Kafka Connect knows no connector that has read from it",
+            means="a snapshot now would not fit the position of this slot, which something else created",
+            fix="`headwater drop FILE` removes it, if it is this pipeline's; or choose another source.slot",
+        )
+    if slot is not None and streamed is not None and (slot.confirmed_lsn or 0) > streamed:
+        raise LogGap(
+            f"slot {slot_name} stands at {format_lsn(slot.confirmed_lsn or 0)}, past {format_lsn(streamed)}, read last",
+            means="the slot was dropped and created again, or was moved: the changes in between are lost",
+            fix=READ_AGAIN,
+        )
+
+
+def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None) -> None:
+    """Refuse another cluster, another timeline, and a log that has become shorter.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if remembered is None:
+        return
+    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    if now.system_identifier != remembered.system_identifier:
+        raise _changed(
+            f"{where} is another Postgres cluster: its system identifier is {now.system_identifier}, not"
+            f" {remembered.system_identifier}"
+        )
+    if now.timeline != remembered.timeline:
+        raise _changed(
+            f"{where} is on timeline {now.timeline}, not {remembered.timeline}: it failed over, or was restored to a"
+            " point in time"
+        )
+    if now.wal_lsn < remembered.wal_lsn and not now.standby:
+        raise _changed(
+            f"the log of {where} ends at {format_lsn(now.wal_lsn)}, and went to {format_lsn(remembered.wal_lsn)}"
+            " before: it was restored from an older copy"
+        )
+
+
+def refuse_forgotten(remembered: Remembered | None, witness: tuple[str, int] | None) -> None:
+    """Refuse a database that does not know what this runner has written into it.
+
+    Another installation of our tables is no reason: then the pipeline was dropped and applied again.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if remembered is None or remembered.installation is None:
+        return
+    if witness is None:
+        raise _changed("our own tables are gone from the database: it was restored from a copy from before `apply`")
+    installation, count = witness
+    if installation == remembered.installation and count < remembered.witness:
+        raise _changed(
+            f"the database does not know what was written into it: {remembered.witness} times by this runner, it says"
+            f" {count}: it was restored from an older copy"
+        )
+
+
+def refuse_future(now: Moment, offset: Mapping[str, Any] | None) -> None:
+    """Refuse an offset beyond the end of the log: Debezium would wait, and skip all changes up to there.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if offset is None or now.standby:
+        return
+    read = max(int(offset.get(name) or 0) for name in ("lsn", "lsn_commit", "lsn_proc"))
+    if read > now.wal_lsn:
+        raise _changed(
+            f"the connector has read up to {format_lsn(read)}, but the database's log ends at"
+            f" {format_lsn(now.wal_lsn)}: it was restored from an older copy, or is another one"
+        )
+
+
+def refuse_other(config: Mapping[str, str], now: Moment) -> None:
+    """Refuse a connector that was made for another cluster.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    known = config.get(SYSTEM_IDENTIFIER)
+    if known is not None and known != now.system_identifier:
+        raise _changed(
+            f"the connector was made for the Postgres cluster {known}; the address now leads to {now.system_identifier}"
+        )
+
+
+def _changed(what: str) -> SourceChanged:
+    return SourceChanged(
+        what,
+        means="positions of the two histories can't be compared: new changes could look older than what the sinks"
+        " hold, and rows that are no longer there would stay; nothing was written",
+        fix=f"point the pipeline at the right server again, or accept this one: {BEGIN_AGAIN}",
+    )

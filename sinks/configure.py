@@ -18,6 +18,7 @@ def sink_config(
     views: Sequence[View],
     computed: Mapping[str, Mapping[str, str]],
     generation: int = 1,
+    token: int = 0,
 ) -> dict[str, Any]:
     """Plain data for executors; holds secrets.
 
@@ -27,14 +28,15 @@ def sink_config(
         views: what it keeps.
         computed: view name -> field name -> Spark type of what Spark SQL computes.
         generation: which build of the sink.
+        token: of the lease under which it writes; 0 for who only reads.
 
     Raises:
         ConfigError: a kind of sink that takes no documents, or one index for several views.
     """
     if isinstance(sink, ElasticsearchSink):
-        return _elasticsearch(name, sink, views, computed, generation)
+        return _elasticsearch(name, sink, views, computed, generation) | {"token": token}
     if isinstance(sink, RedisSink):
-        return _redis(name, sink, views)
+        return _redis(name, sink, views, generation) | {"token": token}
     raise ConfigError(f"sink {name} takes no documents")
 
 
@@ -131,11 +133,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _redis(name: str, sink: RedisSink, views: Sequence[View]) -> dict[str, Any]:
+def _redis(name: str, sink: RedisSink, views: Sequence[View], generation: int) -> dict[str, Any]:
     return {
         "type": "redis",
         "name": name,
-        "targets": {view.name: {} for view in views},
+        "targets": {view.name: {"generation": generation} for view in views},
         **_present(
             url=_secret(sink.url),
             key_prefix=sink.key_prefix or None,

@@ -98,11 +98,15 @@ class Sink(Protocol):
     def setup(self) -> None:
         """Make the target ready: server checks, index, mapping, alias. Idempotent; run once per start, by the driver.
 
+        Claims the target for the configuration's ``token``: writes under an older one are refused from now on, by the
+        server. So who only reads, or repairs beside a writer (with the token that ``claimed`` tells), does not call it.
+
         Does not wait for a server that is down: the caller, who starts other sinks too, tries again later.
 
         Raises:
             SinkUnavailable: the server does not answer (transient).
-            SinkRefused: the target is not as it must be, and says what to do; nothing was half-done.
+            SinkRefused: the target is not as it must be, or a newer token has claimed it; says what to do. Nothing was
+                half-done.
         """
         ...
 
@@ -119,6 +123,8 @@ class Sink(Protocol):
             SinkUnavailable: after ``give_up_seconds`` without progress (transient; by default never: it waits). Some
                 items may have been applied; repeat the whole call.
             SinkRefused: no item can ever be taken as things are (index deleted, rights missing).
+            Fenced: a newer token has claimed the target (terminal). What the server took before that is covered by
+                versions: the other process writes the same or something newer.
         """
         ...
 
@@ -134,8 +140,43 @@ class Sink(Protocol):
         """
         ...
 
+    def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
+        """About ``count`` documents chosen by chance, fewer if there are not so many, without reading all of them.
+
+        Raises:
+            SinkUnavailable: the server went away; start again.
+        """
+        ...
+
+    def bulk_load(self, target: str, on: bool) -> None:
+        """Around a load from nothing: the target may neglect its readers while it is on. ``setup`` turns it off."""
+        ...
+
+    def promote(self, target: str, old: int) -> None:
+        """Make this sink's own generation the one that readers see. Idempotent; what was cut is finished by calling it
+        again. Going back is the same verb on the other generation. Claims nothing: writers go on.
+
+        Args:
+            target: view name.
+            old: the generation that readers see now (or this one already).
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: this generation is not there, or readers see a third one.
+        """
+        ...
+
+    def living(self, target: str) -> int | None:
+        """The generation that readers see now; None if nothing is there."""
+        ...
+
+    def claimed(self, target: str) -> int | None:
+        """The newest token that has claimed this generation; None if none has."""
+        ...
+
     def drop(self, target: str) -> None:
-        """Remove everything the target holds, its memory of deletes too; nothing happens when there is none.
+        """Remove everything this generation holds, its memory of deletes and leases too; nothing happens when there is
+        none. Other generations stay as they are.
 
         Raises:
             SinkUnavailable: the server went away (transient); call again.

@@ -11,7 +11,9 @@ from cdc.errors import ConfigError
 
 T = TypeVar("T")
 
-SECRET = re.compile(r"(password|api_key|secret|token)$")
+# Redis's scripts compare tokens as doubles, which are exact up to here.
+MAX_TOKEN = 2**53
+SECRET = re.compile(r"(password|api_key|secret)$")
 
 
 class Fields:

@@ -1,4 +1,5 @@
-"""Making an index ready: created with mapping, settings and aliases in one step; checked when it is there already."""
+"""Making an index ready: created with mapping and settings in one step, checked when it is there already, then claimed
+for this process's lease."""
 
 from __future__ import annotations
 
@@ -7,18 +8,17 @@ from typing import Any
 from elasticsearch import BadRequestError, Elasticsearch
 
 from cdc.errors import SinkRefused
-from sinks.elasticsearch import fences, mapping
+from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import reason_of, translated
+from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.settings import Settings, Target
-
-_HIDDEN: dict[str, Any] = {"is_hidden": True}
 
 
 class Indices:
     """Setup of one sink's indices. All of it is safe to repeat."""
 
-    def __init__(self, client: Elasticsearch, settings: Settings) -> None:
-        self._client, self._settings = client, settings
+    def __init__(self, client: Elasticsearch, settings: Settings, lease: Lease) -> None:
+        self._client, self._settings, self._lease = client, settings, lease
 
     def setup(self) -> None:
         """Server check, then every target.
@@ -43,19 +43,20 @@ class Indices:
             )
 
     def _setup_target(self, target: Target) -> None:
-        live = self._alias_or_nothing(target)
+        readers = generations.seen(self._client, target)
+        if not readers:
+            self._check_free(target)
+        self._lease.check(target)
         wanted = mapping.index_settings(self._settings.index_settings)
-        aliases: dict[str, Any] = {target.writer: _HIDDEN}
-        if not live:
-            aliases[target.index] = {}
+        # Only the first generation shows itself; a later one is built beside it and waits to be promoted.
+        alias: dict[str, Any] = {} if readers or target.generation > 1 else {target.index: {}}
         marks = mapping.mappings(fences.PROPERTIES, self._owner(target))
-        self._ensure(target, target.fences, {target.fence_writer: _HIDDEN}, _fence_settings(wanted), marks)
-        self._ensure(target, target.concrete, aliases, wanted, mapping.mappings(target.properties, self._owner(target)))
+        self._ensure(target, target.fences, {}, _fence_settings(wanted), marks)
+        self._ensure(target, target.concrete, alias, wanted, mapping.mappings(target.properties, self._owner(target)))
+        self._lease.claim(target)
 
-    def _alias_or_nothing(self, target: Target) -> bool:
-        """Is the readers' alias there already (pointing at this or an older generation)?"""
-        if self._client.indices.exists_alias(name=target.index):
-            return True
+    def _check_free(self, target: Target) -> None:
+        """The readers' name must not be that of an index."""
         if self._client.indices.exists(index=target.index):
             raise SinkRefused(
                 f"{self._settings.who}: {target.index!r} is an index, but this sink needs that name for an alias",
@@ -63,7 +64,6 @@ class Indices:
                 "take over without them noticing",
                 fix=f"choose another `index:` for this sink, or remove or rename the index {target.index!r}",
             )
-        return False
 
     def _ensure(
         self, target: Target, name: str, aliases: dict[str, Any], settings: dict[str, Any], wanted: dict[str, Any]
@@ -128,8 +128,31 @@ class Indices:
                 fix="set them back in the pipeline file, or delete the index and load the sink afresh",
             ) from error
 
+    def promote(self, target: Target, old: int) -> None:
+        """Move the readers' alias to this generation in one call.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the index is not there or not ours, or readers see a generation
+                other than ``old``.
+        """
+        with translated(self._settings.who, "promote"):
+            if not self._client.indices.exists(index=target.concrete):
+                raise SinkRefused(
+                    f"{self._settings.who}: there is no index {target.concrete} to promote",
+                    means="readers see what they saw before",
+                    fix="`headwater rebuild FILE SINK` builds a new generation",
+                )
+            self._check_owner(target, target.concrete)
+            self._client.indices.refresh(index=target.concrete)  # readers must find all that was written
+            generations.promote(self._client, self._settings.who, target, old)
+
+    def living(self, target: Target) -> int | None:
+        """The generation that readers see; None if there is none."""
+        with translated(self._settings.who, "look-up of the alias"):
+            return max(generations.seen(self._client, target).values(), default=0) or None
+
     def drop(self, target: Target) -> None:
-        """Remove a target's indices, and their aliases with them; what is not ours stays.
+        """Remove one generation's indices, and their aliases with them; what is not ours stays.
 
         Raises:
             SinkUnavailable: transient. SinkRefused: an index of that name is not ours.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from elastic_transport import TransportError
 from elasticsearch import ApiError, Elasticsearch
 
+from cdc.errors import SinkRefused
 from sinks.contract import Held
 
 KEEP_ALIVE = "5m"
@@ -31,16 +33,30 @@ def get(client: Elasticsearch, index: str, keys: Sequence[str]) -> dict[str, Hel
 
 
 def versions(client: Elasticsearch, index: str, keys: Sequence[str]) -> dict[str, int]:
-    """Held versions by key, realtime, without the documents. Raises the client's errors."""
+    """Held versions by key, realtime, without the documents. Raises the client's errors, and SinkRefused when there is
+    no such index or alias (the server says so document by document)."""
     found: dict[str, int] = {}
     for start in range(0, len(keys), GET_COUNT):
         answer = client.mget(index=index, ids=list(keys[start : start + GET_COUNT]), source=False)
+        for doc in answer.body["docs"]:
+            if "error" in doc:
+                raise SinkRefused(f"{index} can't be read: {doc['error'].get('reason')}")
         found |= {doc["_id"]: doc["_version"] for doc in answer.body["docs"] if doc.get("found")}
     return found
 
 
 def scan(client: Elasticsearch, index: str) -> Iterator[Held]:
     """Everything as of one point in time (refreshed first). Raises the client's errors."""
+    return _pages(client, index, {"match_all": {}}, [{"_shard_doc": "asc"}])
+
+
+def sample(client: Elasticsearch, index: str, count: int, seed: int) -> Iterator[Held]:
+    """Documents in an order shuffled by ``seed``, the first ``count`` of them. Raises the client's errors."""
+    shuffled = {"function_score": {"random_score": {"seed": seed, "field": "_seq_no"}, "boost_mode": "replace"}}
+    return islice(_pages(client, index, shuffled, [{"_score": "desc"}, {"_shard_doc": "asc"}]), count)
+
+
+def _pages(client: Elasticsearch, index: str, query: dict[str, Any], sort: list[dict[str, Any]]) -> Iterator[Held]:
     client.indices.refresh(index=index)
     pit: str = client.open_point_in_time(index=index, keep_alive=KEEP_ALIVE).body["id"]
     try:
@@ -50,7 +66,8 @@ def scan(client: Elasticsearch, index: str) -> Iterator[Held]:
             answer = client.search(
                 pit={"id": pit, "keep_alive": KEEP_ALIVE},
                 size=size,
-                sort=[{"_shard_doc": "asc"}],
+                query=query,
+                sort=sort,
                 search_after=after,
                 version=True,
                 track_total_hits=False,

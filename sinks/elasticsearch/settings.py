@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cdc.errors import ConfigError
-from sinks.fields import Fields
+from sinks.fields import MAX_TOKEN, Fields
 
 # What Elasticsearch itself allows as an index name, less the leading dot (reserved for the server's own).
 INDEX_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,199}")
@@ -24,12 +24,14 @@ class Target:
         index: the alias that readers use.
         generation: which build of the view; the real index is ``<index>_g<generation>``.
         properties: the mapping's ``properties``, defaults from the table's types with the user's overrides merged in.
+        token: of the lease under which this process writes.
     """
 
     view: str
     index: str
     generation: int
     properties: Mapping[str, Any]
+    token: int = 0
 
     @property
     def concrete(self) -> str:
@@ -39,8 +41,9 @@ class Target:
     @property
     def writer(self) -> str:
         """The hidden alias that writes go through: with ``require_alias`` a deleted index is an error, whereas a write
-        to a missing concrete index would silently create one without our mapping."""
-        return f"{self.concrete}_w"
+        to a missing concrete index would silently create one without our mapping. It ends with the lease's token: who
+        takes over removes the older one, and with it the way in for a process that was thought dead."""
+        return f"{self.concrete}_w{self.token}"
 
     @property
     def fences(self) -> str:
@@ -50,7 +53,7 @@ class Target:
     @property
     def fence_writer(self) -> str:
         """The hidden write alias of ``fences``."""
-        return f"{self.fences}_w"
+        return f"{self.fences}_w{self.token}"
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,13 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     """
     fields = Fields(f"sink {config.get('name', '?')!r}", config)
     fields.text("type")
-    name, url = fields.text("name"), fields.text("url")
+    name, url, token = fields.text("name"), fields.text("url"), fields.number("token", 0, 0, MAX_TOKEN)
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise ConfigError(f"{fields.who}: url must look like http://host:9200 or https://host:9200")
     settings = Settings(
         name=name,
         url=url,
-        targets={view: _target(fields.who, view, spec) for view, spec in fields.mapping("targets").items()},
+        targets={view: _target(fields.who, view, spec, token) for view, spec in fields.mapping("targets").items()},
         index_settings=fields.mapping("settings"),
         user=fields.optional("user"),
         password=fields.optional("password"),
@@ -117,7 +120,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _target(who: str, view: str, spec: Any) -> Target:
+def _target(who: str, view: str, spec: Any, token: int) -> Target:
     fields = Fields(f"{who}, view {view!r}", spec if isinstance(spec, Mapping) else {})
     index = fields.text("index", view)
     if not INDEX_NAME.fullmatch(index):
@@ -125,6 +128,6 @@ def _target(who: str, view: str, spec: Any) -> Target:
             f"{fields.who}: {index!r} can't be an index name",
             fix="use up to 200 lower-case letters, digits, '_', '-' and '.', beginning with a letter or digit",
         )
-    target = Target(view, index, fields.number("generation", 1, 1, 10**6), fields.mapping("properties"))
+    target = Target(view, index, fields.number("generation", 1, 1, 10**6), fields.mapping("properties"), token)
     fields.done()
     return target

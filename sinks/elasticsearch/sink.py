@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 from elastic_transport import TransportError
 from elasticsearch import ApiError
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.elasticsearch import read
 from sinks.elasticsearch.bulk import Bulk, Line, chunks, encode
 from sinks.elasticsearch.client import connect, is_passing, reason_of, refused, translated
 from sinks.elasticsearch.fences import KEY_PREFIX, Fences
 from sinks.elasticsearch.index import Indices
+from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.settings import Target, read_settings
 from sinks.retry import Patience, quiet
 
@@ -43,7 +44,8 @@ class ElasticsearchSink:
         self._client = connect(self._settings)
         self._bulk = Bulk(self._client, self._settings.who)
         self._fences = Fences(self._client, self._bulk, self._settings.who)
-        self._indices = Indices(self._client, self._settings)
+        self._lease = Lease(self._client, self._settings.who)
+        self._indices = Indices(self._client, self._settings, self._lease)
         self._stop = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
 
@@ -55,8 +57,18 @@ class ElasticsearchSink:
                 self._fences.purge(target, self._settings.fence_seconds, self._patience())
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
-        """See the contract. Order: refuse what can't be sent, look up fences, leave fences, then the bulk requests."""
+        """See the contract. A refusal may mean that another process has taken over: then it is called that."""
         place = self._target(target)
+        try:
+            return self._write(place, items)
+        except SinkRefused as refusal:
+            fenced = self._retrying(lambda: self._lease.fenced(place))
+            if fenced is not None:
+                raise fenced from refusal
+            raise
+
+    def _write(self, place: Target, items: Sequence[Item]) -> list[Answer]:
+        """Order: refuse what can't be sent, look up fences, leave fences, then the bulk requests."""
         answers: list[Answer | None] = [self._refuse(item) for item in items]
         todo = [item for item, answer in zip(items, answers, strict=True) if answer is None]
         upserts = [item for item in todo if item.document is not None]
@@ -101,14 +113,32 @@ class ElasticsearchSink:
         with translated(self._settings.who, "scan"):
             yield from read.scan(self._client, self._target(target).concrete)
 
+    def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
+        """See the contract."""
+        with translated(self._settings.who, "sample"):
+            yield from read.sample(self._client, self._target(target).concrete, count, seed)
+
     def refresh(self, target: str) -> None:
         """Make everything written so far visible to searches now."""
         with translated(self._settings.who, "refresh"):
             self._client.indices.refresh(index=self._target(target).concrete)
 
     def bulk_load(self, target: str, on: bool) -> None:
-        """Refresh off (True) or back on (False) around a load from nothing."""
+        """See the contract: refresh is off meanwhile."""
         self._indices.bulk_load(self._target(target), on)
+
+    def promote(self, target: str, old: int) -> None:
+        """See the contract: one call moves the readers' alias."""
+        self._indices.promote(self._target(target), old)
+
+    def living(self, target: str) -> int | None:
+        """See the contract."""
+        return self._indices.living(self._target(target))
+
+    def claimed(self, target: str) -> int | None:
+        """See the contract."""
+        with translated(self._settings.who, "look-up of the lease"):
+            return self._lease.newest(self._target(target))
 
     def drop(self, target: str) -> None:
         """See the contract; the aliases go with their indices."""

@@ -1,9 +1,14 @@
 """Key names. Pure.
 
 ======================  =====================================  =========================================
-value                   ``<key_prefix><view>:<id>``            the JSON document; plain GET reads it
-version                 ``hw:v:{<that key>}``                  decimal digits; stays after a delete (fence)
+value, plain            ``<key_prefix><view>:<id>``            the JSON document; plain GET reads it
+value, hidden           ``<key_prefix><view>@<N>:<id>``        a document of generation N beside them
+version                 ``hw:v:{<own name of the value>}``     decimal digits; stays after a delete (fence)
+pointer                 ``<key_prefix><view>@live``            hash: which generation is where (pointer.py)
 ======================  =====================================  =========================================
+
+A generation's *own* name is the plain one for generation 1 and the hidden one for all others. Versions keep to it;
+values of the generation that readers see lie at the plain names (``promotion.py``).
 
 Redis Cluster places a key by what stands between its first braces, so the version key always lands in its value's slot
 and one script may touch both. That only works if the value key itself has no braces, so in an id ``%``, ``{`` and ``}``
@@ -12,18 +17,63 @@ are percent-encoded (``%25``, ``%7B``, ``%7D``); any other id is used as it is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 VERSION_PREFIX = b"hw:v:{"
 _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
 
+@dataclass(frozen=True)
+class Names:
+    """Where one generation of one view lives: prefixes of its keys, and the pointer."""
+
+    key_prefix: str
+    view: str
+    generation: int = 1
+
+    @cached_property
+    def plain(self) -> bytes:
+        """Prefix of the names that readers use."""
+        return prefix_of(self.key_prefix, self.view)
+
+    @cached_property
+    def hidden(self) -> bytes:
+        """Prefix of this generation's names beside them."""
+        return self.hidden_of(self.generation)
+
+    @cached_property
+    def own(self) -> bytes:
+        """Prefix of the names by which versions are kept."""
+        return self.plain if self.generation == 1 else self.hidden
+
+    @cached_property
+    def pointer(self) -> bytes:
+        """The key that says which generation is where."""
+        return f"{self.key_prefix}{self.view}@live".encode()
+
+    def hidden_of(self, generation: int) -> bytes:
+        """``hidden`` of another generation."""
+        return f"{self.key_prefix}{self.view}@{generation}:".encode()
+
+    def version(self, suffix: bytes) -> bytes:
+        """The version key of an encoded id."""
+        return version_key(self.own + suffix)
+
+
 def prefix_of(key_prefix: str, view: str) -> bytes:
-    """What every value key of a view begins with."""
+    """What every plain value key of a view begins with."""
     return f"{key_prefix}{view}:".encode()
+
+
+def encoded(key: str) -> bytes:
+    """An id as it stands in a key."""
+    return key.translate(_ENCODE).encode()
 
 
 def value_key(prefix: bytes, key: str) -> bytes:
     """Where the document lies."""
-    return prefix + key.translate(_ENCODE).encode()
+    return prefix + encoded(key)
 
 
 def version_key(value: bytes) -> bytes:
@@ -33,10 +83,10 @@ def version_key(value: bytes) -> bytes:
 
 def id_of(prefix: bytes, value: bytes) -> str:
     """The document id of a value key; the inverse of ``value_key``."""
-    encoded = value[len(prefix) :].decode(errors="replace")
-    if "%" not in encoded:
-        return encoded
-    return encoded.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+    text = value[len(prefix) :].decode(errors="replace")
+    if "%" not in text:
+        return text
+    return text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
 
 
 def pattern(prefix: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cdc.errors import ConfigError
-from sinks.fields import Fields
+from sinks.fields import MAX_TOKEN, Fields
 
 SCHEMES = ("redis", "rediss", "unix")
 
@@ -18,16 +18,17 @@ class Settings:
     """Everything the sink needs. Sizes in bytes, times in seconds.
 
     Attributes:
-        targets: views that may be written.
+        targets: views that may be written, with the generation of each.
         key_prefix: put before ``<view>:<id>``.
         ttl_seconds: how long a value lives without being written again; None: for ever.
         fence_seconds: how long a delete's version is remembered; must outlive any replay, so by default as long as
             the topics keep tombstones.
+        token: of the lease under which this process writes.
     """
 
     name: str
     url: str = field(repr=False)
-    targets: frozenset[str]
+    targets: Mapping[str, int]
     key_prefix: str = ""
     ttl_seconds: int | None = None
     fence_seconds: int = 7 * 86400
@@ -40,6 +41,7 @@ class Settings:
     max_document_bytes: int = 64 << 20
     request_timeout_seconds: float = 30.0
     give_up_seconds: float | None = None
+    token: int = 0
 
     @property
     def who(self) -> str:
@@ -63,7 +65,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     settings = Settings(
         name=name,
         url=url,
-        targets=frozenset(fields.mapping("targets")),
+        targets={view: _generation(fields.who, view, spec) for view, spec in fields.mapping("targets").items()},
         key_prefix=fields.text("key_prefix", ""),
         ttl_seconds=fields.number("ttl_seconds", 0, 0, 86400 * 3650) or None,
         fence_seconds=fields.number("fence_seconds", 7 * 86400, 1, 86400 * 3650),
@@ -78,6 +80,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         max_document_bytes=fields.number("max_document_bytes", 64 << 20, 1 << 10, 500 << 20),
         request_timeout_seconds=fields.seconds("request_timeout_seconds", 30.0, 3600) or 30.0,
         give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
+        token=fields.number("token", 0, 0, MAX_TOKEN),
     )
     fields.done()
     if not settings.targets:
@@ -88,3 +91,10 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             means="in Redis Cluster they choose the slot, and a value must share one with its version",
         )
     return settings
+
+
+def _generation(who: str, view: str, spec: Any) -> int:
+    fields = Fields(f"{who}, view {view!r}", spec if isinstance(spec, Mapping) else {})
+    generation = fields.number("generation", 1, 1, 10**6)
+    fields.done()
+    return generation

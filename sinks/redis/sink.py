@@ -1,43 +1,32 @@
-"""The Redis sink: the contract's verbs by pipelines of one script call per item."""
+"""The Redis sink: the contract's verbs."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
-import redis
-
-from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
-from sinks.contract import STALE, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
-from sinks.redis import names
-from sinks.redis.client import (
-    Client,
-    connect,
-    is_moved,
-    is_no_script,
-    is_passing,
-    is_read_only,
-    lacks_rights,
-    reason_of,
-)
-from sinks.redis.script import SOURCE, Command, command
+from cdc.errors import ConfigError, SinkRefused
+from sinks.contract import Answer, Held, Item, OnWait, rejected, size_fault, version_fault
+from sinks.redis import names, promotion
+from sinks.redis.client import Client
+from sinks.redis.names import Names
+from sinks.redis.pointer import CLAIM, FIELDS, FORGET, Pointer
+from sinks.redis.read import SCAN_COUNT, Reads
+from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
-from sinks.retry import Patience, quiet
+from sinks.redis.write import Call, Writes
+from sinks.retry import quiet
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 MAX_KEY_BYTES = 8192  # Redis would take 512 MB; nobody means that
-SCAN_COUNT = 1000
 OLDEST = 5  # 5.0: scripts replicate their effects, so EXPIRE and SET are exact on replicas
 
 
 class RedisSink:
-    """Keeps views in Redis. Thread-safe (redis-py's connection pool is).
+    """Keeps views in Redis. Thread-safe.
 
     Args:
         config: plain data, see ``sinks.redis.settings``.
@@ -48,20 +37,17 @@ class RedisSink:
     """
 
     def __init__(self, config: Mapping[str, Any], on_wait: OnWait = quiet) -> None:
-        self._settings = read_settings(config)
-        self._on_wait = on_wait
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._made: Client = None
-        self._ttl = b"%d" % (self._settings.ttl_seconds or 0)
-        self._fence = b"%d" % self._settings.fence_seconds
+        self._settings = settings = read_settings(config)
+        self._server = Server(settings, on_wait)
+        self._names = {view: Names(settings.key_prefix, view, number) for view, number in settings.targets.items()}
+        self._writes = {view: Writes(self._server, where) for view, where in self._names.items()}
 
     def setup(self) -> None:
         """See the contract. Says in the log when the server may evict (allowed for a cache)."""
         who = self._settings.who
-        with self._once("setup"):
-            self._client().ping()
-            info: dict[str, Any] = {} if self._settings.cluster else self._client().info()
+        with self._server.once("setup"):
+            self._server.client().ping()
+            info: dict[str, Any] = {} if self._settings.cluster else self._server.client().info()
         version = str(info.get("redis_version", OLDEST))
         major = version.split(".", maxsplit=1)[0]
         if major.isdigit() and int(major) < OLDEST:
@@ -76,196 +62,130 @@ class RedisSink:
                 who,
                 info.get("maxmemory_policy"),
             )
+        with self._server.once("setup"):
+            for where in self._names.values():
+                self._claim(where)
+
+    def _claim(self, where: Names) -> None:
+        newest = self._server.client().eval(CLAIM, 1, where.pointer, where.generation, self._settings.token)
+        if newest is not None:
+            raise SinkRefused(
+                f"{self._settings.who}: generation {where.generation} of {where.view} was claimed with lease token "
+                f"{newest.decode()}, this process has {self._settings.token}",
+                means="another process has taken this generation over, perhaps from another machine or state folder; "
+                "nothing was changed",
+                fix="nothing, if that process is meant to run; else end it and start this one again",
+            )
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """See the contract."""
-        prefix = self._prefix(target)
+        where, writes = self._where(target), self._writes[target]
         answers: list[Answer | None] = [None] * len(items)
-        batch: list[tuple[int, Command]] = []
+        batch: list[Call] = []
         size = 0
         for place, item in enumerate(items):
-            value = names.value_key(prefix, item.key)
-            answers[place] = self._refuse(item, value)
+            suffix = names.encoded(item.key)
+            answers[place] = self._refuse(item, len(where.own) + len(suffix))
             if answers[place] is not None:
                 continue
-            weight = len(item.document or b"")
-            if batch and (len(batch) >= self._settings.pipeline_count or size + weight > self._settings.pipeline_bytes):
-                self._deliver(batch, answers)
+            document = item.document or b""
+            if batch and (
+                len(batch) >= self._settings.pipeline_count or size + len(document) > self._settings.pipeline_bytes
+            ):
+                writes.deliver(batch, answers)
                 batch, size = [], 0
-            batch.append((place, command(item, value, names.version_key(value), self._ttl, self._fence)))
-            size += weight
-        self._deliver(batch, answers)
+            batch.append(Call(place, suffix, item.version, document))
+            size += len(document)
+        writes.deliver(batch, answers)
         done = [answer for answer in answers if answer is not None]
         if len(done) != len(items):
             raise AssertionError(f"{len(items) - len(done)} items were not answered")
         return done
 
+    def _refuse(self, item: Item, key_bytes: int) -> Answer | None:
+        if not item.key or key_bytes > MAX_KEY_BYTES:
+            return rejected(f"the key must not be empty and at most {MAX_KEY_BYTES} bytes long; it has {key_bytes}")
+        fault = version_fault(item) or size_fault(item, self._settings.max_document_bytes)
+        if item.document == b"":
+            fault = "the document is empty"  # which the script would take for a delete
+        return rejected(fault) if fault else None
+
     def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
         """See the contract."""
-        prefix = self._prefix(target)
-        found: dict[str, Held] = {}
-        with self._once("get"):
-            for start in range(0, len(keys), SCAN_COUNT):
-                page = [names.value_key(prefix, key) for key in keys[start : start + SCAN_COUNT]]
-                found.update({held.key: held for held in self._read(self._client(), prefix, page)})
-        return found
+        with self._server.once("get"):
+            return self._reads().get(self._where(target), keys)
 
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; a key of that name which is no string is left out."""
-        prefix = self._prefix(target)
-        pattern = names.pattern(prefix)
-        with self._once("scan"):
-            client = self._client()
-            for node in client.get_primaries() if self._settings.cluster else [None]:
-                there = {"target_nodes": node} if node else {}
-                cursor = 0
-                while True:
-                    answer = client.scan(cursor, match=pattern, count=SCAN_COUNT, _type="STRING", **there)
-                    cursor = next(iter(answer[0].values())) if node else answer[0]
-                    yield from self._read(client, prefix, answer[1])
-                    if cursor == 0:
-                        break
+        with self._server.once("scan"):
+            yield from self._reads().scan(self._where(target))
+
+    def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
+        """See the contract."""
+        with self._server.once("sample"):
+            yield from self._reads().sample(self._where(target), count, seed)
+
+    def bulk_load(self, target: str, on: bool) -> None:
+        """See the contract: there is nothing to turn off."""
+
+    def promote(self, target: str, old: int) -> None:
+        """See the contract: the pointer switches at once, then keys are renamed (``promotion.py``)."""
+        settings = self._settings
+        with self._server.once("promote"):
+            promotion.promote(self._server.client(), self._where(target), settings.who, old, settings.cluster)
+
+    def living(self, target: str) -> int | None:
+        """See the contract."""
+        where = self._where(target)
+        with self._server.once("living"):
+            client = self._server.client()
+            if client.exists(where.pointer) or next(client.scan_iter(names.pattern(where.plain), 1000), None):
+                return Pointer.of(client.hmget(where.pointer, FIELDS)).generation
+        return None
+
+    def claimed(self, target: str) -> int | None:
+        """See the contract."""
+        where = self._where(target)
+        with self._server.once("claimed"):
+            token = self._server.client().hget(where.pointer, f"lease:{where.generation}")
+        return None if token is None else int(token)
 
     def drop(self, target: str) -> None:
-        """See the contract; UNLINK frees the memory in the background, so that the server goes on answering."""
-        prefix = self._prefix(target)
-        with self._once("drop"):
-            client = self._client()
-            for pattern in (names.pattern(prefix), names.pattern(names.VERSION_PREFIX + prefix)):
-                page: list[bytes] = []
-                for key in client.scan_iter(match=pattern, count=SCAN_COUNT):
-                    page.append(key)
-                    if len(page) == SCAN_COUNT:
-                        self._unlink(client, page)
-                        page = []
-                self._unlink(client, page)
+        """See the contract; a promotion that was cut is finished first, so that it is known whose values are where.
+        UNLINK frees the memory in the background, so that the server goes on answering."""
+        where = self._where(target)
+        with self._server.once("drop"):
+            client = self._server.client()
+            pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
+            if pointer.moving is not None:
+                promotion.finish(client, where, pointer.moving)
+            places = {where.hidden}
+            if self._settings.cluster:
+                places.add(where.own)
+            elif pointer.generation == where.generation:
+                places.add(where.plain)
+            for prefix in (*places, names.VERSION_PREFIX + where.own):
+                self._unlink(client, names.pattern(prefix))
+            client.eval(FORGET, 1, where.pointer, where.generation)
 
     @staticmethod
-    def _unlink(client: Client, keys: Sequence[bytes]) -> None:
-        pipe = client.pipeline(transaction=False)
-        for key in keys:
-            pipe.unlink(key)
-        pipe.execute()
+    def _unlink(client: Client, pattern: bytes) -> None:
+        keys = client.scan_iter(match=pattern, count=SCAN_COUNT)
+        while page := list(islice(keys, SCAN_COUNT)):
+            pipe = client.pipeline(transaction=False)
+            for key in page:
+                pipe.unlink(key)
+            pipe.execute()
 
     def close(self) -> None:
         """See the contract."""
-        self._stop.set()
-        with self._lock:
-            if self._made is not None:
-                self._made.close()
-                self._made = None
+        self._server.close()
 
-    def _read(self, client: Client, prefix: bytes, page: Sequence[bytes]) -> Iterator[Held]:
-        pipe = client.pipeline(transaction=False)
-        for value in page:
-            pipe.get(value)
-            pipe.get(names.version_key(value))
-        answers = pipe.execute()
-        for value, document, version in zip(page, answers[::2], answers[1::2], strict=True):
-            if document is not None:  # a version without a value is a fence
-                yield Held(names.id_of(prefix, value), int(version or 0), document)
+    def _reads(self) -> Reads:
+        return Reads(self._server.client(), self._settings.cluster)
 
-    @contextmanager
-    def _once(self, doing: str) -> Iterator[None]:
-        """For setup and reads: no waiting. (A scan must not go on after a restart: the new server's cursors differ.)"""
+    def _where(self, view: str) -> Names:
         try:
-            yield
-        except (redis.RedisError, OSError) as error:
-            if lacks_rights(error) or not is_passing(error):
-                self._wait_or_raise(error, self._patience())
-            raise SinkUnavailable(f"{self._settings.who}: {doing}: {reason_of(error)}", fix="start it again") from error
-
-    def _deliver(self, batch: list[tuple[int, Command]], answers: list[Answer | None]) -> None:
-        """One pipeline, repeated for the items that could not be taken now."""
-        patience = self._patience()
-        while batch:
-            try:
-                results = self._execute([call for _, call in batch])
-            except (redis.RedisError, OSError) as error:
-                self._wait_or_raise(error, patience)
-                continue
-            batch = self._settle(batch, results, answers, patience)
-
-    def _execute(self, calls: list[Command]) -> list[Any]:
-        pipe = self._client().pipeline(transaction=False)
-        for call in calls:
-            pipe.execute_command(*call)
-        results: list[Any] = pipe.execute(raise_on_error=False)
-        return results
-
-    def _settle(
-        self, batch: list[tuple[int, Command]], results: list[Any], answers: list[Answer | None], patience: Patience
-    ) -> list[tuple[int, Command]]:
-        """Take answers over; returns the items to send again."""
-        again: list[tuple[int, Command]] = []
-        unknown_script = False
-        passing: Exception | None = None
-        for entry, result in zip(batch, results, strict=True):
-            if not isinstance(result, Exception):
-                answers[entry[0]] = WRITTEN if result else STALE
-            elif is_no_script(result):
-                unknown_script = True
-                again.append(entry)
-            elif is_passing(result) or lacks_rights(result):
-                passing = result
-                again.append(entry)
-            else:
-                answers[entry[0]] = rejected(reason_of(result))
-        if len(again) < len(batch):
-            patience.progress()
-        if passing is not None:
-            self._wait_or_raise(passing, patience)
-        if unknown_script:
-            patience.hold(f"{self._settings.who}: the server has forgotten our script (restarted?)")
-            self._patiently(lambda client: client.script_load(SOURCE), patience)
-        return again
-
-    def _patiently(self, verb: Callable[[Client], T], patience: Patience | None = None) -> T:
-        """Run one verb, waiting for the server as long as it takes."""
-        patience = patience or self._patience()
-        while True:
-            try:
-                return verb(self._client())
-            except (redis.RedisError, OSError) as error:
-                self._wait_or_raise(error, patience)
-
-    def _wait_or_raise(self, error: Exception, patience: Patience) -> None:
-        who = self._settings.who
-        if lacks_rights(error):
-            raise SinkRefused(f"{who}: {reason_of(error)}", fix="check this sink's user and password") from error
-        if not is_passing(error):
-            raise SinkRefused(f"{who}: {reason_of(error)}") from error
-        if is_moved(error) and not self._settings.cluster:
-            raise SinkRefused(f"{who} is part of a Redis Cluster", fix="set `cluster: true` for this sink") from error
-        if is_read_only(error) and not self._settings.cluster and self._made is not None:
-            self._made.connection_pool.disconnect()  # after a fail-over the name may lead to the new master
-        patience.hold(f"{who}: {reason_of(error)}")
-
-    def _client(self) -> Client:
-        if self._made is None:
-            with self._lock:
-                if self._made is None:
-                    client = connect(self._settings)
-                    try:
-                        client.script_load(SOURCE)
-                    except BaseException:
-                        client.close()
-                        raise
-                    self._made = client
-        return self._made
-
-    def _prefix(self, view: str) -> bytes:
-        if view not in self._settings.targets:
-            raise ConfigError(f"{self._settings.who} has no view {view!r}")
-        return names.prefix_of(self._settings.key_prefix, view)
-
-    def _patience(self) -> Patience:
-        return Patience(
-            self._settings.who, give_up_seconds=self._settings.give_up_seconds, on_wait=self._on_wait, stop=self._stop
-        )
-
-    def _refuse(self, item: Item, value: bytes) -> Answer | None:
-        if not item.key or len(value) > MAX_KEY_BYTES:
-            return rejected(f"the key must not be empty and at most {MAX_KEY_BYTES} bytes long; it has {len(value)}")
-        fault = version_fault(item) or size_fault(item, self._settings.max_document_bytes)
-        return rejected(fault) if fault else None
+            return self._names[view]
+        except KeyError:
+            raise ConfigError(f"{self._settings.who} has no view {view!r}") from None

@@ -56,7 +56,7 @@ def test_setup_makes_index_mapping_settings_and_aliases(subject: Subject, client
     assert made["settings"]["index.max_result_window"] == "20000"
     assert made["settings"]["index.gc_deletes"] == "1h"
     assert made["settings"]["index.refresh_interval"] == "1s"
-    assert made["aliases"] == {subject.name: {}, f"{name}_w": {"is_hidden": True}}
+    assert made["aliases"] == {subject.name: {}, f"{name}_w0": {"is_hidden": True}}
     assert subject.name in client.indices.get_alias(name=subject.name).body[name]["aliases"]
 
 
@@ -255,7 +255,7 @@ def test_an_index_deleted_underneath_is_refused_and_not_created_unmapped(
     with pytest.raises(SinkRefused, match="gone"):
         sink.write(VIEW, items(10, 1))
     assert not client.indices.exists(index=f"{subject.name}_g1")
-    assert not client.indices.exists(index=f"{subject.name}_g1_w")
+    assert not client.indices.exists(index=f"{subject.name}_g1_w0")
 
 
 @pytest.mark.parametrize("item", [Item("1", 1, doc(1)), Item("1", 1, None)], ids=["upsert", "delete"])
@@ -265,7 +265,7 @@ def test_fences_deleted_underneath_are_refused(subject: Subject, client: Elastic
     client.indices.delete(index=f"{subject.name}_g1_fences")
     with pytest.raises(SinkRefused, match="gone"):
         sink.write(VIEW, [item])
-    assert not client.indices.exists(index=f"{subject.name}_g1_fences_w")
+    assert not client.indices.exists(index=f"{subject.name}_g1_fences_w0")
 
 
 def test_fault_16_a_block_holds_the_batch_until_it_is_lifted(subject: Subject, client: Elasticsearch) -> None:

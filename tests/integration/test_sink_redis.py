@@ -188,7 +188,7 @@ def test_fault_37_full_memory_holds_the_batch_until_there_is_room(start: Start) 
     assert writer.is_alive()
     assert any("OOM" in reason or "OutOfMemory" in reason for reason in subject.waits)
     with redis.Redis.from_url(subject.url) as client:
-        present = sum(1 for _ in client.scan_iter(match=f"{subject.name}:*", count=1000))
+        present = sum(1 for _ in client.scan_iter(match=f"{subject.name}:{VIEW}:*", count=1000))
         versions = sum(1 for _ in client.scan_iter(match="hw:v:*", count=1000))
         assert 0 < present == versions < 1000, "value and version go together, also where memory ended"
         deleting = opened(subject, give_up_seconds=5.0)

@@ -35,7 +35,7 @@ class Subject:
     waits: list[str] = field(default_factory=list)
     _open: list[Sink] = field(default_factory=list)
 
-    def config(self, **over: Any) -> dict[str, Any]:
+    def config(self, generation: int = 1, **over: Any) -> dict[str, Any]:
         target: dict[str, Any] = {}
         own: dict[str, Any] = {"key_prefix": f"{self.name}:"}
         if self.kind == "elasticsearch":
@@ -44,13 +44,13 @@ class Subject:
             "type": self.kind,
             "name": "tested",
             "url": self.url,
-            "targets": {VIEW: target},
+            "targets": {VIEW: target | {"generation": generation}},
             "give_up_seconds": GIVE_UP_SECONDS,
         }
         return base | own | over
 
-    def open(self, **over: Any) -> Sink:
-        sink = open_sink(self.config(**over), self.waits.append)
+    def open(self, generation: int = 1, **over: Any) -> Sink:
+        sink = open_sink(self.config(generation, **over), self.waits.append)
         self._open.append(sink)
         return sink
 

@@ -184,8 +184,9 @@ def test_a_sinks_settings_as_plain_data() -> None:
 
 def test_redis_settings_as_plain_data() -> None:
     sink = RedisSink.model_validate({"type": "redis", "url": "redis://h", "view": "flight", "key_prefix": "p:"})
-    config = sink_config("cache", sink, [VIEW], {})
-    assert config["targets"] == {"flight": {}}
+    config = sink_config("cache", sink, [VIEW], {}, 2, 1_795_236_777)
+    assert config["targets"] == {"flight": {"generation": 2}}
+    assert config["token"] == 1_795_236_777
     assert config["key_prefix"] == "p:"
     open_sink(config).close()
 

@@ -252,10 +252,12 @@ def test_names_of_a_target() -> None:
     target = read_settings(config(targets={"flight": {"index": "flights", "generation": 2}})).targets["flight"]
     assert (target.concrete, target.writer, target.fences, target.fence_writer) == (
         "flights_g2",
-        "flights_g2_w",
+        "flights_g2_w0",
         "flights_g2_fences",
-        "flights_g2_fences_w",
+        "flights_g2_fences_w0",
     )
+    claimed = read_settings(config(token=17)).targets["flight"]
+    assert (claimed.writer, claimed.fence_writer) == ("flight_g1_w17", "flight_g1_fences_w17")
 
 
 @pytest.mark.parametrize(

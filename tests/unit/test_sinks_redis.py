@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from redis.cluster import key_slot
 
 from cdc.errors import ConfigError
-from sinks.contract import Item
 from sinks.redis import names
 from sinks.redis.client import is_no_script, is_passing, lacks_rights
-from sinks.redis.script import command
+from sinks.redis.pointer import Pointer
+from sinks.redis.script import Change, Terms, command
 from sinks.redis.settings import read_settings
 
 IDS = st.text(st.characters(codec="utf-8")) | st.text("{}%7BbDd25|:", min_size=1)
@@ -60,9 +60,36 @@ def test_a_pattern_matches_its_own_prefix_only(prefix: str) -> None:
     assert not fnmatch.fnmatchcase("X" + prefix + "rest", translated)
 
 
-def test_a_delete_sends_no_document() -> None:
-    assert command(Item("1", 7, None), b"v", b"m", b"0", b"60")[3:] == (b"v", b"m", b"7", b"D", b"", b"0", b"60")
-    assert command(Item("1", 7, b"{}"), b"v", b"m", b"9", b"60")[3:] == (b"v", b"m", b"7", b"S", b"{}", b"9", b"60")
+def test_a_call_carries_its_items_and_in_a_cluster_no_pointer() -> None:
+    terms = Terms(b"0", b"60", b"9", b"2")
+    two = [Change(b"v", b"m", 7, b""), Change(b"w", b"n", 8, b"{}")]
+    fixed, each = (b"0", b"60", b"9", b"2"), (b"7", b"", b"8", b"{}")
+    assert command(two, terms, b"p", b"H")[2:] == (5, b"p", b"v", b"m", b"w", b"n", *fixed, b"H", *each)
+    assert command(two[:1], terms, b"p", b"C")[2:] == (2, b"v", b"m", *fixed, b"C", b"7", b"")
+
+
+def test_names_of_a_generation() -> None:
+    first, second = names.Names("p:", "flight"), names.Names("p:", "flight", 2)
+    assert (first.plain, first.hidden, first.own) == (b"p:flight:", b"p:flight@1:", b"p:flight:")
+    assert (second.plain, second.hidden, second.own) == (b"p:flight:", b"p:flight@2:", b"p:flight@2:")
+    assert first.pointer == second.pointer == b"p:flight@live"
+    assert second.version(b"AA") == b"hw:v:{p:flight@2:AA}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "generation", "plain"),
+    [
+        ((None, None, None, None), 1, True),
+        ((None, None, None, None), 2, False),
+        ((b"2", None, b"2", None), 1, None),
+        ((b"2", None, b"2", b"2"), 2, None),
+        ((b"2", None, b"2", b"2"), 3, False),
+        (("2", "2", None, None), 2, True),
+        ((b"2", b"2", None, None), 1, False),
+    ],
+)
+def test_where_a_generations_values_are(fields: Any, generation: int, plain: bool | None) -> None:
+    assert Pointer.of(fields).is_plain(generation) is plain
 
 
 @pytest.mark.parametrize(

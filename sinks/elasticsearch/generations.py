@@ -1,0 +1,54 @@
+"""Which generation readers see: the index behind their alias."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from elasticsearch import Elasticsearch, NotFoundError
+
+from cdc.errors import SinkRefused, SinkUnavailable
+from sinks.elasticsearch.settings import Target
+
+_TRIES = 5
+
+
+def seen(client: Elasticsearch, target: Target) -> dict[str, int]:
+    """Index -> generation of what the readers' alias leads to; normally one. Raises the client's errors."""
+    found = client.options(ignore_status=404).indices.get_alias(name=target.index).body
+    if "error" in found:
+        return {}
+    stem = re.compile(re.escape(target.index) + r"_g(\d+)")
+    return {index: int(match[1]) if (match := stem.fullmatch(index)) else 0 for index in found}
+
+
+def promote(client: Elasticsearch, who: str, target: Target, old: int) -> None:
+    """One call takes the alias from where it is and gives it to this generation: no reader sees both, or neither.
+
+    Raises:
+        SinkRefused: readers see another generation than ``old``.
+        SinkUnavailable: the alias is moved by others, over and over (transient).
+        ApiError, TransportError: for the caller to translate.
+    """
+    for _ in range(_TRIES):
+        readers = seen(client, target)
+        if set(readers) == {target.concrete}:
+            return
+        strange = set(readers.values()) - {old, target.generation}
+        if strange:
+            raise SinkRefused(
+                f"{who}: the alias {target.index} leads to {', '.join(sorted(readers))}, not to generation {old}",
+                means="someone else has promoted or moved it; nothing was changed",
+                fix="`headwater generations FILE` says what is known; then promote again",
+            )
+        others = [index for index in readers if index != target.concrete]
+        actions: list[dict[str, Any]] = [
+            {"remove": {"index": index, "alias": target.index, "must_exist": True}} for index in others
+        ]
+        actions.append({"add": {"index": target.concrete, "alias": target.index}})
+        try:
+            client.indices.update_aliases(actions=actions)
+        except NotFoundError:
+            continue  # somebody moved it between the look and the call
+    if set(seen(client, target)) != {target.concrete}:
+        raise SinkUnavailable(f"{who}: the alias {target.index} is being moved by someone else", fix="promote again")

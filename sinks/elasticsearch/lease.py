@@ -1,0 +1,129 @@
+"""Who may write: the token of a lease, kept as the name of the write aliases.
+
+``flights_g1_w1795236777`` belongs to the process that holds token 1795236777. Who takes over adds its own alias and
+removes all older ones, of the documents and of the fences, in one call. From then on Elasticsearch itself refuses the
+older process (``require_alias``), whatever that one believes about its lease.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from elasticsearch import Elasticsearch, NotFoundError
+
+from cdc.errors import Fenced, SinkRefused, SinkUnavailable
+from sinks.elasticsearch.settings import Target
+
+# Before leases the alias had no number.
+_UNNUMBERED = -1
+_TRIES = 5
+
+
+class Lease:
+    """The claims on one sink's targets."""
+
+    def __init__(self, client: Elasticsearch, who: str) -> None:
+        self._client, self._who = client, who
+
+    def newest(self, target: Target) -> int | None:
+        """The newest token that has claimed the target; None if nobody has, or if its index is not there.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate.
+        """
+        tokens = [token for aliases in self._held(target).values() for token in aliases.values()]
+        return max((token for token in tokens if token != _UNNUMBERED), default=None)
+
+    def check(self, target: Target) -> None:
+        """Refuse to go on when somebody newer has claimed the target.
+
+        Raises:
+            SinkRefused: and says which token has.
+        """
+        newest = self.newest(target)
+        if newest is not None and newest > target.token:
+            raise SinkRefused(
+                f"{self._who}: {target.concrete} was claimed with lease token {newest}, this process has "
+                f"{target.token}",
+                means="another process has taken this generation over, perhaps from another machine or state folder; "
+                "nothing was changed",
+                fix="nothing, if that process is meant to run; else end it and start this one again",
+            )
+
+    def claim(self, target: Target) -> None:
+        """Make this process's token the only one. Idempotent; both indices must be there.
+
+        Raises:
+            SinkRefused: a newer token has claimed the target.
+            SinkUnavailable: others claim it at the same moment, over and over (transient).
+            ApiError, TransportError: for the caller to translate.
+        """
+        for _ in range(_TRIES):
+            held = self._held(target)
+            try:
+                self.check(target)
+            except SinkRefused:
+                self._withdraw(target, held)
+                raise
+            actions = self._takeover(target, held)
+            if not actions:
+                return
+            try:
+                self._client.indices.update_aliases(actions=actions)
+            except NotFoundError:
+                continue  # what was to be removed has gone: somebody else takes over just now, so look again
+        raise SinkUnavailable(f"{self._who}: several processes claim {target.concrete} at once", fix="start it again")
+
+    def fenced(self, target: Target) -> Fenced | None:
+        """Why a write was refused, if it was because somebody took over.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate.
+        """
+        newest = self.newest(target)
+        if newest is None or newest <= target.token:
+            return None
+        return Fenced(
+            f"{self._who}: {target.concrete} was taken over with lease token {newest}, this process has {target.token}",
+            means="Elasticsearch refuses this process's writes; the other one goes on from the same place, nothing is "
+            "lost",
+            fix="nothing, if the other process is meant to run; else stop that one first",
+        )
+
+    def _held(self, target: Target) -> Mapping[str, Mapping[str, int]]:
+        """Index -> write alias -> its token."""
+        pairs = ((target.concrete, f"{target.concrete}_w"), (target.fences, f"{target.fences}_w"))
+        held: dict[str, dict[str, int]] = {}
+        found = self._client.indices.get_alias(
+            index=[index for index, _ in pairs], ignore_unavailable=True, expand_wildcards="all"
+        ).body
+        for index, stem in pairs:
+            tokens = ((name, _token(name, stem)) for name in found.get(index, {}).get("aliases", {}))
+            held[index] = {name: token for name, token in tokens if token is not None}
+        return held
+
+    def _takeover(self, target: Target, held: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+        """``must_exist`` makes it compare-and-set: the call does nothing if somebody else was quicker."""
+        actions: list[dict[str, Any]] = []
+        for index, alias in ((target.concrete, target.writer), (target.fences, target.fence_writer)):
+            older = [name for name in held[index] if name != alias]
+            actions += [{"remove": {"index": index, "alias": name, "must_exist": True}} for name in older]
+            if alias not in held[index]:
+                actions.append({"add": {"index": index, "alias": alias, "is_hidden": True}})
+        return actions
+
+    def _withdraw(self, target: Target, held: Mapping[str, Mapping[str, int]]) -> None:
+        """Two may add their aliases to a fresh index at once; the older takes its own back."""
+        for index, alias in ((target.concrete, target.writer), (target.fences, target.fence_writer)):
+            if alias in held[index]:
+                self._client.indices.update_aliases(actions=[{"remove": {"index": index, "alias": alias}}])
+
+
+def _token(alias: str, stem: str) -> int | None:
+    """The token in a write alias's name; None for other aliases."""
+    rest = re.fullmatch(re.escape(stem) + r"(\d*)", alias)
+    if rest is None:
+        return None
+    return int(rest[1]) if rest[1] else _UNNUMBERED

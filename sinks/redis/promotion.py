@@ -1,0 +1,161 @@
+"""Promotion: readers that follow the pointer switch at once, then keys are renamed so that a plain GET switches too.
+
+Four steps, each of them safe to repeat, so that a promotion which was killed is finished by promoting again:
+
+1. ``generation`` and ``moving`` are set in one step. From here on readers that follow the pointer see the new
+   generation, all of it still at its hidden names; writers of both generations wait.
+2. Keys that only the old generation has leave the plain names. Then ``cleared`` is set: whoever finds nothing at a
+   hidden name may now take what is at the plain one.
+3. Key by key, in one step each: the old value goes to its hidden name, the new one takes the plain name. A reader of
+   the plain name sees one or the other, never nothing.
+4. ``plain`` is set, ``moving`` and ``cleared`` go; writers go on.
+
+Nothing is copied and no expiry is touched: RENAME keeps it. Each script looks at ``moving`` first, so a promoter that
+was stopped and wakes up after somebody else finished its work, or went back, does nothing. In a cluster keys can't be
+renamed from one slot to another: there step 1 is all, without ``moving``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cdc.errors import SinkRefused
+from sinks.redis import names
+from sinks.redis.client import Client
+from sinks.redis.names import Names
+from sinks.redis.pointer import FIELDS, Pointer
+
+# Keys handled by one script call: the server does nothing else for as long, about half a millisecond.
+PAGE = 250
+
+# KEYS: pointer. ARGV: new, old, "1" in a cluster. Answers what there is to do.
+_BEGIN = b"""\
+local key, new = KEYS[1], ARGV[1]
+local live = redis.call('HMGET', key, 'generation', 'plain', 'moving')
+local generation, plain = live[1] or '1', live[2] or '1'
+if live[3] then return {'move', live[3]} end
+if redis.call('HEXISTS', key, 'lease:' .. new) == 0 then return {'absent', ''} end
+if generation ~= new and generation ~= ARGV[2] then return {'other', generation} end
+if generation == new and (plain == new or ARGV[3] == '1') then return {'done', ''} end
+redis.call('HSET', key, 'generation', new)
+if plain == new or ARGV[3] == '1' then return {'done', ''} end
+redis.call('HSET', key, 'moving', new)
+return {'move', new}
+"""
+
+# KEYS: pointer. ARGV: new, prefixes of plain, old and new names, ids. Answers -1 when this is not the step to do.
+_CLEAR = b"""\
+local live = redis.call('HMGET', KEYS[1], 'moving', 'cleared')
+if live[1] ~= ARGV[1] or live[2] then return -1 end
+for place = 5, #ARGV do
+  local plain, id = ARGV[2] .. ARGV[place], ARGV[place]
+  if redis.call('EXISTS', ARGV[4] .. id) == 0 and redis.call('EXISTS', plain) == 1 then
+    redis.call('RENAME', plain, ARGV[3] .. id)
+  end
+end
+return 1
+"""
+_SWAP = b"""\
+local live = redis.call('HMGET', KEYS[1], 'moving', 'cleared')
+if live[1] ~= ARGV[1] or not live[2] then return -1 end
+for place = 5, #ARGV do
+  local plain, id = ARGV[2] .. ARGV[place], ARGV[place]
+  if redis.call('EXISTS', ARGV[4] .. id) == 1 then
+    if redis.call('EXISTS', plain) == 1 then redis.call('RENAME', plain, ARGV[3] .. id) end
+    redis.call('RENAME', ARGV[4] .. id, plain)
+  end
+end
+return 1
+"""
+# KEYS: pointer. ARGV: new.
+_CLEARED = b"""\
+if redis.call('HGET', KEYS[1], 'moving') ~= ARGV[1] then return -1 end
+return redis.call('HSET', KEYS[1], 'cleared', ARGV[1])
+"""
+_END = b"""\
+if redis.call('HGET', KEYS[1], 'moving') ~= ARGV[1] then return -1 end
+redis.call('HSET', KEYS[1], 'plain', ARGV[1])
+return redis.call('HDEL', KEYS[1], 'moving', 'cleared')
+"""
+
+# Called after each step with its name; tests stop a promotion there.
+Step = Callable[[str], None]
+
+
+def promote(client: Client, where: Names, who: str, old: int, cluster: bool, step: Step = lambda _name: None) -> None:
+    """Make ``where.generation`` the one that readers see.
+
+    Raises:
+        SinkRefused: it has never been set up, or readers see a generation other than ``old``.
+        redis.RedisError: the server went away; call again.
+    """
+    new = where.generation
+    while True:
+        verdict, value = client.eval(_BEGIN, 1, where.pointer, new, old, int(cluster))
+        match verdict.decode():
+            case "done":
+                return
+            case "move":
+                finish(client, where, int(value), step)
+            case "absent":
+                raise SinkRefused(
+                    f"{who}: view {where.view!r} has no generation {new} to promote",
+                    means="readers see what they saw before",
+                    fix="`headwater rebuild FILE SINK` builds a new generation",
+                )
+            case _:
+                raise SinkRefused(
+                    f"{who}: readers of view {where.view!r} see generation {value.decode()}, not {old}",
+                    means="someone else has promoted; nothing was changed",
+                    fix="`headwater generations FILE` says what is known; then promote again",
+                )
+
+
+def finish(client: Client, where: Names, new: int, step: Step = lambda _name: None) -> None:
+    """Rename the keys of a promotion to ``new`` that has begun, from wherever it was left. Nothing happens if it has
+    ended meanwhile.
+
+    Raises:
+        redis.RedisError: the server went away; call again.
+    """
+    pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
+    if pointer.moving != new:
+        return
+    prefixes = (where.plain, where.hidden_of(pointer.plain), where.hidden_of(new))
+    step("begun")
+    if not pointer.cleared:
+        _each_page(client, where, new, _CLEAR, where.plain, prefixes, lambda: step("clearing"))
+        client.eval(_CLEARED, 1, where.pointer, new)
+    step("cleared")
+    _each_page(client, where, new, _SWAP, prefixes[2], prefixes, lambda: step("swapping"))
+    step("swapped")
+    client.eval(_END, 1, where.pointer, new)
+
+
+def _each_page(
+    client: Client,
+    where: Names,
+    new: int,
+    script: bytes,
+    scanned: bytes,
+    prefixes: tuple[bytes, ...],
+    after: Callable[[], None],
+) -> None:
+    """Run a script on everything below a prefix; SCAN returns each key that is there from beginning to end."""
+    for page in _pages(client, scanned):
+        if client.eval(script, 1, where.pointer, new, *prefixes, *page) == -1:
+            return  # somebody else has done this step meanwhile
+        after()
+
+
+def _pages(client: Client, prefix: bytes) -> Iterator[list[Any]]:
+    """Ids as they stand in keys, some at a time."""
+    page: list[bytes] = []
+    for key in client.scan_iter(match=names.pattern(prefix), count=1000, _type="STRING"):
+        page.append(key[len(prefix) :])
+        if len(page) == PAGE:
+            yield page
+            page = []
+    if page:
+        yield page

@@ -1,0 +1,125 @@
+"""Reading one generation back: by key, everything, or some. A promotion may rename keys meanwhile, so every page is
+read together with the pointer; a page that lies elsewhere by now is an error, not a short answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from sinks.contract import Held
+from sinks.redis import names
+from sinks.redis.client import Client
+from sinks.redis.names import Names
+from sinks.redis.pointer import FIELDS, Pointer
+
+SCAN_COUNT = 1000
+_TRIES = 5
+
+
+class Moving(Exception):
+    """Keys are being renamed, or were while they were read: the same again, later."""
+
+
+class Reads:
+    """The reads of one sink's views.
+
+    Args:
+        client: the connection.
+        cluster: whether it leads to a cluster, where values never move.
+    """
+
+    def __init__(self, client: Client, cluster: bool) -> None:
+        self._client, self._cluster = client, cluster
+
+    def prefix(self, where: Names) -> bytes:
+        """What this generation's value keys begin with now.
+
+        Raises:
+            Moving: they are being renamed.
+        """
+        return where.own if self._cluster else _prefix(where, self._client.hmget(where.pointer, FIELDS))
+
+    def get(self, where: Names, keys: Sequence[str]) -> dict[str, Held]:
+        """What is there under these keys.
+
+        Raises:
+            Moving: values are being renamed.
+        """
+        found: dict[str, Held] = {}
+        for start in range(0, len(keys), SCAN_COUNT):
+            suffixes = [names.encoded(key) for key in keys[start : start + SCAN_COUNT]]
+            found.update({held.key: held for held in self._settled(where, suffixes)})
+        return found
+
+    def _settled(self, where: Names, suffixes: Sequence[bytes]) -> list[Held]:
+        for _ in range(_TRIES):
+            prefix = self.prefix(where)
+            try:
+                return list(self._page(where, prefix, suffixes))
+            except Moving:
+                continue
+        raise Moving
+
+    def scan(self, where: Names) -> Iterator[Held]:
+        """Everything; keys of that name which are no strings are left out.
+
+        Raises:
+            Moving: values were renamed meanwhile.
+        """
+        prefix = self.prefix(where)
+        for page in self._keys(prefix):
+            yield from self._page(where, prefix, page)
+        if self.prefix(where) != prefix:
+            raise Moving
+
+    def sample(self, where: Names, count: int, seed: int) -> Iterator[Held]:
+        """Up to ``count`` of them, from a place chosen by ``seed`` on: the server keeps keys in the order of a hash.
+
+        Raises:
+            Moving: values were renamed meanwhile.
+        """
+        prefix, taken = self.prefix(where), set[bytes]()
+        start = 0 if self._cluster else random.Random(seed).getrandbits(48)  # noqa: S311
+        for first in (start, 0):
+            for page in self._keys(prefix, first):
+                fresh = [suffix for suffix in dict.fromkeys(page) if suffix not in taken][: count - len(taken)]
+                taken.update(fresh)
+                yield from self._page(where, prefix, fresh)
+                if len(taken) >= count:
+                    return
+
+    def _keys(self, prefix: bytes, first: int = 0) -> Iterator[list[bytes]]:
+        """Encoded ids below a prefix, page by page; ``first`` is the cursor to begin with."""
+        pattern, skip = names.pattern(prefix), len(prefix)
+        for node in self._client.get_primaries() if self._cluster else [None]:
+            there = {"target_nodes": node} if node else {}
+            cursor = first
+            while True:
+                answer = self._client.scan(cursor, match=pattern, count=SCAN_COUNT, _type="STRING", **there)
+                cursor = next(iter(answer[0].values())) if node else answer[0]
+                yield [key[skip:] for key in answer[1]]
+                if cursor == 0:
+                    break
+
+    def _page(self, where: Names, prefix: bytes, suffixes: Sequence[bytes]) -> Iterator[Held]:
+        if not suffixes:
+            return
+        pipe = self._client.pipeline(transaction=not self._cluster)
+        if not self._cluster:
+            pipe.hmget(where.pointer, FIELDS)
+        for suffix in suffixes:
+            pipe.get(prefix + suffix)
+            pipe.get(where.version(suffix))
+        answers = pipe.execute()
+        if not self._cluster and _prefix(where, answers.pop(0)) != prefix:
+            raise Moving
+        for suffix, document, version in zip(suffixes, answers[::2], answers[1::2], strict=True):
+            if document is not None:  # a version without a value is a fence
+                yield Held(names.id_of(b"", suffix), int(version or 0), document)
+
+
+def _prefix(where: Names, fields: Sequence[bytes | None]) -> bytes:
+    plain = Pointer.of(fields).is_plain(where.generation)
+    if plain is None:
+        raise Moving
+    return where.plain if plain else where.hidden

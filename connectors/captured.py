@@ -3,6 +3,9 @@
 ``initial``: by the connector's first snapshot. ``wanted``: the table was added later; its rows must still be asked for.
 ``requested``: a signal for an incremental snapshot is sent. ``done``: every row is in the topic. A signal can be lost
 (Debezium notes that it was read before it has begun): a request that nobody works on is sent again.
+
+A table that is read again (``headwater resnapshot``) becomes ``wanted`` once more, with the condition on the rows, if
+only some are meant, and with ``sweep`` when deletes that were missed are to be found after its end.
 """
 
 from __future__ import annotations
@@ -27,12 +30,16 @@ class Captured:
         state: ``initial``, ``wanted``, ``requested`` or ``done``.
         signal_id: of the signal, once requested; Debezium's notifications carry it.
         changed_at: when ``state`` changed.
+        condition: SQL on the rows that are to be read; None for all.
+        sweep: deletes that were missed are to be looked for when the rows are read.
     """
 
     table: str
     state: str
     signal_id: str | None
     changed_at: datetime
+    condition: str | None = None
+    sweep: bool = False
 
 
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
@@ -45,9 +52,11 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
         ).fetchone()
         if there is None:
             return {}
-        select = sql.SQL("SELECT table_name, snapshot, signal_id, changed_at FROM {}").format(
-            names.identifier(names.captured)
-        )
+        # Through JSON: a list that an older version made lacks the last two columns until the next apply.
+        select = sql.SQL(
+            "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
+            " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false) FROM {} c"
+        ).format(names.identifier(names.captured))
         return {row[0]: Captured(*row) for row in connection.execute(select)}
 
 
@@ -79,7 +88,8 @@ def _note(names: Names, table: str, state: str, was: Captured | None) -> Action:
     how = "by the initial snapshot" if state == "initial" else "by an incremental snapshot of this table alone"
     upsert = sql.SQL(
         "INSERT INTO {0} (table_name, snapshot) VALUES ({1}, {2})"
-        " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now()"
+        " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now(),"
+        " condition = NULL, sweep = false"
     ).format(names.identifier(names.captured), sql.Literal(table), sql.Literal(state))
     run = statements(f"noting the capture of {table}", upsert)
     return Action("snapshot", table, f"rows will be read {how}", was.state if was else None, state, run)
@@ -100,3 +110,25 @@ def mark(connection: Connection, names: Names, tables: Iterable[str], state: str
             "UPDATE {} SET snapshot = %s, signal_id = %s, changed_at = now() WHERE table_name = ANY(%s)"
         ).format(names.identifier(names.captured))
         connection.execute(update, [state, signal_id, sorted(tables)])
+
+
+def want_again(
+    connection: Connection, names: Names, tables: Iterable[str], condition: str | None, *, sweep: bool
+) -> None:
+    """Note that tables, or their rows under a condition, are to be read again."""
+    with explained("updating the list of captured tables"):
+        update = sql.SQL(
+            "UPDATE {} SET snapshot = 'wanted', signal_id = NULL, changed_at = now(), condition = %s, sweep = %s"
+            " WHERE table_name = ANY(%s)"
+        ).format(names.identifier(names.captured))
+        connection.execute(update, [condition, sweep, sorted(tables)])
+
+
+def settle(connection: Connection, names: Names, tables: Iterable[str]) -> None:
+    """Note that tables which were read again are complete, and swept."""
+    with explained("updating the list of captured tables"):
+        update = sql.SQL(
+            "UPDATE {} SET snapshot = 'done', changed_at = now(), condition = NULL, sweep = false"
+            " WHERE table_name = ANY(%s)"
+        ).format(names.identifier(names.captured))
+        connection.execute(update, [sorted(tables)])

@@ -33,6 +33,9 @@ BEGIN_AGAIN = (
 )
 FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
 
+# A worker that does not answer within this time is asked again at the next check.
+CONNECT_SECONDS = 5.0
+
 
 @dataclass(frozen=True)
 class Remembered:
@@ -120,7 +123,7 @@ def _check(connection: Connection, pipeline: Pipeline, remembered: Remembered | 
 
 def _stored_offset(pipeline: Pipeline) -> tuple[bool, Mapping[str, Any] | None]:
     """(whether Connect has answered, the connector's offset)."""
-    client = ConnectClient(pipeline.connect, patience_seconds=0)
+    client = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=CONNECT_SECONDS)
     try:
         offsets = client.offsets(connector_name(pipeline))
     except ConnectError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -192,20 +193,26 @@ def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Act
     """One signal for all tables whose rows are still to be asked for, or whose request was lost."""
     if actual.fresh:
         return []
-    missing = {table for table in noted if table in actual.catalogue.tables}
-    missing |= {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
-    missing |= lost_requests(servers, actual)
-    missing &= set(actual.catalogue.tables)
+    asked = {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
+    asked |= lost_requests(servers, actual.captured, actual.connector)
+    missing: dict[str, str | None] = {table: actual.captured[table].condition for table in asked}
+    missing |= dict.fromkeys(noted)  # read for the first time: whole
+    missing = {table: condition for table, condition in missing.items() if table in actual.catalogue.tables}
     if not missing:
         return []
-    name = ", ".join(sorted(missing))
 
     def run(servers: Servers) -> None:
         wait_ready(servers)
-        signal_id = send_snapshot_signal(servers.kafka, servers.pipeline, missing)
-        mark(servers.setup, servers.names, missing, "requested", signal_id)
+        request(servers, missing)
 
+    name = ", ".join(sorted(missing))
     return [Action("snapshot", name, "send a signal for an incremental snapshot", None, "requested", run)]
+
+
+def request(servers: Servers, tables: Mapping[str, str | None]) -> None:
+    """Send a signal for tables, each with a condition on its rows or None, to a connector that runs; note it."""
+    signal_id = send_snapshot_signal(servers.kafka, servers.pipeline, tables)
+    mark(servers.setup, servers.names, tables, "requested", signal_id)
 
 
 def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
@@ -214,7 +221,7 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
     initial = [table for table in initial if table in actual.catalogue.tables]
     if not initial or actual.connector is None or not actual.connector.streaming or actual.slot is None:
         return []
-    if _heard(servers).attempts < 2:
+    if hear(servers).attempts < 2:
         return []
 
     def run(servers: Servers) -> None:
@@ -226,7 +233,8 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
     ]
 
 
-def _heard(servers: Servers) -> Heard:
+def hear(servers: Servers) -> Heard:
+    """What Debezium has told of its snapshots up to now."""
     notifications = Notifications(servers.kafka, servers.pipeline)
     try:
         return notifications.catch_up()
@@ -234,13 +242,13 @@ def _heard(servers: Servers) -> Heard:
         notifications.close()
 
 
-def lost_requests(servers: Servers, actual: Actual) -> set[str]:
+def lost_requests(servers: Servers, captured: Mapping[str, Captured], connector: Running | None) -> set[str]:
     """Tables that were asked for a while ago, and that Debezium neither works on nor has finished."""
-    requested = [entry for entry in actual.captured.values() if entry.state == "requested"]
+    requested = [entry for entry in captured.values() if entry.state == "requested"]
     old = [e for e in requested if datetime.now(UTC) - e.changed_at > timedelta(seconds=LOST_SECONDS)]
-    if not old or (actual.connector is not None and actual.connector.in_incremental_snapshot):
+    if not old or (connector is not None and connector.in_incremental_snapshot):
         return set()
-    heard = _heard(servers)
+    heard = hear(servers)
     return {entry.table for entry in old if not is_complete(heard, entry)}
 
 
@@ -249,4 +257,9 @@ def is_complete(heard: Heard, entry: Captured) -> bool:
     return heard.statuses.get(entry.signal_id or "", {}).get(entry.table) in COMPLETE
 
 
-__all__ = ["Actual", "is_complete", "observe", "plan"]
+def has_failed(heard: Heard, entry: Captured) -> bool:
+    """Debezium has said that it could not read a requested table."""
+    return heard.statuses.get(entry.signal_id or "", {}).get(entry.table, "SUCCEEDED") not in COMPLETE
+
+
+__all__ = ["Actual", "has_failed", "hear", "is_complete", "lost_requests", "observe", "plan", "request"]

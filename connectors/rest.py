@@ -57,11 +57,17 @@ class ConnectClient:
     Args:
         settings: the pipeline's ``connect``: url, optional user and password.
         patience_seconds: how long a call is tried again while the worker is away or rebalances.
+        request_seconds: how long one request may take.
     """
 
-    def __init__(self, settings: Connect, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        settings: Connect,
+        patience_seconds: float = PATIENCE_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
+    ) -> None:
         self.url = settings.url.rstrip("/")
-        self.patience_seconds = patience_seconds
+        self.patience_seconds, self.request_seconds = patience_seconds, request_seconds
         self.session = requests.Session()
         self.session.trust_env = False  # a proxy or a .netrc of the operator's shell has no say in this
         if settings.user:
@@ -100,7 +106,7 @@ class ConnectClient:
 
     def _once(self, method: str, path: str, body: Any, missing: Any) -> Any:
         try:
-            answer = self.session.request(method, self.url + path, json=body, timeout=REQUEST_SECONDS)
+            answer = self.session.request(method, self.url + path, json=body, timeout=self.request_seconds)
         except requests.RequestException as error:
             raise ConnectUnavailable(
                 f"Kafka Connect does not answer at {self.url}: {type(error).__name__}",
@@ -185,6 +191,13 @@ class ConnectClient:
     def delete_offsets(self, name: str) -> None:
         """Forget how far a stopped connector has read. Deleting the connector alone keeps that for a later namesake."""
         self.request("DELETE", f"/connectors/{quote(name)}/offsets")
+
+    def alter_offset(self, name: str, offset: dict[str, Any]) -> None:
+        """Make a stopped connector go on from another place; it must have one already."""
+        path = f"/connectors/{quote(name)}/offsets"
+        entries = (self.request("GET", path) or {}).get("offsets", [])
+        body = {"offsets": [{"partition": entry["partition"], "offset": offset} for entry in entries]}
+        self.request("PATCH", path, body)
 
     def delete(self, name: str) -> None:
         """Delete a connector; no error if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +20,14 @@ from connectors.kafka import PARTITION_EOF, SECONDS, Kafka
 COMPLETE = {"SUCCEEDED", "EMPTY"}
 
 
-def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Iterable[str]) -> str:
+def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Mapping[str, str | None]) -> str:
     """Ask for an incremental snapshot of some tables: in chunks by key, while streaming goes on.
 
     Args:
         kafka: the brokers.
         pipeline: whose connector is asked.
-        tables: ``schema.table``; the publication must send them already.
+        tables: ``schema.table``, which the publication must send already; each with a condition on its rows, in SQL,
+            or None for all of them.
 
     Returns:
         The signal's id.
@@ -35,7 +36,16 @@ def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Iterable[str]
         KafkaUnavailable: the brokers did not take it in time (transient); send again, a repeat does no harm.
     """
     signal_id = f"headwater-{uuid.uuid4()}"
-    data = {"type": "INCREMENTAL", "data-collections": [pattern([table]) for table in sorted(tables)]}
+    data: dict[str, Any] = {
+        "type": "INCREMENTAL",
+        "data-collections": [pattern([table]) for table in sorted(tables)],
+        "additional-conditions": [
+            # In parentheses: Debezium puts it behind an AND, and it may hold an OR.
+            {"data-collection": pattern([table]), "filter": f"({condition})"}
+            for table, condition in sorted(tables.items())
+            if condition is not None
+        ],
+    }
     value = json.dumps({"id": signal_id, "type": "execute-snapshot", "data": data})
     producer = Producer({**kafka.settings, "enable.idempotence": True})
     failed: list[str] = []

@@ -1,53 +1,25 @@
-"""How far the snapshots are: rows per table, and when streaming has begun."""
+"""Waits for snapshots: until every row is in its topic, and deletes that were missed are made up for."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-
-from psycopg import sql
 
 from cdc.errors import ConnectError, SourceError
 from cdc.pipeline import Pipeline
-from connectors.captured import Captured, mark, read_captured
-from connectors.connector import read_connector
-from connectors.names import identifier
-from connectors.plan import is_complete
-from connectors.postgres import explained
+from connectors.captured import Captured, mark, read_captured, settle
+from connectors.connector import Running, read_connector
+from connectors.missed import sweep_missed
+from connectors.plan import has_failed, is_complete, lost_requests, request
+from connectors.progress import Meter, Progress, TableProgress
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
-from connectors.signals import COMPLETE, Heard, Notifications
+from connectors.signals import Heard, Notifications
 from connectors.sweep import sweep
 
-# Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
-COUNT_ROWS = 2_000_000
 PAUSE_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class TableProgress:
-    """One table's snapshot.
-
-    Attributes:
-        table: ``schema.table``.
-        rows: records in its topic so far; rows scanned, once it is done.
-        total: rows in the table when the wait began, or an estimate; None if not known.
-        done: all of its rows are in the topic.
-    """
-
-    table: str
-    rows: int
-    total: int | None
-    done: bool
-
-
-@dataclass(frozen=True)
-class Progress:
-    """All snapshots of a pipeline that are not finished, and those that finished during this wait."""
-
-    tables: tuple[TableProgress, ...]
-    done: bool
+# How often it is looked whether a request was lost.
+REISSUE_SECONDS = 5.0
 
 
 def wait_snapshot(
@@ -70,7 +42,7 @@ def wait_snapshot(
     with open_servers(pipeline) as servers:
         notifications = Notifications(servers.kafka, pipeline)
         try:
-            return _wait(servers, notifications, progress, seconds)
+            return Waiting(servers, notifications, progress).wait(seconds)
         finally:
             notifications.close()
 
@@ -86,91 +58,120 @@ def unfinished(servers: Servers) -> set[str]:
         return set()
     notifications = Notifications(servers.kafka, servers.pipeline)
     try:
-        return set(entries) - _finished(servers, notifications.catch_up(), entries, clean=False)
+        waiting = Waiting(servers, notifications, lambda now: None)
+        return set(entries) - waiting.finished(notifications.catch_up(), entries, clean=False)
     finally:
         notifications.close()
 
 
-def _wait(
-    servers: Servers, notifications: Notifications, progress: Callable[[Progress], None], seconds: float | None
-) -> Progress:
-    captured = read_captured(servers.setup, servers.names)
-    if not captured:
-        raise SourceError("nothing is captured yet", fix="run `headwater apply FILE`")
-    open_entries = {table: entry for table, entry in captured.items() if entry.state != "done"}
-    totals = {table: _total(servers, table) for table in open_entries}
-    topics = {table: servers.pipeline.topic(table) for table in open_entries}
-    partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(topics.values()).values()}
-    heard = notifications.catch_up()
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        done = _finished(servers, heard, open_entries, clean=True)
-        ends = servers.kafka.ends(partitions)
-        tables = tuple(_table(t, totals[t], heard, ends.get(topics[t], {}), done=t in done) for t in sorted(topics))
-        now = Progress(tables, done >= set(open_entries))
-        progress(now)
-        if now.done or (deadline is not None and time.monotonic() > deadline):
-            return now
-        heard = notifications.read(PAUSE_SECONDS)
+class Waiting:
+    """A wait for all snapshots that are not finished now.
 
-
-def _finished(servers: Servers, heard: Heard, entries: dict[str, Captured], *, clean: bool) -> set[str]:
-    """Tables whose rows, and no others, are in Kafka; notes them as done, and stops at a snapshot that failed.
-
-    ``clean``: remove what an interrupted attempt left behind; without it such tables are not finished.
+    Args:
+        servers: of the pipeline.
+        notifications: of its connector.
+        progress: called about twice a second.
     """
-    running = read_connector(servers.connect, servers.connector)
-    if running is None:
-        raise ConnectError(f"there is no connector {servers.connector}", fix="run `headwater apply FILE`")
-    if running.status is not None and running.status.failed:
-        raise failure(servers.connector, running.status)
-    done = {table for table, entry in entries.items() if entry.state == "initial" and running.streaming}
-    if done and heard.attempts > 1:
-        if not clean:
-            done = set()
-        elif not all(read_captured(servers.setup, servers.names)[table].state == "done" for table in done):
-            sweep(servers, sorted(done))
+
+    def __init__(self, servers: Servers, notifications: Notifications, progress: Callable[[Progress], None]) -> None:
+        self.servers, self.notifications, self.progress = servers, notifications, progress
+        self.swept: dict[str, int] = {}
+        self.last = Progress((), done=False)
+
+    def wait(self, seconds: float | None) -> Progress:
+        """Wait for them; see ``wait_snapshot``."""
+        servers = self.servers
+        entries = read_captured(servers.setup, servers.names)
+        if not entries:
+            raise SourceError("nothing is captured yet", fix="run `headwater apply FILE`")
+        meters = {table: Meter(servers, entry) for table, entry in entries.items() if entry.state != "done"}
+        topics = {table: servers.pipeline.topic(table) for table in meters}
+        partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(topics.values()).values()}
+        heard = self.notifications.catch_up()
+        deadline = None if seconds is None else time.monotonic() + seconds
+        look = time.monotonic() + REISSUE_SECONDS
+        while True:
+            entries = read_captured(servers.setup, servers.names)
+            open_ones = {t: entries[t] for t in meters if t in entries and entries[t].state != "done"}
+            done = set(meters) - set(open_ones) | self.finished(heard, open_ones, clean=True)
+            ends = servers.kafka.ends(partitions)
+            tables = (
+                meter.measure(ends.get(topics[table], {}), heard, done=table in done, swept=self.swept.get(table))
+                for table, meter in sorted(meters.items())
+            )
+            self.last = Progress(tuple(tables), done >= set(meters))
+            self.progress(self.last)
+            if self.last.done or (deadline is not None and time.monotonic() > deadline):
+                return self.last
+            if time.monotonic() > look:
+                self._ask_again(open_ones)
+                look = time.monotonic() + REISSUE_SECONDS
+            heard = self.notifications.read(PAUSE_SECONDS)
+
+    def _ask_again(self, entries: dict[str, Captured]) -> None:
+        """Send what was never sent, or was lost, once more."""
+        running = read_connector(self.servers.connect, self.servers.connector)
+        if running is None or running.status is None or not running.status.running:
+            return
+        lost = lost_requests(self.servers, entries, running)
+        lost |= {table for table, entry in entries.items() if entry.state == "wanted"}
+        if lost:
+            request(self.servers, {table: entries[table].condition for table in lost})
+
+    def finished(self, heard: Heard, entries: dict[str, Captured], *, clean: bool) -> set[str]:
+        """Tables whose rows, and no others, are in Kafka; notes them as done, and stops at a snapshot that failed.
+
+        ``clean``: remove what an interrupted attempt left behind, and rows whose deletes were missed; without it such
+        tables are not finished.
+        """
+        running = self._running()
+        done = {table for table, entry in entries.items() if entry.state == "initial" and running.streaming}
+        if done and heard.attempts > 1:
+            if not clean:
+                done = set()
+            elif any(read_captured(self.servers.setup, self.servers.names)[table].state != "done" for table in done):
+                sweep(self.servers, sorted(done))
+        refuse_failed(heard, entries)
+        read = {t for t, entry in entries.items() if entry.state == "requested" and is_complete(heard, entry)}
+        again = {table for table in read if entries[table].sweep}
+        done |= read - again
+        if done:
+            mark(self.servers.setup, self.servers.names, done, "done")
+        # All at once: looking for missed deletes may stop the connector.
+        if again and clean and again == {table for table, entry in entries.items() if entry.sweep}:
+            self.swept |= sweep_missed(self.servers, sorted(again), self._tell)
+            settle(self.servers.setup, self.servers.names, again)
+            done |= again
+        return done
+
+    def _running(self) -> Running:
+        servers = self.servers
+        running = read_connector(servers.connect, servers.connector)
+        if running is None:
+            raise ConnectError(f"there is no connector {servers.connector}", fix="run `headwater apply FILE`")
+        if running.status is not None and running.status.failed:
+            raise failure(servers.connector, running.status)
+        return running
+
+    def _tell(self, table: str, done: int, total: int) -> None:
+        now = TableProgress(table, done, max(done, total), done=False, sweeping=True)
+        others = tuple(other for other in self.last.tables if other.table != table)
+        self.progress(Progress((*others, now), done=False))
+
+
+def refuse_failed(heard: Heard, entries: dict[str, Captured]) -> None:
+    """Stop at a table that Debezium could not read. Pure.
+
+    Raises:
+        ConnectError: names it (terminal).
+    """
     for table, entry in entries.items():
-        status = heard.statuses.get(entry.signal_id or "", {}).get(table)
-        if status is not None and status not in COMPLETE:
+        if has_failed(heard, entry):
             raise ConnectError(
-                f"Debezium could not read table {table}: {status}",
+                f"Debezium could not read table {table}: {heard.statuses[entry.signal_id or ''][table]}",
                 means="its topic lacks rows",
                 fix="read the worker's log, remove the cause, then `headwater apply FILE`, which asks again",
             )
-        if entry.state == "requested" and is_complete(heard, entry):
-            done.add(table)
-    if done:
-        mark(servers.setup, servers.names, done, "done")
-    return done
 
 
-def _table(table: str, total: int | None, heard: Heard, ends: dict[int, int], *, done: bool) -> TableProgress:
-    if done and table in heard.rows:
-        return TableProgress(table, heard.rows[table], heard.rows[table], done=True)
-    rows = sum(ends.values())
-    return TableProgress(table, rows if total is None else min(rows, total), total, done=done)
-
-
-def _total(servers: Servers, table: str) -> int | None:
-    """Rows of a table: counted when small, estimated when large or never analysed."""
-    with explained(f"counting rows of {table}"):
-        row = servers.setup.execute(
-            "SELECT reltuples FROM pg_class WHERE oid = to_regclass(%s)", [_quoted(servers, table)]
-        ).fetchone()
-        if row is None:
-            return None
-        if row[0] > COUNT_ROWS:
-            return int(row[0])
-        if row[0] < 0:  # never analysed: it may be huge
-            size = servers.setup.execute(
-                "SELECT pg_relation_size(to_regclass(%s))", [_quoted(servers, table)]
-            ).fetchone()
-            if size is None or size[0] > COUNT_ROWS * 100:
-                return None
-        counted = servers.setup.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(table))).fetchone()
-        return int(counted[0]) if counted else None
-
-
-def _quoted(servers: Servers, table: str) -> str:
-    return identifier(table).as_string(servers.setup)
+__all__ = ["Progress", "TableProgress", "unfinished", "wait_snapshot"]

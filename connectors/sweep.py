@@ -85,7 +85,10 @@ def _sweep(kafka: Kafka, topic: str, partition: int, position: int) -> int:
         source = orjson.loads(value)["source"] if value else None
         if source is not None and is_ghost(source, position):
             ghosts[bytes(key)] = source
-    _delete(kafka, topic, partition, ghosts, position)
+    if ghosts:
+        now_ms = int(time.time() * 1000)
+        events = ((key, delete_event(source, position, now_ms)) for key, source in ghosts.items())
+        write_deletes(kafka, topic, partition, events)
     return len(ghosts)
 
 
@@ -100,9 +103,18 @@ def delete_event(source: dict[str, Any], position: int, now_ms: int) -> bytes:
     return orjson.dumps({"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms})
 
 
-def _delete(kafka: Kafka, topic: str, partition: int, ghosts: dict[bytes, dict[str, Any]], position: int) -> None:
-    if not ghosts:
-        return
+def write_deletes(kafka: Kafka, topic: str, partition: int, events: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write delete events, each followed by its tombstone.
+
+    Args:
+        kafka: the brokers.
+        topic: of the table.
+        partition: in which the keys are.
+        events: key and event.
+
+    Raises:
+        KafkaError: one was not acknowledged (do it again).
+    """
     failed: list[str] = []
 
     def told(error: Any, _: Message) -> None:
@@ -110,9 +122,8 @@ def _delete(kafka: Kafka, topic: str, partition: int, ghosts: dict[bytes, dict[s
             failed.append(str(error))
 
     producer = Producer({**kafka.settings, "enable.idempotence": True, "compression.type": "lz4"})
-    now_ms = int(time.time() * 1000)
-    for key, source in ghosts.items():
-        for value in (delete_event(source, position, now_ms), None):
+    for key, event in events:
+        for value in (event, None):
             while True:
                 try:
                     producer.produce(topic, key=key, value=value, partition=partition, on_delivery=told)
@@ -123,15 +134,15 @@ def _delete(kafka: Kafka, topic: str, partition: int, ghosts: dict[bytes, dict[s
         raise KafkaError(f"not all deletes were acknowledged by {topic}", fix="run `headwater apply FILE --wait` again")
 
 
-def records(kafka: Kafka, topic: str, partition: int) -> Iterator[Message]:
-    """Every committed record of a partition, from its first to its present end.
+def records(kafka: Kafka, topic: str, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:
+    """Every committed record of a partition, from an offset, or its first, to its present end.
 
     Raises:
         KafkaUnavailable: no answer (transient).
     """
     consumer: Consumer = kafka.consumer()
     try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(topic, partition, start)])
         while True:
             message = consumer.poll(SILENCE_SECONDS)
             error = None if message is None else message.error()

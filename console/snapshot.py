@@ -56,10 +56,14 @@ class SnapshotView:
         if table.table not in self.tasks:
             self.tasks[table.table] = self.bars.add_task(table.table, total=table.total)
         total = table.rows if table.done else table.total
-        self.bars.update(self.tasks[table.table], completed=table.rows, total=total)
+        title = f"{table.table} (missed deletes)" if table.sweeping else table.table
+        self.bars.update(self.tasks[table.table], completed=table.rows, total=total, description=title)
 
     def _line(self, table: TableProgress) -> None:
         if table.done:
             self.told.add(table.table)
         of = "" if table.done or table.total is None else f" of about {table.total:,}"
+        if table.sweeping:
+            click.echo(f"missed deletes of {table.table}: {table.rows:,}{of} records looked at", err=True)
+            return
         click.echo(f"snapshot {table.table}: {table.rows:,}{of} rows{' (complete)' if table.done else ''}", err=True)

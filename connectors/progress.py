@@ -1,0 +1,96 @@
+"""How far a table's snapshot is, in rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from connectors.captured import Captured
+from connectors.names import identifier
+from connectors.postgres import explained
+from connectors.servers import Servers
+from connectors.signals import Heard
+
+# Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
+COUNT_ROWS = 2_000_000
+
+
+@dataclass(frozen=True)
+class TableProgress:
+    """One table's snapshot.
+
+    Attributes:
+        table: ``schema.table``.
+        rows: records in its topic so far; rows scanned, once it is done. While missed deletes are looked for, records
+            looked at.
+        total: rows in the table when the wait began, or an estimate; None if not known.
+        done: all of its rows are in the topic.
+        sweeping: missed deletes are looked for now.
+        swept: rows that were in the topic and not in the table, and are deleted now; None if nobody looked.
+    """
+
+    table: str
+    rows: int
+    total: int | None
+    done: bool
+    sweeping: bool = False
+    swept: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All snapshots of a pipeline that are not finished, and those that finished during this wait."""
+
+    tables: tuple[TableProgress, ...]
+    done: bool
+
+
+class Meter:
+    """Measures one table's snapshot by its topic's growth.
+
+    Args:
+        servers: of the pipeline.
+        entry: of the table, as it is at the beginning.
+    """
+
+    def __init__(self, servers: Servers, entry: Captured) -> None:
+        self.table, self.again = entry.table, entry.sweep or entry.condition is not None
+        # Under a condition nobody knows before: Postgres would have to read the table for it.
+        self.total = total_rows(servers, entry.table) if entry.condition is None else None
+        self.before: int | None = None
+
+    def measure(self, ends: dict[int, int], heard: Heard, *, done: bool, swept: int | None) -> TableProgress:
+        """The progress, from the topic's end offsets. A table that is read again counts from where the wait began."""
+        records = sum(ends.values())
+        if self.before is None:
+            self.before = records if self.again else 0
+        if done and self.table in heard.rows:
+            return TableProgress(self.table, heard.rows[self.table], heard.rows[self.table], done=True, swept=swept)
+        rows = records - self.before
+        rows = rows if self.total is None else min(rows, self.total)
+        return TableProgress(self.table, rows, self.total, done=done, swept=swept)
+
+
+def total_rows(servers: Servers, table: str) -> int | None:
+    """Rows of a table: counted when small, estimated when large or never analysed."""
+    with explained(f"counting rows of {table}"):
+        row = servers.setup.execute(
+            "SELECT reltuples FROM pg_class WHERE oid = to_regclass(%s)", [_quoted(servers, table)]
+        ).fetchone()
+        if row is None:
+            return None
+        if row[0] > COUNT_ROWS:
+            return int(row[0])
+        if row[0] < 0:  # never analysed: it may be huge
+            size = servers.setup.execute(
+                "SELECT pg_relation_size(to_regclass(%s))", [_quoted(servers, table)]
+            ).fetchone()
+            if size is None or size[0] > COUNT_ROWS * 100:
+                return None
+        counted = servers.setup.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(table))).fetchone()
+        return int(counted[0]) if counted else None
+
+
+def _quoted(servers: Servers, table: str) -> str:
+    return identifier(table).as_string(servers.setup)

@@ -1,0 +1,219 @@
+"""Reads tables, or some of their rows, again, while changes go on flowing.
+
+Debezium's incremental snapshot reads in chunks by key. Each chunk lies between two watermarks in the log, and a row
+that the log changes between them is left to the log: so the newest record of every key is the newest state, whatever is
+written meanwhile. What is deleted is not read: deletes that were missed are looked for afterwards (``missed.py``).
+
+With all tables this is also the way out of a gap: the slot is made anew, the connector goes on from its beginning, and
+what happened in between is read and swept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
+from cdc.pipeline import Pipeline
+from cdc.position import format_lsn
+from connectors.actions import run_all
+from connectors.captured import Captured, read_captured, want_again
+from connectors.catalogue import near_misses
+from connectors.conditions import check_condition
+from connectors.connector import Running, read_connector, wait_ready
+from connectors.database.history import read_moment
+from connectors.database.schema import plan_schema
+from connectors.database.slot import drop_slot, read_slot
+from connectors.gaps import refuse_future, refuse_gap, refuse_other
+from connectors.plan import has_failed, hear, request
+from connectors.postgres import explained
+from connectors.servers import Servers, open_servers
+from connectors.snapshot import unfinished
+
+FAILOVER_SINCE = 170000
+CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
+CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be read again.
+
+    Attributes:
+        tables: ``schema.table``; empty for all captured ones.
+        condition: SQL on their rows; None for all rows.
+        sweep: look for missed deletes afterwards.
+    """
+
+    tables: Sequence[str]
+    condition: str | None = None
+    sweep: bool = True
+
+
+def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -> list[str]:
+    """Ask for tables to be read again; ``connectors.snapshot.wait_snapshot`` waits for them, and sweeps.
+
+    Doing it again while it is under way, or was interrupted, goes on.
+
+    Args:
+        pipeline: the loaded file; it must have been applied.
+        wish: what.
+        told: called with a line for what was done.
+
+    Returns:
+        The tables.
+
+    Raises:
+        ConfigError: a table that is not captured, or a condition that is none; nothing was asked for.
+        SlotLost, LogGap: only reading all tables again gets well from this.
+        SourceChanged: the database is another one.
+        HeadwaterError: a server refused, or does not answer; run it again.
+    """
+    with open_servers(pipeline) as servers:
+        captured, running = (
+            read_captured(servers.setup, servers.names),
+            read_connector(servers.connect, servers.connector),
+        )
+        if not captured or running is None:
+            raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
+        tables = chosen(wish, captured)
+        if wish.condition is not None:
+            for table in tables:
+                check_condition(servers.source, table, wish.condition)
+        gap = _gap(servers, running)
+        if gap is not None and (wish.tables or wish.condition is not None):
+            raise gap
+        run_all(servers, plan_schema(servers.setup, servers.names), lambda action: None)
+        if gap is None:
+            _start(servers, running)
+            captured = _settled(servers)
+            open_ones = _to_ask(captured, tables, wish)
+        else:
+            told(f"{gap.what}: the slot is made anew, and every table is read again")
+            open_ones = tables
+        want_again(servers.setup, servers.names, open_ones, wish.condition, sweep=wish.sweep or gap is not None)
+        if gap is not None:
+            told(f"slot {pipeline.source.slot} now begins at {format_lsn(make_slot_anew(servers))}")
+        wait_ready(servers)
+        request(servers, _wanted(read_captured(servers.setup, servers.names)))
+        return tables
+
+
+def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
+    """The tables that are meant. Pure.
+
+    Raises:
+        ConfigError: one is not captured; names what looks like it.
+    """
+    for table in wish.tables:
+        if table not in captured:
+            close = " or ".join(near_misses(table, captured))
+            raise ConfigError(
+                f"table {table} is not captured{f' (did you mean {close}?)' if close else ''}",
+                means="nothing was asked for",
+                fix=f"name tables as schema.table; captured are {', '.join(sorted(captured))}",
+            )
+    return sorted(set(wish.tables) or captured)
+
+
+def _gap(servers: Servers, running: Running) -> SlotLost | LogGap | None:
+    """The gap that a new slot closes, if there is one."""
+    slot = read_slot(servers.source, servers.pipeline.source.slot)
+    now = read_moment(servers.source)
+    refuse_other(running.config, now)
+    refuse_future(now, running.offset)
+    if running.offset is None and slot is None:
+        raise SourceError("nothing was read yet", fix="run `headwater apply FILE --wait`")
+    try:
+        refuse_gap(servers.pipeline.source.slot, slot, running.offset)
+    except (SlotLost, LogGap) as gap:
+        if running.in_snapshot:  # nothing is complete: only a first snapshot can begin again
+            raise
+        return gap
+    return None
+
+
+def _start(servers: Servers, running: Running) -> None:
+    """Start a connector that a killed sweep has left stopped, or that has failed."""
+    status = running.status
+    if status is not None and status.connector in ("PAUSED", "STOPPED"):
+        servers.connect.resume(servers.connector)
+    elif status is not None and status.failed:
+        servers.connect.restart(servers.connector)
+    wait_ready(servers)
+
+
+def _settled(servers: Servers) -> dict[str, Captured]:
+    """The list of captured tables: what has become complete is done, what Debezium could not read is wanted again."""
+    heard = hear(servers)
+    for entry in read_captured(servers.setup, servers.names).values():
+        if entry.state == "requested" and has_failed(heard, entry):
+            want_again(servers.setup, servers.names, [entry.table], entry.condition, sweep=entry.sweep)
+    unfinished(servers)
+    return read_captured(servers.setup, servers.names)
+
+
+def _to_ask(captured: Mapping[str, Captured], tables: Sequence[str], wish: Wish) -> list[str]:
+    """Those tables that are not being read again already.
+
+    Raises:
+        SourceUnavailable: one is being read for other reasons, or under another condition (transient).
+    """
+    out = []
+    for table in tables:
+        entry = captured[table]
+        under_way = entry.state in ("wanted", "requested") and entry.sweep
+        if entry.state == "done":
+            out.append(table)
+        elif not under_way or entry.condition not in (None, wish.condition):
+            raise SourceUnavailable(
+                f"table {table} is being read already{f' where {entry.condition}' if entry.condition else ''}",
+                means="nothing was asked for",
+                fix="`headwater apply FILE --wait` waits for that; then run this again",
+            )
+    return out
+
+
+def _wanted(captured: Mapping[str, Captured]) -> dict[str, str | None]:
+    return {table: entry.condition for table, entry in captured.items() if entry.state == "wanted"}
+
+
+def make_slot_anew(servers: Servers) -> int:
+    """Replace the slot, and let the connector go on from the new one's beginning; its position.
+
+    Killed anywhere, the slot is gone or stands past what the connector has read: still a gap, and done again.
+
+    Raises:
+        SourceError: somebody else uses the slot, or Postgres refused.
+        ConnectError: Connect refused.
+    """
+    name = servers.pipeline.source.slot
+    servers.connect.stop(servers.connector)
+    servers.connect.wait_stopped(servers.connector)
+    drop_slot(servers.source, name)
+    failover = _failover(servers.pipeline) and servers.source.info.server_version >= FAILOVER_SINCE
+    with explained(f"creating slot {name}", fix="end long transactions (see pg_stat_activity), then run this again"):
+        row = servers.source.execute(CREATE_FAILOVER if failover else CREATE, [name]).fetchone()
+    assert row is not None
+    lsn = int(row[0])
+    offsets = servers.connect.offsets(servers.connector)
+    servers.connect.alter_offset(servers.connector, moved(offsets[0] if offsets else {}, lsn, time.time()))
+    servers.connect.resume(servers.connector)
+    return lsn
+
+
+def moved(offset: Mapping[str, Any], lsn: int, now: float) -> dict[str, Any]:
+    """A connector's offset, as of everything before ``lsn`` being read. Pure.
+
+    Incremental snapshots that were under way are forgotten: every table is asked for anew.
+    """
+    kept = {k: v for k, v in offset.items() if not k.startswith("incremental_snapshot") and "snapshot" not in k}
+    kept.pop("lsn_events_processed", None)  # events of a transaction that was begun
+    return {**kept, "lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn, "messageType": "COMMIT", "ts_usec": int(now * 1e6)}
+
+
+def _failover(pipeline: Pipeline) -> bool:
+    return str(pipeline.connect.options.get("slot.failover", "")).lower() == "true"

@@ -29,7 +29,8 @@ from sinks.redis.pointer import FIELDS, Pointer
 # Keys handled by one script call: the server does nothing else for as long, about half a millisecond.
 PAGE = 250
 
-# KEYS: pointer. ARGV: new, old, "1" in a cluster. Answers what there is to do.
+# KEYS: pointer. ARGV: new, old, "1" in a cluster. Answers what there is to do. (Each script that sets a field deletes
+# something first, if only nothing: after that a server without memory lets it.)
 _BEGIN = b"""\
 local key, new = KEYS[1], ARGV[1]
 local live = redis.call('HMGET', key, 'generation', 'plain', 'moving')
@@ -38,6 +39,7 @@ if live[3] then return {'move', live[3]} end
 if redis.call('HEXISTS', key, 'lease:' .. new) == 0 then return {'absent', ''} end
 if generation ~= new and generation ~= ARGV[2] then return {'other', generation} end
 if generation == new and (plain == new or ARGV[3] == '1') then return {'done', ''} end
+redis.call('HDEL', key, '')
 redis.call('HSET', key, 'generation', new)
 if plain == new or ARGV[3] == '1' then return {'done', ''} end
 redis.call('HSET', key, 'moving', new)
@@ -71,12 +73,13 @@ return 1
 # KEYS: pointer. ARGV: new.
 _CLEARED = b"""\
 if redis.call('HGET', KEYS[1], 'moving') ~= ARGV[1] then return -1 end
+redis.call('HDEL', KEYS[1], '')
 return redis.call('HSET', KEYS[1], 'cleared', ARGV[1])
 """
 _END = b"""\
 if redis.call('HGET', KEYS[1], 'moving') ~= ARGV[1] then return -1 end
-redis.call('HSET', KEYS[1], 'plain', ARGV[1])
-return redis.call('HDEL', KEYS[1], 'moving', 'cleared')
+redis.call('HDEL', KEYS[1], 'moving', 'cleared')
+return redis.call('HSET', KEYS[1], 'plain', ARGV[1])
 """
 
 # Called after each step with its name; tests stop a promotion there.

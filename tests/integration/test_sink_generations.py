@@ -90,7 +90,7 @@ def test_promoting_over_another_than_was_meant_is_refused(both: tuple[Sink, Sink
     both[1].promote(VIEW, 1)
     third = subject.open(generation=3)
     third.setup()
-    with pytest.raises(SinkRefused, match="not .*1"):
+    with pytest.raises(SinkRefused, match=r"not .*1"):
         third.promote(VIEW, 1)
     assert third.living(VIEW) == 2
 

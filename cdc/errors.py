@@ -5,7 +5,9 @@ HeadwaterError
 │   └── PipelineFileError       the pipeline file, with file, line, column
 ├── StackError                  a local server could not be fetched, started or stopped
 ├── SourceError                 Postgres said no, or is not as it must be
-│   └── SourceUnavailable       (transient)
+│   ├── SourceUnavailable       (transient)
+│   ├── SlotLost                the replication slot is gone or was invalidated
+│   └── LogGap                  the slot can't give every change since the connector's last
 ├── ConnectError                Kafka Connect or a connector in it
 │   └── ConnectUnavailable      (transient)
 ├── KafkaError                  brokers and topics
@@ -13,6 +15,12 @@ HeadwaterError
 ├── DecodeError                 a record that is not what the codec was told to expect
 │   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
 ├── StateError                  checkpoint, identity or generation state does not fit
+│   ├── Fenced                  another process has taken over; this one's writes are refused
+│   ├── CheckpointLost          the place in the log is lost
+│   ├── SourceChanged           another database, an older copy of it, or another history of it
+│   ├── TopicRecreated          a topic was deleted and made again
+│   ├── LogTruncated            the log no longer has what comes next
+│   └── TooLate                 away for longer than the log remembers deletes
 └── SinkError
     ├── SinkUnavailable         (transient) retry with back-off; holds the batch
     └── SinkRefused             the target said no for good: wrong settings, missing rights
@@ -82,6 +90,18 @@ class SourceUnavailable(SourceError):
     transient = True
 
 
+class SlotLost(SourceError):
+    """The replication slot is gone, or Postgres has thrown away WAL that it still needed."""
+
+    code = "slot-lost"
+
+
+class LogGap(SourceError):
+    """The slot was made again: changes between the connector's last and the slot's first are in no log."""
+
+    code = "log-gap"
+
+
 class ConnectError(HeadwaterError):
     """Kafka Connect refused a request, or a connector or task in it has failed."""
 
@@ -134,6 +154,42 @@ class StateError(HeadwaterError):
     """A checkpoint, an identity or a generation's state does not fit what is asked; nothing was written."""
 
     code = "state"
+
+
+class Fenced(StateError):
+    """Another process has taken the generation over; this one's writes are refused."""
+
+    code = "fenced"
+
+
+class CheckpointLost(StateError):
+    """A checkpoint is gone or has lost a part, so that the place in the log is not known."""
+
+    code = "checkpoint-lost"
+
+
+class SourceChanged(StateError):
+    """Another database behind the same address, one restored from an older copy, or one that failed over."""
+
+    code = "source-changed"
+
+
+class TopicRecreated(StateError):
+    """A topic was deleted and made again: its offsets are others, and what it held is gone."""
+
+    code = "topic-recreated"
+
+
+class LogTruncated(StateError):
+    """The log begins after the place from which a sink has to go on."""
+
+    code = "log-truncated"
+
+
+class TooLate(StateError):
+    """A sink was away for longer than the log keeps tombstones: it may have missed deletes."""
+
+    code = "too-late"
 
 
 class SinkError(HeadwaterError):

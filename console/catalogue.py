@@ -10,7 +10,7 @@ from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
 from console.engine import state_dir
-from spark.state import write_atomic
+from spark.files import write_atomic
 
 
 def source_catalogue(pipeline: Pipeline) -> Catalogue:

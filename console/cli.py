@@ -25,6 +25,12 @@ VERBS = {
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
     "verify": "compare every sink with Postgres, row by row",
+    "resnapshot": "read tables, or some of their rows, again",
+    "rebuild": "fill a new generation of a sink from offset 0, beside the living one",
+    "generations": "list every sink's generations",
+    "promote": "make readers see a generation",
+    "rollback": "make readers see the previous generation again",
+    "retire": "remove a generation that nobody reads",
     "explain": "why a document looks as it does: its rows, their positions, its version",
     "drop": "remove what apply and run created",
 }
@@ -57,7 +63,7 @@ def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain).
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, rebuild --auto).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

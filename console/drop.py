@@ -23,10 +23,13 @@ Examples:
     "--topics", is_flag=True, help="Delete the changelog topics and the dead letters too: a full copy of the tables."
 )
 @sink_option
+@click.option("--keep-sinks", is_flag=True, help="Leave what the sinks hold, for readers, until `rebuild` replaces it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
-def command(file: Path, topics: bool, only: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
+def command(
+    file: Path, topics: bool, only: tuple[str, ...], keep_sinks: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     """Remove a pipeline: connector, slot, publication, triggers, helper tables, and what the sinks hold.
 
     The source's rows stay untouched. With --sink only that sink's target and checkpoints go; the next run fills it
@@ -39,10 +42,13 @@ def command(file: Path, topics: bool, only: tuple[str, ...], dry_run: bool, yes:
     from connectors.drop import drop, plan_drop_pipeline
     from console.actions import show_action
     from console.sinkstate import drop_sink_state, sink_state
+    from console.sourcewatch import memory
 
     pipeline = load(file)
     actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
-    state = sink_state(pipeline, only)
+    if keep_sinks and only:
+        raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
+    state = [] if keep_sinks else sink_state(pipeline, only)
     if not as_json:
         for action in actions:
             show_action(action)
@@ -51,8 +57,11 @@ def command(file: Path, topics: bool, only: tuple[str, ...], dry_run: bool, yes:
     if not dry_run and (actions or state):
         if not yes:
             click.confirm("Remove all of this?", abort=True, err=True)
-        drop_sink_state(pipeline, only)
+        if not keep_sinks:
+            drop_sink_state(pipeline, only)
         if not only:
+            # What was seen of a source that is left, or replaced by another, would be held against the next one.
+            memory(pipeline).unlink(missing_ok=True)
             drop(
                 pipeline,
                 (lambda action: None) if as_json else (lambda action: click.echo(f"{action.kind} removed")),

@@ -1,4 +1,4 @@
-"""Puts a pipeline's parts together: file + catalogue -> flows in a Spark session."""
+"""Puts a pipeline's parts together: file + catalogue + generations -> flows in a Spark session."""
 
 from __future__ import annotations
 
@@ -6,59 +6,25 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, KafkaError
-from cdc.join.view import JoinedView
-from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
-from cdc.resolve import resolve_views, view_tables
-from cdc.view import View
+from cdc.errors import ConfigError, Fenced, HeadwaterError, KafkaError, StateError
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.resolve import resolve_views
+from console.flows import Build, catalog_name, flows_of
 from console.marker import read_snapshot_lsn
 from sinks import iceberg
-from sinks.configure import check_mapping, sink_config
-from sinks.factory import open_sink
-from sinks.rowstore.keys import namespace
-from spark.expressions import analyse
-from spark.flow import Flow, Reading, plan_flows, start_live
-from spark.join.child_expressions import analysed
-from spark.join.start import is_joined, start_joined
-from spark.runner import Runner, Start
+from spark.generations import Registry, as_defined, define, outdated
+from spark.runner import Runner
 from spark.session import build_session
-from spark.spec import FlowSpec
 from spark.state import Generation, Identity
-from spark.warehouse import catalog_settings, start_warehouse
-
-# A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
-GIVE_UP_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Engine:
-    """A pipeline ready to run: hold it for as long as it should run, then close it."""
-
-    pipeline: Pipeline
-    spark: SparkSession
-    runner: Runner
-    generations: Sequence[Generation]
-
-    def close(self) -> None:
-        """Stop the queries, give the generations back, end Spark."""
-        try:
-            self.runner.stop()
-        except Exception as error:  # SIGTERM to the whole group ends the JVM before us: offsets are where they were
-            logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
-        for generation in self.generations:
-            generation.unlock()
-        with suppress(Exception):
-            self.spark.stop()
+from spark.warehouse import catalog_settings
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -78,13 +44,13 @@ def state_dir(pipeline: Pipeline) -> Path:
     return Path(pipeline.engine.state_dir)
 
 
-def catalog_name(sink: str) -> str:
-    """The Iceberg catalogue's name inside Spark."""
-    return f"hw_{sink}"
+def registry(pipeline: Pipeline, sink: str) -> Registry:
+    """The register of a sink's generations."""
+    return Registry(state_dir(pipeline), pipeline.name, sink)
 
 
-def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
-    """Start Spark with the catalogues of the warehouse sinks known to it."""
+def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") -> SparkSession:
+    """Start Spark with the catalogues of the warehouse sinks known to it; ``log`` names its log file."""
     conf = dict(pipeline.engine.spark_conf)
     for name in sinks:
         sink = pipeline.sinks[name]
@@ -95,43 +61,197 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str]) -> SparkSession:
         f"headwater {pipeline.name}",
         master=engine.master,
         jars=Path(engine.jars or os.environ.get("HEADWATER_SPARK_JARS", "")),
-        log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{'-'.join(sinks) or 'verify'}.log",
+        log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{log}.log",
         driver_memory=engine.driver_memory,
         conf=conf,
     )
 
 
-def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = (), *, once: bool = False) -> Engine:
-    """Bind and lock the sinks' generations, set the sinks up, and plan their flows.
+@dataclass
+class Engine:
+    """A pipeline at work: hold it for as long as it should run, then close it.
+
+    Attributes:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        spark: the session.
+        runner: supervises the flows.
+        builds: the generations that run here.
+        only: the sinks that were asked for; none for all.
+        refused: generations that can't be run, and why.
+    """
+
+    pipeline: Pipeline
+    catalogue: Catalogue
+    spark: SparkSession
+    runner: Runner
+    builds: list[Build]
+    only: Sequence[str]
+    snapshot_lsn: int
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def follow(self) -> list[str]:
+        """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
+
+        Returns:
+            what was done, a line each.
+        """
+        said = []
+        self.follow_lease()
+        for build in list(self.builds):
+            title = f"{build.sink}, generation {build.generation.number}"
+            if build.generation.number not in self._kept(build.sink):
+                self.runner.remove(build.generation.folder)
+                build.generation.unlock()
+                self.builds.remove(build)
+                said.append(f"{title}: let go, it is being retired")
+        for name in chosen_sinks(self.pipeline, self.only):
+            here = {build.generation.number for build in self.builds if build.sink == name}
+            for number in set(self._kept(name)) - here:
+                title = f"{name}, generation {number}"
+                try:
+                    build = open_build(self.pipeline, self.catalogue, name, number)
+                    self.runner.add(flows_of(build, self.catalogue, self.spark, self.snapshot_lsn))
+                except HeadwaterError as error:  # its rebuild may not have let go of it yet
+                    self.refused[title] = str(error)
+                    continue
+                self.refused.pop(title, None)
+                self.builds.append(build)
+                said.append(f"{title}: kept up to date from now on")
+        return said
+
+    def follow_lease(self) -> None:
+        """Stop generations that another process has taken over."""
+        for build in self.builds:
+            try:
+                build.generation.lease.check()
+            except Fenced as error:
+                self.runner.fail(build.generation.folder, str(error))
+
+    def stop(self, reason: str) -> None:
+        """Stop all flows for good; `status` shows the reason."""
+        for build in self.builds:
+            self.runner.fail(build.generation.folder, reason)
+        self.runner.step()
+
+    def _kept(self, sink: str) -> list[int]:
+        return registry(self.pipeline, sink).kept()
+
+    def close(self) -> None:
+        """Stop the queries, give the generations back, end Spark."""
+        try:
+            self.runner.stop()
+        except Exception as error:  # SIGTERM to the whole group ends the JVM before us: offsets are where they were
+            logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
+        for build in self.builds:
+            build.generation.unlock()
+        with suppress(Exception):
+            self.spark.stop()
+
+
+def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = ()) -> Engine:
+    """Bind and take the sinks' generations, and plan their flows.
 
     Args:
         pipeline: the loaded file.
         catalogue: the source's tables.
         only: sink names; none for all.
-        once: apply what is in the log now, then finish.
 
     Raises:
-        HeadwaterError: a view, an identity, a lock or a sink's settings do not fit; nothing was started.
+        HeadwaterError: a view, an identity, a lease or a sink's settings do not fit; nothing was started.
     """
     names = chosen_sinks(pipeline, only)
-    views = {name: resolve_views(pipeline, catalogue, name) for name in names}
-    topics = {name: _topics(pipeline, of) for name, of in views.items()}
-    generations = [Generation(state_dir(pipeline), pipeline.name, name) for name in names]
-    ids = topic_ids(pipeline, {topic for of in topics.values() for topic in of})
-    for generation in generations:
-        generation.lock()
-        of = {topic: ids[topic] for topic in topics[generation.sink]}
-        generation.bind(identity(pipeline, catalogue, generation.sink, of))
-        generation.note_views([view.name for view in views[generation.sink]])
+    builds: list[Build] = []
+    refused: dict[str, str] = {}
+    try:
+        for name in names:
+            numbers = registry(pipeline, name).kept()
+            for number in numbers:
+                try:
+                    builds.append(open_build(pipeline, catalogue, name, number))
+                except StateError as error:
+                    if len(numbers) == 1:
+                        raise
+                    # The log that it was filled from is gone, say; the newer one beside it must not wait for that.
+                    refused[f"{name}, generation {number}"] = str(error)
+        if not builds:
+            raise StateError("; ".join(refused.values()))
+        return _opened(pipeline, catalogue, builds, only, refused)
+    except BaseException:
+        for build in builds:
+            build.generation.unlock()
+        raise
+
+
+def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int, throttle: float) -> Engine:
+    """As ``open_engine``, for one generation that is being filled."""
+    build = open_build(pipeline, catalogue, sink, number, rebuilding=True, throttle=throttle)
+    try:
+        return _opened(pipeline, catalogue, [build], [sink], {})
+    except BaseException:
+        build.generation.unlock()
+        raise
+
+
+def _opened(
+    pipeline: Pipeline, catalogue: Catalogue, builds: list[Build], only: Sequence[str], refused: dict[str, str]
+) -> Engine:
     snapshot_lsn = read_snapshot_lsn(pipeline)
-    spark = open_spark(pipeline, names)
-    flows: list[tuple[Flow, Start]] = []
-    for generation in generations:
-        flows += _flows(pipeline, catalogue, spark, generation, views[generation.sink], snapshot_lsn, once=once)
-    return Engine(pipeline, spark, Runner(spark, flows), generations)
+    names = sorted({build.sink for build in builds})
+    rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
+    spark = open_spark(pipeline, names, "-".join(names) + rebuild)
+    flows = [flow for build in builds for flow in flows_of(build, catalogue, spark, snapshot_lsn)]
+    return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused)
 
 
-def identity(pipeline: Pipeline, catalogue: Catalogue, sink: str, ids: Mapping[str, str]) -> Identity:
+def open_build(
+    pipeline: Pipeline,
+    catalogue: Catalogue,
+    sink: str,
+    number: int,
+    *,
+    rebuilding: bool = False,
+    throttle: float = 1.0,
+) -> Build:
+    """Take a generation's lease and check that what it was filled from is what is there.
+
+    Raises:
+        StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
+        ConfigError: its views do not fit the source's tables (terminal).
+    """
+    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
+    token = generation.lock()
+    try:
+        known = generation.known()
+        if known is not None and not (generation.folder / "definition.json").exists():
+            # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
+            generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
+        spec_hash = str(define(generation, pipeline, list(catalogue.tables))["spec_hash"])
+        defined = as_defined(pipeline, sink, number)
+        views = resolve_views(defined, catalogue, sink)
+        build = Build(defined, generation, views, token, rebuilding, throttle)
+        ids = topic_ids(pipeline, build.topics)
+        generation.bind(identity(pipeline, catalogue, ids, known.spec_hash if known else spec_hash))
+        generation.note_views([view.name for view in views])
+    except BaseException:
+        generation.unlock()
+        raise
+    return build
+
+
+def peek(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Build:
+    """A generation as whoever runs it has it, without taking it: writes carry the holder's token.
+
+    Raises:
+        ConfigError: its views do not fit the source's tables (terminal).
+    """
+    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
+    holder = generation.lease.holder()
+    defined = as_defined(pipeline, sink, number)
+    return Build(defined, generation, resolve_views(defined, catalogue, sink), holder.token if holder else 0)
+
+
+def identity(pipeline: Pipeline, catalogue: Catalogue, ids: Mapping[str, str], spec_hash: str) -> Identity:
     """What a sink's generation is bound to."""
     return Identity(
         system_identifier=str(catalogue.system_identifier),
@@ -139,8 +259,21 @@ def identity(pipeline: Pipeline, catalogue: Catalogue, sink: str, ids: Mapping[s
         database=pipeline.source.database,
         slot=pipeline.source.slot,
         topic_ids=ids,
-        spec_hash=pipeline.spec_hash(sink),
+        spec_hash=spec_hash,
     )
+
+
+def warn_outdated(pipeline: Pipeline, builds: Sequence[Build]) -> list[str]:
+    """A line for each sink whose living generation was made of something else than the file says now."""
+    said = []
+    for build in builds:
+        number = build.generation.number
+        if number == registry(pipeline, build.sink).living() and (differs := outdated(pipeline, build.sink, number)):
+            said.append(
+                f"sink {build.sink} goes on as generation {number} was defined; the file differs "
+                f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"
+            )
+    return said
 
 
 def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
@@ -162,121 +295,3 @@ def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
                 fix="run `headwater apply FILE`, which creates the topics and the connector",
             ) from error
     return out
-
-
-def _flows(
-    pipeline: Pipeline,
-    catalogue: Catalogue,
-    spark: SparkSession,
-    generation: Generation,
-    views: Sequence[View],
-    snapshot_lsn: int,
-    *,
-    once: bool,
-) -> list[tuple[Flow, Start]]:
-    sink = pipeline.sinks[generation.sink]
-    warehouse = isinstance(sink, IcebergSink)
-    views = [analysed(spark, view) if isinstance(view, JoinedView) else view for view in views]
-    computed = {view.name: analyse(spark, view).types for view in views}
-    config: dict[str, Any] = {}
-    if isinstance(sink, ElasticsearchSink):
-        check_mapping(generation.sink, sink, views)
-    if not warehouse:
-        config = sink_config(generation.sink, sink, views, computed, generation.number)
-    spec = flow_spec(pipeline, generation.sink, views, config)
-    reading = Reading(
-        bootstrap=pipeline.kafka.bootstrap,
-        client=pipeline.kafka.options_plain(),
-        max_offsets=pipeline.engine.max_offsets_per_trigger,
-        trigger_ms=int(sink.trigger_seconds * 1000) if isinstance(sink, IcebergSink) else pipeline.engine.trigger_ms,
-    )
-    spec = replace(
-        spec,
-        snapshot_lsn=snapshot_lsn,
-        stop_at_new_columns=pipeline.policy.schema_change == "stop",
-        # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
-        tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
-    )
-    start: Start = start_live
-    if isinstance(sink, IcebergSink):
-        start = partial(start_warehouse, catalog=catalog_name(generation.sink), namespace=sink.namespace)
-    else:
-        start = _with_setup(start_live)
-    planned = plan_flows(spec, reading, generation.folder, once=once, separate=warehouse)
-    return [
-        (_with_row_store(pipeline, flow, generation), start_joined) if is_joined(flow) else (flow, start)
-        for flow in planned
-    ]
-
-
-def _with_row_store(pipeline: Pipeline, flow: Flow, generation: Generation) -> Flow:
-    (view,) = flow.spec.views
-    settings = row_store_settings(pipeline, generation, view)
-    return replace(flow, spec=replace(flow.spec, row_store=settings))
-
-
-def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) -> dict[str, Any]:
-    """``sinks.rowstore.redis.StoreSettings`` of one view's rows as plain data; holds secrets.
-
-    Raises:
-        ConfigError: the file has no ``row_store``.
-    """
-    part = pipeline.row_store
-    if part is None:
-        raise ConfigError(f"view {view} joins tables, and the file has no row_store", fix="add `row_store: {url: …}`")
-    return {
-        "url": part.url,
-        "user": part.user,
-        "password": None if part.password is None else part.password.get_secret_value(),
-        "cluster": part.cluster,
-        "ca_certs": part.ca_certs,
-        "namespace": namespace(pipeline.name, generation.sink, view, generation.number),
-        "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
-        "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
-        "give_up_seconds": GIVE_UP_SECONDS,
-    }
-
-
-def _topics(pipeline: Pipeline, views: Sequence[View]) -> set[str]:
-    return {pipeline.topic(table) for view in views for table in view_tables(view)}
-
-
-def _with_setup(start: Start) -> Start:
-    """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
-
-    def set_up_and_start(spark: SparkSession, flow: Flow) -> Any:
-        flow.check()
-        sink = open_sink(dict(flow.spec.sink_config))
-        try:
-            sink.setup()
-            for view in flow.spec.views if flow.is_new else ():
-                if next(iter(sink.scan(view)), None) is not None:
-                    flow.refuse_filled(view)
-        finally:
-            sink.close()
-        return start(spark, flow)
-
-    return set_up_and_start
-
-
-def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapping[str, Any]) -> FlowSpec:
-    """The whole work of a sink as plain data."""
-    topics: dict[str, tuple[str, ...]] = {}
-    tables = {}
-    for view in views:
-        for name, table in view_tables(view).items():
-            topic = pipeline.topic(name)
-            topics[topic] = (*topics.get(topic, ()), view.name)
-            tables[topic] = table
-    return FlowSpec(
-        sink=sink,
-        views={view.name: view for view in views},
-        topics=topics,
-        tables=tables,
-        sink_config=config,
-        # A letter holds the record and its reason, so it may be a little larger than any record.
-        dead_letters={
-            "topic": pipeline.dead_letter_topic,
-            "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
-        },
-    )

@@ -21,12 +21,14 @@ from cdc.resolve import resolve_views
 from cdc.resolve_names import near
 from cdc.view import View
 from console.differences import Difference, differences, without
-from console.engine import open_spark, row_store_settings, state_dir
+from console.engine import open_spark, registry, state_dir
+from console.flows import row_store_settings
 from console.held import Found, held_under
 from console.status import state_of
 from console.typed import comparable_expected, with_singles
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
+from spark.generations import as_defined
 from spark.join.explain import Explained, Row, Total, explain
 from spark.state import Generation
 from spark.status import FlowStatus
@@ -63,6 +65,8 @@ def explain_report(
         ConfigError: no such sink or view.
         HeadwaterError: a server that is needed does not answer.
     """
+    if sink in pipeline.sinks:  # what the sink holds is what its living generation was made of
+        pipeline = as_defined(pipeline, sink, registry(pipeline, sink).living())
     view = find_view(pipeline, sink, view_name, live=expected)
     with _session(pipeline, view, progress, wanted=expected) as spark:
         typed = view
@@ -83,7 +87,7 @@ class _Case:
 
     @property
     def generation(self) -> Generation:
-        return Generation(state_dir(self.pipeline), self.pipeline.name, self.sink)
+        return registry(self.pipeline, self.sink).generation()
 
 
 def _report(case: _Case, *, expected: bool) -> dict[str, Any]:

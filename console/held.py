@@ -10,7 +10,7 @@ from cdc import truth
 from cdc.keys import document_id, split_id
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.view import View
-from console.engine import catalog_name
+from console.flows import catalog_name
 from console.typed import comparable_rows, with_singles
 from sinks import iceberg
 from sinks.configure import sink_config

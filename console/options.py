@@ -18,6 +18,18 @@ def pipeline_argument(function: F) -> F:
     return click.argument("file", type=click.Path(path_type=Path), metavar="FILE")(function)
 
 
+def sink_argument(function: F) -> F:
+    """One sink, as the verb's argument ``sink``."""
+    return click.argument("sink", metavar="SINK")(function)
+
+
+def generation_option(function: F) -> F:
+    """``--generation N``, as ``number``."""
+    return click.option(
+        "--generation", "number", type=click.IntRange(1), default=None, metavar="N", help="Which generation."
+    )(function)
+
+
 def json_option(function: F) -> F:
     """``--json``: one machine-readable document on standard output."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document (documented, stable).")(

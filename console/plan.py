@@ -23,21 +23,29 @@ Examples:
 @pipeline_argument
 @json_option
 def command(file: Path, as_json: bool) -> None:
-    """Show what apply would create or change in Postgres, Kafka and Kafka Connect. Changes nothing.
+    """Show what apply would change in Postgres, Kafka and Kafka Connect, and which sinks need a new generation.
 
-    Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
+    A sink whose view, mapping or target was changed in the file goes on as it was; `rebuild` makes it anew. Changes
+    nothing. Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
     """
     from cdc.pipeline import load
     from connectors.apply import plan_pipeline
     from console.actions import show_action
+    from console.needed import line, needed
 
     pipeline = load(file)
     actions = plan_pipeline(pipeline)
+    sinks = needed(pipeline)
     if as_json:
-        print_json({"pipeline": pipeline.name, "changes": [action.to_dict() for action in actions]})
+        changes = [action.to_dict() for action in actions]
+        print_json({"pipeline": pipeline.name, "changes": changes, "sinks": sinks})
     else:
         for action in actions:
             show_action(action)
-        count = f"{len(actions)} changes; `headwater apply {file}` makes them" if actions else "nothing to change"
-        click.echo(count)
-    sys.exit(DIFFERENCES if actions else 0)
+        for one in sinks:
+            click.echo(click.style("~ ", fg="yellow") + line(one, str(file)))
+        if actions:
+            click.echo(f"{len(actions)} changes; `headwater apply {file}` makes them")
+        elif not sinks:
+            click.echo("nothing to change")
+    sys.exit(DIFFERENCES if actions or sinks else 0)

@@ -35,6 +35,8 @@ class Watch:
         self.bars: dict[str, TaskID] = {}
         self.printed: dict[str, tuple[str, str | None, int]] = {}
         self.next_line = time.monotonic()
+        self.since = time.monotonic()
+        self.begun: dict[str, int] = {}
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.progress = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
 
@@ -58,7 +60,11 @@ class Watch:
             return {}  # Kafka is away: the flows say so themselves
 
     def _way(self, run: Running) -> tuple[int, int]:
-        """Offsets done and to do for a flow."""
+        """Offsets done and to do for a flow; of a joined view that is being filled, records of both its passes."""
+        told = getattr(run.query, "progress", None) if run.filling else None
+        if told is not None:
+            _, done, total = told()
+            return done, total
         if not self.goal:
             self.goal = self._ends()
         _, committed = committed_offsets(run.flow.checkpoint)
@@ -88,6 +94,15 @@ class Watch:
         if due:
             self.next_line = time.monotonic() + self.line_seconds
 
+    def _pace(self, title: str, done: int, total: int) -> str:
+        """``, 12,000/s, 3 min left``; nothing when it is done or has not begun."""
+        seconds = time.monotonic() - self.since
+        came = done - self.begun.setdefault(title, done)
+        if came <= 0 or done >= total or seconds <= 0:
+            return ""
+        left = (total - done) / (came / seconds)
+        return f", {came / seconds:,.0f}/s, {f'{left:.0f} s' if left < 120 else f'{left / 60:.0f} min'} left"
+
     def _bar(self, run: Running, status: FlowStatus, done: int, total: int) -> None:
         title = run.flow.title
         if title not in self.bars:
@@ -102,5 +117,6 @@ class Watch:
             return
         self.printed[title] = now
         share = f"{100 * done // total}%" if total else "-"
+        share += self._pace(title, done, total)
         trouble = f" · {status.last_error.splitlines()[0]}" if status.last_error else ""
         click.echo(f"{title}: {status.state} {share} of the log · {status.records:,} records{trouble}", err=True)

@@ -39,7 +39,8 @@ def command(file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: f
     """Keep the sinks of a pipeline in sync with its source.
 
     Each sink has its own offsets: one that is down waits and catches up, the others go on. Stop with Ctrl-C or SIGTERM;
-    kill it and start it again as you like: it goes on where it was.
+    kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
+    kept up to date, also one that `rebuild` finishes while this runs.
     """
     stop = threading.Event()
 
@@ -58,27 +59,38 @@ def _run(
     # Spark's import takes a second; `headwater run --help` must not pay for it.
     from cdc.pipeline import load
     from console.catalogue import source_catalogue
-    from console.engine import open_engine
+    from console.engine import open_engine, warn_outdated
     from console.progress import Watch
+    from console.sourcewatch import SourceWatch
 
     started = time.monotonic()
     pipeline = load(file)
     click.echo(f"pipeline {pipeline.name}: starting", err=True)
-    engine = open_engine(pipeline, source_catalogue(pipeline), only)
-    try:
-        with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
-            while not stop.wait(STEP_SECONDS):
-                watch.show(engine.runner.step())
-                if engine.runner.all_failed:
-                    break
-                if until_caught_up and watch.caught_up():
-                    click.echo("caught up", err=True)
-                    break
-                if timeout is not None and time.monotonic() - started > timeout:
-                    raise StateError(f"not caught up after {timeout:.0f} s", fix="`headwater status FILE` says how far")
-        errors = dict(engine.runner.errors)
-    finally:
-        engine.close()
+    with SourceWatch(pipeline) as source:
+        engine = open_engine(pipeline, source_catalogue(pipeline), only)
+        for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.values()]:
+            click.echo(f"warning: {line}", err=True)
+        try:
+            with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
+                while not stop.wait(STEP_SECONDS):
+                    for line in engine.follow():
+                        click.echo(line, err=True)
+                    watch.show(engine.runner.step())
+                    if source.error is not None:
+                        engine.stop(str(source.error))
+                        raise source.error
+                    if engine.runner.all_failed:
+                        break
+                    if until_caught_up and watch.caught_up():
+                        click.echo("caught up", err=True)
+                        break
+                    if timeout is not None and time.monotonic() - started > timeout:
+                        raise StateError(
+                            f"not caught up after {timeout:.0f} s", fix="`headwater status FILE` says how far"
+                        )
+            errors = dict(engine.runner.errors)
+        finally:
+            engine.close()
     for flow, reason in errors.items():
         click.echo(f"error: {flow} failed: {reason}", err=True)
     return bool(errors)

@@ -1,27 +1,31 @@
-"""What the engine left behind for a sink: its target and its checkpoints; listed and removed by ``headwater drop``."""
+"""What the engine left behind for a sink: its targets and its checkpoints; removed by ``drop`` and ``retire``."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from console.engine import chosen_sinks, registry, state_dir
+from console.flows import catalog_name, row_store_settings
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
+from spark.generations import as_defined
 from spark.state import Generation
 
 
 def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     """One line for each sink that has run here: its target and its state folder."""
-    from console.engine import chosen_sinks, state_dir
-
     lines = []
     for name in chosen_sinks(pipeline, only):
         if only or (state_dir(pipeline) / pipeline.name / name).exists():
-            lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints")
+            entries = registry(pipeline, name).entries()
+            all_of = f", of {len(entries)} generations" if len(entries) > 1 else ""
+            lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints{all_of}")
     return lines
 
 
@@ -44,7 +48,7 @@ def _target(pipeline: Pipeline, name: str) -> str:
 
 
 def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
-    """Remove targets and state; nothing happens for what is not there.
+    """Remove targets and state of all generations; nothing happens for what is not there.
 
     The target goes first: with its state gone a sink would fill from offset 0, which must find an empty target.
 
@@ -52,46 +56,51 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         StateError: a process is running the sink.
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
-    from console.engine import chosen_sinks, state_dir
-
     for name in chosen_sinks(pipeline, only):
         folder = state_dir(pipeline) / pipeline.name / name
         if not only and not folder.exists():
             continue
-        generation = Generation(state_dir(pipeline), pipeline.name, name)
-        generation.lock()
-        try:
-            views = sorted({*generation.views(), *_views_of_file(pipeline, name)})
-            _drop_target(pipeline, name, views)
-            if pipeline.row_store is not None:
-                _drop_rows(pipeline, generation, views)
-        finally:
-            generation.unlock()
+        register = registry(pipeline, name)
+        # The newest first: what is interrupted then still knows the generation that readers see.
+        for entry in reversed(register.entries()):
+            generation = register.generation(entry.number)
+            generation.lock()
+            try:
+                drop_generation(as_defined(pipeline, name, entry.number), name, generation)
+            finally:
+                generation.unlock()
         shutil.rmtree(folder)
 
 
-def _drop_target(pipeline: Pipeline, name: str, views: Sequence[str]) -> None:
+def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> None:
+    """Remove what a generation wrote: its target and its rows in the row store.
+
+    Args:
+        pipeline: as the generation was defined.
+        name: the sink's name.
+        generation: of the sink.
+
+    Raises:
+        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+    """
+    views = sorted({*generation.views(), *_views_of_file(pipeline, name)})
     sink = pipeline.sinks[name]
     if isinstance(sink, IcebergSink):
         for table in views:
-            iceberg.drop_table(sink, f"hw_{name}", table)
-        return
-    if not views:
-        return
-    config = sink_config(name, sink, [], {})
-    config["targets"] = {view: _plain_target(sink, view) for view in views}
-    opened = open_sink(config)
-    try:
-        for view in views:
-            opened.drop(view)
-    finally:
-        opened.close()
+            iceberg.drop_table(sink, catalog_name(name), table, generation=generation.number)
+    elif views:
+        opened = open_sink(plain_config(pipeline, name, generation.number, views))
+        try:
+            for view in views:
+                opened.drop(view)
+        finally:
+            opened.close()
+    if pipeline.row_store is not None:
+        _drop_rows(pipeline, generation, views)
 
 
 def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str]) -> None:
     """Empty the row stores of joined views; nothing happens for the others, which have none."""
-    from console.engine import row_store_settings
-
     for view in views:
         store = RedisRowStore(StoreSettings(**row_store_settings(pipeline, generation, view)))
         try:
@@ -100,7 +109,22 @@ def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str])
             store.close()
 
 
-def _plain_target(sink: ElasticsearchSink | RedisSink, view: str) -> dict[str, object]:
+def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence[str]) -> dict[str, Any]:
+    """A sink's settings for what needs no mapping: to drop, to promote, to look.
+
+    Args:
+        pipeline: as the generation was defined.
+        name: the sink's name.
+        generation: which one.
+        views: names of its views.
+    """
+    sink = pipeline.sinks[name]
+    config = sink_config(name, sink, [], {}, generation)
+    config["targets"] = {view: _plain_target(sink, view, generation) for view in views}
+    return config
+
+
+def _plain_target(sink: Any, view: str, generation: int) -> dict[str, object]:
     if isinstance(sink, RedisSink):
-        return {}
-    return {"index": sink.index or view.lower(), "generation": 1, "properties": {}}
+        return {"generation": generation}
+    return {"index": sink.index or view.lower(), "generation": generation, "properties": {}}

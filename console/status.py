@@ -18,6 +18,7 @@ from console.options import json_option, pipeline_argument, print_json, sink_opt
 from console.sourcestate import SourceState, line, warning
 
 if TYPE_CHECKING:
+    from spark.state import Generation
     from spark.status import FlowStatus
 
 # A runner writes its status about twice a second; older than this, it is not alive or hangs.
@@ -72,18 +73,36 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
 
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
-    from console.engine import state_dir
-    from spark.state import Generation
+    """A sink is as its living generation; the others are listed below it."""
+    from console.engine import registry
 
-    generation = Generation(state_dir(pipeline), pipeline.name, name)
+    register = registry(pipeline, name)
+    entries = register.entries()
+    reports = [generation_status(register.generation(entry.number), log) for entry in entries]
+    living = next(report for report, entry in zip(reports, entries, strict=True) if entry.stage == "living")
+    return {
+        "sink": name,
+        "type": pipeline.sinks[name].type,
+        **living,
+        "generations": [
+            {"generation": entry.number, "stage": entry.stage, **_without_flows(report)}
+            for report, entry in zip(reports, entries, strict=True)
+        ],
+    }
+
+
+def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in report.items() if name != "flows"}
+
+
+def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
+    """State, lag and flows of one generation."""
     flows = [_flow(generation.flow_folder(flow), flow, log) for flow in generation.flows()]
     states = {flow["state"] for flow in flows}
     worst = next((state for state in STATES if state in states), "never run")
     lags = [flow["lag_events"] for flow in flows]
     ages = [flow["lag_seconds"] for flow in flows]
     return {
-        "sink": name,
-        "type": pipeline.sinks[name].type,
         "generation": generation.number,
         "state": worst,
         "lag_events": None if not lags or None in lags else sum(lags),
@@ -152,5 +171,14 @@ def _print(report: dict[str, Any]) -> None:
             *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
             (sink["last_error"] or "").split("\n")[0],
         )
+        for other in sink["generations"] if len(sink["generations"]) > 1 else ():
+            table.add_row(
+                f"  generation {other['generation']}: {other['stage']}",
+                other["state"],
+                "?" if other["lag_events"] is None else f"{other['lag_events']:,}",
+                "?" if other["lag_seconds"] is None else f"{other['lag_seconds']:.1f} s",
+                *("", "", ""),
+                (other["last_error"] or "").split("\n")[0],
+            )
     Console().print(table)
     click.echo(line(report["source"]))

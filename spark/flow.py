@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from cdc.errors import StateError
+from cdc.errors import CheckpointLost, StateError
 from cdc.join.view import JoinedView
 from cdc.view import View
 from spark.apply import SUMMARY_DDL, apply_entries, apply_records
@@ -39,6 +39,7 @@ class Reading:
         bootstrap: Kafka brokers.
         client: librdkafka-style options, secrets included.
         max_offsets: records a micro-batch may hold at the most.
+        tombstone_seconds: how long the log remembers deletes.
         trigger_ms: 0 for "as soon as there is something", else the least time between two batches.
     """
 
@@ -46,6 +47,7 @@ class Reading:
     client: Mapping[str, str]
     max_offsets: int | None
     trigger_ms: int = 0
+    tombstone_seconds: int = 7 * 86400
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Flow:
         reading: how it reads.
         folder: holds ``checkpoint`` and ``status.json``.
         once: stop when all that is in the log now has been applied.
+        rebuilding: it fills a generation that nobody reads yet.
+        throttle: share of the time that it may be at work while it does, 0 < x <= 1.
     """
 
     name: str
@@ -65,11 +69,14 @@ class Flow:
     reading: Reading
     folder: Path
     once: bool = False
+    rebuilding: bool = False
+    throttle: float = 1.0
 
     @property
     def title(self) -> str:
-        """``sink/flow``, as status shows it."""
-        return f"{self.spec.sink}/{self.name}"
+        """``sink/flow``, as status shows it; ``sink@generation/flow`` beside or after the first generation."""
+        generation = self.spec.generation
+        return f"{self.spec.sink}/{self.name}" if generation == 1 else f"{self.spec.sink}@{generation}/{self.name}"
 
     @property
     def checkpoint(self) -> Path:
@@ -80,12 +87,14 @@ class Flow:
         """Refuse to start on a checkpoint that has lost its place.
 
         Raises:
-            StateError: (terminal) with the way out.
+            CheckpointLost: (terminal) with the way out.
         """
-        fix = f"`headwater drop FILE --sink {self.spec.sink}`, then `headwater run FILE` fills it from offset 0"
+        fix = (
+            f"`headwater rebuild FILE {self.spec.sink} --auto` fills a new generation from offset 0 and switches to it"
+        )
         check_checkpoint(self.checkpoint, fix)
         if (self.folder / "status.json").exists() and not (self.checkpoint / "metadata").exists():
-            raise StateError(
+            raise CheckpointLost(
                 f"sink {self.spec.sink}: the checkpoint of {self.title} is gone, but it has run before",
                 means="starting at offset 0 over a living target would leave rows that were deleted meanwhile",
                 fix=fix,

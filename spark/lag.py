@@ -70,6 +70,18 @@ class LogEnds:
         except KafkaException as error:
             raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
 
+    def beginnings(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """The first offset of every partition of ``topics`` that the log still has.
+
+        Raises:
+            KafkaError: as ``ends``.
+        """
+        try:
+            known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+            return {t: {part: self._bounds(t, part)[0] for part in known[t].partitions} for t in topics if t in known}
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
+
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS)
         return low, high

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -26,8 +27,14 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 # A flow that ran this long was well: its next failure begins with the short pause again.
 WELL_AFTER = 60.0
 
+
+def _terminal(kind: type[HeadwaterError]) -> list[str]:
+    below = [name for one in kind.__subclasses__() for name in _terminal(one)]
+    return below if kind.transient else [kind.__name__, *below]
+
+
 # Our own errors that no retry cures, by what the exception's text holds.
-_REFUSED = re.compile(r"cdc\.errors\.(SinkRefused|StateError|ConfigError|DecodeError)")
+_REFUSED = re.compile(rf"cdc\.errors\.({'|'.join(_terminal(HeadwaterError))}):")
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
 # recovered its high watermark: it counts only when it is said this often in a row (about half a minute).
 _LOST = re.compile(
@@ -90,7 +97,27 @@ class Runner:
 
     def __init__(self, spark: SparkSession, flows: Sequence[tuple[Flow, Start]]) -> None:
         self.spark = spark
-        self.running = [Running(flow, start, flow.spec.sink) for flow, start in flows]
+        self.running: list[Running] = []
+        self.add(flows)
+
+    def add(self, flows: Sequence[tuple[Flow, Start]]) -> None:
+        """Supervise more flows."""
+        self.running += [Running(flow, start, flow.title.partition("/")[0]) for flow, start in flows]
+
+    def remove(self, folder: Path) -> None:
+        """Stop the flows of a generation's folder and forget them."""
+        for run in self._of(folder):
+            self._stop(run)
+            self.running.remove(run)
+
+    def fail(self, folder: Path, reason: str) -> None:
+        """Stop the flows of a generation's folder for good."""
+        for run in self._of(folder):
+            self._stop(run)
+            run.failed, run.last_error = True, reason
+
+    def _of(self, folder: Path) -> list[Running]:
+        return [run for run in self.running if run.flow.folder.parent == folder]
 
     def step(self) -> list[FlowStatus]:
         """Start what should run, note what ended, and return every flow's status."""
@@ -160,10 +187,14 @@ class Runner:
     def stop(self) -> None:
         """Stop every query after its current batch, as far as Spark allows; offsets of a cut batch do not move."""
         for run in self.running:
-            if run.query is not None and run.query.isActive:
-                run.query.stop()
-                run.query = None
-                run.meter.status(run.flow, "stopped", run.last_error).write(run.flow.folder)
+            self._stop(run)
+
+    @staticmethod
+    def _stop(run: Running) -> None:
+        if run.query is not None and run.query.isActive:
+            run.query.stop()
+            run.query = None
+            run.meter.status(run.flow, "stopped", run.last_error).write(run.flow.folder)
 
     @property
     def all_failed(self) -> bool:

@@ -1,7 +1,7 @@
-"""What a sink's generation keeps on disk: its identity, one checkpoint a flow, a status file, a lock.
+"""What a sink's generation keeps on disk: its identity, one checkpoint a flow, a status file, a lease.
 
     <state_dir>/<pipeline>/<sink>/g<generation>/identity.json
-                                                /lock
+                                                /lease.json
                                                 /<flow>/checkpoint/   (Spark's)
                                                 /<flow>/status.json
 
@@ -11,15 +11,15 @@ or missing offset file fails in ways that do not name the cause. So we look befo
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from cdc.errors import StateError
+from cdc.errors import CheckpointLost, SourceChanged, StateError, TopicRecreated
+from spark.files import write_atomic
+from spark.lease import Lease
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Generation:
     def __init__(self, state_dir: Path, pipeline: str, sink: str, number: int = 1) -> None:
         self.pipeline, self.sink, self.number = pipeline, sink, number
         self.folder = state_dir / pipeline / sink / f"g{number}"
-        self._lock: TextIO | None = None
+        self.lease = Lease(self.folder, f"sink {sink}" if number == 1 else f"sink {sink}, generation {number}")
 
     def flow_folder(self, flow: str) -> Path:
         """Where a flow keeps its checkpoint and status."""
@@ -88,103 +88,97 @@ class Generation:
         path = self.folder / "views.json"
         return list(json.loads(path.read_text())) if path.exists() else []
 
+    def known(self) -> Identity | None:
+        """The identity that it was bound to; None before its first start.
+
+        Raises:
+            StateError: it can't be read.
+        """
+        path = self.folder / "identity.json"
+        if not path.exists():
+            return None
+        try:
+            return Identity(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise StateError(f"{path} can't be read: {error}", fix=self._rebuild()) from error
+
     def bind(self, identity: Identity) -> None:
         """Remember the identity at the first start; refuse a different one later.
 
         Raises:
-            StateError: something that the generation is bound to has changed; nothing was written.
+            SourceChanged, TopicRecreated: what the generation was filled from is not there any more (terminal).
+            StateError: something else that it is bound to has changed; nothing was written.
         """
-        path = self.folder / "identity.json"
-        if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, json.dumps(asdict(identity), indent=1, sort_keys=True))
+        known = self.known()
+        if known is None:
+            write_atomic(self.folder / "identity.json", json.dumps(asdict(identity), indent=1, sort_keys=True))
             return
-        try:
-            known = Identity(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
-            raise StateError(f"{path} can't be read: {error}", fix=self._restart()) from error
         for name, why in _CHANGED.items():
             before, now = getattr(known, name), getattr(identity, name)
             if before != now:
-                raise StateError(
+                kind = StateError if name == "spec_hash" else SourceChanged
+                raise kind(
                     f"sink {self.sink}: {name.replace('_', ' ')} was {before}, is {now}: {why}",
                     means="going on would mix two histories in one target; nothing was written",
-                    fix=self._restart(),
+                    fix=self._rebuild() if name == "spec_hash" else self._afresh(),
                 )
         for topic, before in known.topic_ids.items():
             if identity.topic_ids.get(topic, before) != before:
-                raise StateError(
+                raise TopicRecreated(
                     f"sink {self.sink}: topic {topic} was deleted and created again",
                     means="the offsets this sink has read through belong to the old topic; nothing was written",
-                    fix=self._restart(),
+                    fix=f"`headwater apply FILE --wait` (its rows are read again), then {self._rebuild()}",
                 )
 
-    def _restart(self) -> str:
-        return f"fill the sink anew from offset 0: `headwater drop FILE --sink {self.sink}`, then `headwater run FILE`"
+    def _rebuild(self) -> str:
+        return f"`headwater rebuild FILE {self.sink} --auto` fills a new generation from offset 0 and switches to it"
 
-    def lock(self) -> None:
-        """Hold the generation for this process; released when the process ends, however it ends.
+    def _afresh(self) -> str:
+        return (
+            "if that is meant: `headwater drop FILE --topics --keep-sinks`, `headwater apply FILE --wait`, then "
+            + self._rebuild()
+        )
+
+    def lock(self) -> int:
+        """Hold the generation for this process; returns the token that its writes carry (spark/lease.py).
 
         Raises:
             StateError: another process runs it.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle = (self.folder / "lock").open("a+")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            handle.seek(0)
-            holder = handle.read().strip() or "unknown"
-            handle.close()
-            raise StateError(
-                f"sink {self.sink} is already run by process {holder}",
-                fix="stop that process, or leave this sink to it and run the others with --sink",
-            ) from error
-        handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
-        self._lock = handle
+        return self.lease.take()
 
     def unlock(self) -> None:
         """Give the generation back."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Replace ``path`` in one step: a reader or a crash sees the old text or the new, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+        self.lease.release()
 
 
 def check_checkpoint(checkpoint: Path, fix: str) -> None:
     """Look a checkpoint over before Spark does.
 
     Raises:
-        StateError: it has lost a part without which Spark would begin anew or fail without a reason (terminal).
+        CheckpointLost: it has lost a part without which Spark would begin anew or fail without a reason (terminal).
     """
     offsets = _numbers(checkpoint / "offsets")
     if not offsets:
         return
     if not (checkpoint / "metadata").is_file():
-        raise StateError(
+        raise CheckpointLost(
             f"{checkpoint}/metadata is missing",
             means="Spark would take the folder for a new query and lose its place (SPARK-55058)",
             fix=fix,
         )
     for number in offsets:
         if (checkpoint / "offsets" / str(number)).stat().st_size == 0:
-            raise StateError(f"{checkpoint}/offsets/{number} is empty", means="the place in the log is lost", fix=fix)
+            raise CheckpointLost(
+                f"{checkpoint}/offsets/{number} is empty", means="the place in the log is lost", fix=fix
+            )
     if offsets != list(range(offsets[0], offsets[-1] + 1)):
-        raise StateError(
+        raise CheckpointLost(
             f"{checkpoint}/offsets has a gap: {offsets[-5:]}", means="batches can't be told apart", fix=fix
         )
     commits = _numbers(checkpoint / "commits")
     if commits and commits[-1] > offsets[-1]:
-        raise StateError(
+        raise CheckpointLost(
             f"{checkpoint}: batch {commits[-1]} is committed but its offsets are gone",
             means="the place in the log is lost",
             fix=fix,

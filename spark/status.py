@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from spark.files import write_atomic
 from spark.flow import Flow
-from spark.state import write_atomic
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class FlowStatus:
         batch_ms: how long the newest batch took.
         topics: what the flow reads.
         at: when this was written (epoch seconds).
+        current_at: when it was last running, so reading what comes (epoch seconds); 0 before the first time.
     """
 
     flow: str
@@ -45,6 +46,7 @@ class FlowStatus:
     last_error: str | None
     topics: Sequence[str]
     at: float
+    current_at: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Replace the flow's status file."""
@@ -75,6 +77,7 @@ class Meter:
     def __init__(self) -> None:
         self.totals = dict.fromkeys(_SUMMED, 0)
         self.batch_id, self.position, self.ts_ms, self.batch_ms = -1, 0, 0, 0
+        self.current_at = 0.0
         self.advanced = False
 
     def read(self, query: _Reports) -> None:
@@ -96,6 +99,11 @@ class Meter:
 
     def status(self, flow: Flow, state: str, last_error: str | None) -> FlowStatus:
         """The status now."""
+        if state == "running":
+            self.current_at = time.time()
+        elif not self.current_at:
+            before = FlowStatus.read(flow.folder)
+            self.current_at = before.current_at if before else 0.0
         return FlowStatus(
             flow=flow.title,
             state=state,
@@ -107,5 +115,6 @@ class Meter:
             last_error=last_error,
             topics=sorted(flow.spec.topics),
             at=time.time(),
+            current_at=self.current_at,
             **self.totals,
         )

@@ -10,20 +10,26 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cdc.errors import Fenced, SinkRefused
 from cdc.view import View
+from sinks import iceberg
 from sinks.contract import UNVERSIONED
 from spark.expressions import PREFIX, entries_with_rows, entry_schema
 from spark.flow import Flow, changelog, map_in_arrow, with_trigger
+from spark.lease import Lease
 from spark.state import batch_offsets
 
 VERSION_COLUMN = "_hw_version"
+GENERATION, TOKEN = iceberg.GENERATION, "headwater.token"
 _QUERY, _BATCH, _OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
 # One merge at a time: two at once would take every task slot (and twice the memory) from the cache's 10 ms tasks.
 _ONE_MERGE = threading.Lock()
@@ -49,7 +55,7 @@ def output_columns(view: View) -> list[Column]:
 
 
 def create_table(spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None) -> None:
-    """Create the namespace and the table if they are not there."""
+    """Create the namespace and the table if they are not there; ``properties`` are set in any case."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
     columns = [*table_columns(spark, view), (VERSION_COLUMN, "bigint")]
     listed = ", ".join(f"`{name}` {kind}" for name, kind in columns)
@@ -65,6 +71,9 @@ def create_table(spark: SparkSession, table: str, view: View, properties: Mappin
     }
     quoted = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({quoted})")
+    ours = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
+    if ours:
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")
     known = {field.name for field in spark.table(table).schema}
     added = ", ".join(f"`{name}` {kind}" for name, kind in columns if name not in known)
     if added:  # a column that the source has gained; its values arrive with the rows' next changes
@@ -75,19 +84,28 @@ class Merger:
     """Applies one view's batches to its table; the function of ``foreachBatch``.
 
     Args:
-        table: ``catalog.namespace.table``, each part quoted.
+        place: finds the table, whose name changes with a promotion, and whose property names the holder of the lease.
         view: the view.
         checkpoint: the flow's checkpoint, whose id and offsets go into the snapshot summary.
+        lease: of the generation.
     """
 
-    def __init__(self, table: str, view: View, checkpoint: Path) -> None:
-        self.table, self.view, self.checkpoint = table, view, checkpoint
+    def __init__(self, place: Place, view: View, checkpoint: Path, lease: Lease) -> None:
+        self.place, self.view, self.checkpoint, self.lease = place, view, checkpoint, lease
+        self.table = ""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Apply a batch once."""
+        """Apply a batch once.
+
+        Raises:
+            Fenced: another process has taken the generation over (terminal).
+        """
         query_id = json.loads((self.checkpoint / "metadata").read_text())["id"]
         spark = batch.sparkSession
         with _ONE_MERGE:
+            self.table = self.place.find()
+            self.lease.check()
+            self.place.check(spark, self.table)
             done, empty = self._history(spark, query_id)
             if done >= batch_id:
                 return
@@ -152,12 +170,80 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str]) -> 
     )
 
 
-def start_warehouse(spark: SparkSession, flow: Flow, catalog: str, namespace: str) -> StreamingQuery:
-    """Start a flow that keeps one view's table."""
+@dataclass(frozen=True)
+class Place:
+    """Where a generation's table is.
+
+    Attributes:
+        sink: the sink's part of the pipeline file.
+        catalog: the catalogue's name inside Spark.
+        view: the view's name.
+        generation: which one.
+        token: of the lease under which this process writes.
+    """
+
+    sink: Any
+    catalog: str
+    view: str
+    generation: int
+    token: int
+
+    def find(self) -> str:
+        """``catalog.namespace.table``, each part quoted; promotions change the name."""
+        namespace, table = iceberg.find_table(self.sink, self.catalog, self.view, self.generation)
+        return f"`{self.catalog}`.`{namespace}`.`{table}`"
+
+    def make(self, spark: SparkSession, view: View) -> str:
+        """The table, which is created when the generation has none yet.
+
+        Raises:
+            SinkRefused: another generation's table stands in its place (terminal).
+        """
+        try:
+            table = self.find()
+            self.check(spark, table)
+        except SinkRefused as error:
+            namespace, name = iceberg.table_name(self.sink, self.view, self.generation)
+            table = f"`{self.catalog}`.`{namespace}`.`{name}`"
+            if spark.catalog.tableExists(table):
+                raise SinkRefused(
+                    f"table {namespace}.{name} is there, but it is not generation {self.generation}'s",
+                    means="nothing was written",
+                    fix="`headwater generations FILE` shows which there are; `headwater rebuild` makes a new one",
+                ) from error
+        create_table(spark, table, view, {GENERATION: str(self.generation), TOKEN: str(self.token)})
+        return table
+
+    def check(self, spark: SparkSession, table: str) -> None:
+        """Raise if a later holder of the lease has claimed the table.
+
+        Raises:
+            Fenced: it has (terminal).
+        """
+        found = spark.sql(f"SHOW TBLPROPERTIES {table}").where(F.col("key") == TOKEN).collect()
+        if found and int(found[0]["value"]) > self.token:
+            raise Fenced(
+                f"table {table} was claimed by another process",
+                means="it goes on from the same place; this one has stopped writing, nothing is lost",
+                fix="nothing, if the other process is meant to run; else stop that one first",
+            )
+
+
+def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> StreamingQuery:
+    """Start a flow that keeps one view's table.
+
+    Args:
+        spark: the session.
+        flow: its flow.
+        sink: the sink's part of the pipeline file.
+        catalog: the catalogue's name inside Spark.
+        lease: of the generation.
+    """
     flow.check()
     (view,) = flow.spec.views.values()
-    table = f"`{catalog}`.`{namespace}`.`{view.name}`"
-    create_table(spark, table, view)
+    place = Place(sink, catalog, view.name, flow.spec.generation, lease.token)
+    lease.check()
+    table = place.make(spark, view)
     if flow.is_new and not spark.table(table).limit(1).isEmpty():
         flow.refuse_filled(view.name)
     packed = flow.spec.pack()
@@ -169,5 +255,5 @@ def start_warehouse(spark: SparkSession, flow: Flow, catalog: str, namespace: st
         F.max(PREFIX + "version").alias("position"),
         F.max(PREFIX + "ts_ms").alias("ts_ms"),
     )
-    writer = counted.writeStream.queryName(flow.title).foreachBatch(Merger(table, view, flow.checkpoint))
+    writer = counted.writeStream.queryName(flow.title).foreachBatch(Merger(place, view, flow.checkpoint, lease))
     return with_trigger(writer.option("checkpointLocation", str(flow.checkpoint)), flow).start()

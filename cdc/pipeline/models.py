@@ -218,12 +218,12 @@ class Pipeline(Part):
             16 hex digits, the same on every machine and in every version that keeps the file's format.
         """
         part = self.sinks[sink]
-        views = {name: _content(self.views[name]) for name in part.view_names}
+        views = {name: content_of(self.views[name]) for name in part.view_names}
         tables = sorted(self.source.tables if part.tables == "all" else part.tables or ())
         spec = {
             "format": 1,
             "topic_prefix": self.kafka.topic_prefix,
-            "sink": _content(part),
+            "sink": content_of(part),
             "index": getattr(part, "index", None) or "",
             "views": views,
             "tables": tables,
@@ -232,7 +232,7 @@ class Pipeline(Part):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _content(part: Part) -> dict[str, Any]:
+def content_of(part: Part) -> dict[str, Any]:
     """The keys that decide what a sink holds, and their values; of nested parts all keys do."""
     names = set()
     for name, info in type(part).model_fields.items():

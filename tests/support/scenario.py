@@ -108,6 +108,13 @@ class Scenario:
         assert done.returncode in ok, f"headwater {verb} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def run_error(self, verb: str, *options: str) -> str:
+        """Run a verb that must end with exit code 1; what it says on standard error."""
+        command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False, timeout=500)
+        assert done.returncode == 1, f"headwater {verb} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done.stderr
+
     def start(self, *options: str) -> None:
         """Start ``headwater run`` and wait until every sink has applied what is in the log."""
         with (self.folder / "run.log").open("ab") as log:

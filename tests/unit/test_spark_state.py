@@ -46,7 +46,7 @@ def test_a_changed_identity_is_refused_with_the_way_out(tmp_path: Path, change: 
     generation.bind(IDENTITY)
     with pytest.raises(StateError, match=named) as raised:
         generation.bind(replace(IDENTITY, **change))  # type: ignore[arg-type]
-    assert "headwater drop FILE --sink search" in raised.value.fix
+    assert "headwater rebuild FILE search --auto" in raised.value.fix
 
 
 def test_an_unreadable_identity_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""What a sink's generation was made of, kept as plain data: the parts of the file that decide what the sink holds.
+
+A generation goes on as it was defined, whatever the file says later; the file's newer words are for the next one.
+Addresses, passwords and knobs of performance are not part of it and always come from the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cdc.errors import StateError
+from cdc.pipeline.models import Pipeline, content_of
+from cdc.pipeline.views import View
+
+FORMAT = 1
+_CHOICE = ("view", "views", "tables", "index")
+
+
+def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[str, Any]:
+    """A sink's definition as the file has it now.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        tables: of a sink that keeps tables, those that it keeps (``schema.table``): ``all`` means others later.
+    """
+    part = pipeline.sinks[sink]
+    dumped = part.model_dump(mode="json")
+    kept = {name: dumped[name] for name in (*content_of(part), *_CHOICE) if name in dumped}
+    if part.tables is not None:
+        kept["tables"] = sorted(tables)
+    views = {name: pipeline.views[name].model_dump(mode="json") for name in part.view_names}
+    return {"format": FORMAT, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views}
+
+
+def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any]) -> Pipeline:
+    """The pipeline with one sink, and its views, as a definition says; everything else as the file says.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        definition: from ``definition_of``.
+
+    Raises:
+        StateError: the sink is now of another kind, or a newer Headwater wrote the definition (terminal).
+    """
+    part = pipeline.sinks[sink]
+    kept = definition["sink"]
+    if definition["format"] != FORMAT or kept["type"] != part.type:
+        raise StateError(
+            f"sink {sink} was a sink of type {kept['type']} when it was filled; the file says {part.type}",
+            means="its target can't be reached with the settings of another kind of server",
+            fix=f"set it back, `headwater drop FILE --sink {sink}`, then change it; or give the new one another name",
+        )
+    # Only the kept fields are taken over; the others must be there for the model to be made at all.
+    required = {n: str(getattr(part, n)) for n, info in type(part).model_fields.items() if info.is_required()}
+    parsed = type(part).model_validate_json(json.dumps({**required, **kept}))
+    changed = part.model_copy(update={name: getattr(parsed, name) for name in kept})
+    views = {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
+    return pipeline.model_copy(
+        update={"sinks": {**pipeline.sinks, sink: changed}, "views": {**pipeline.views, **views}}
+    )
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What differs between two definitions, in words: ``views.card.fields.title changed``. Pure."""
+    found = []
+    for part in ("views", "sink"):
+        for path, kind in _differences(before[part], after[part], (part,)):
+            found.append(f"{'.'.join(path)} {kind}")
+    return found
+
+
+def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in [*before, *(name for name in after if name not in before)]:
+            if name not in after:
+                yield (*path, name), "removed"
+            elif name not in before:
+                yield (*path, name), "added"
+            else:
+                yield from _differences(before[name], after[name], (*path, name))
+    elif before != after:
+        yield path, "changed"

@@ -1,0 +1,216 @@
+"""From one generation of a sink to its flows: views, target, row store, how to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError
+from cdc.join.view import JoinedView
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
+from cdc.resolve import view_tables
+from cdc.view import View
+from sinks.configure import check_mapping, sink_config
+from sinks.factory import open_sink
+from sinks.rowstore.keys import namespace
+from spark.expressions import analyse
+from spark.flow import Flow, Reading, plan_flows, start_live
+from spark.gaps import check_log
+from spark.join.child_expressions import analysed
+from spark.join.start import is_joined, start_joined
+from spark.runner import Query, Start
+from spark.spec import FlowSpec
+from spark.state import Generation
+from spark.warehouse import start_warehouse
+
+# A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
+GIVE_UP_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Build:
+    """One generation about to run.
+
+    Attributes:
+        pipeline: as the generation was defined.
+        generation: its folder.
+        views: what it keeps.
+        token: of its lease.
+        rebuilding: nobody reads it yet.
+        throttle: see ``spark.flow.Flow``.
+    """
+
+    pipeline: Pipeline
+    generation: Generation
+    views: Sequence[View]
+    token: int
+    rebuilding: bool = False
+    throttle: float = 1.0
+
+    @property
+    def sink(self) -> str:
+        """The sink's name."""
+        return self.generation.sink
+
+    @property
+    def topics(self) -> set[str]:
+        """What it reads."""
+        return {self.pipeline.topic(table) for view in self.views for table in view_tables(view)}
+
+
+def catalog_name(sink: str) -> str:
+    """The Iceberg catalogue's name inside Spark."""
+    return f"hw_{sink}"
+
+
+def flows_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> list[tuple[Flow, Start]]:
+    """A generation's flows and how each is started.
+
+    Args:
+        build: the generation.
+        catalogue: the source's tables.
+        spark: the session, to check expressions in.
+        snapshot_lsn: position of the initial snapshot.
+
+    Raises:
+        ConfigError: an expression or a mapping does not fit (terminal).
+    """
+    sink = build.pipeline.sinks[build.sink]
+    warehouse = isinstance(sink, IcebergSink)
+    spec = spec_of(build, catalogue, spark, snapshot_lsn)
+    start: Start = start_warehouse_of(build) if warehouse else _with_setup(start_live)
+    planned = plan_flows(spec, reading(build.pipeline, sink), build.generation.folder, separate=warehouse)
+    return [_ready(build, flow, start) for flow in planned]
+
+
+def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> FlowSpec:
+    """The whole work of a generation; arguments and errors as ``flows_of``."""
+    pipeline, generation = build.pipeline, build.generation
+    sink = pipeline.sinks[build.sink]
+    views = [analysed(spark, view) if isinstance(view, JoinedView) else view for view in build.views]
+    computed = {view.name: analyse(spark, view).types for view in views}
+    config: dict[str, Any] = {}
+    if isinstance(sink, ElasticsearchSink):
+        check_mapping(build.sink, sink, views)
+    if not isinstance(sink, IcebergSink):
+        config = sink_config(build.sink, sink, views, computed, generation.number, build.token)
+    spec = flow_spec(pipeline, build.sink, views, config)
+    return replace(
+        spec,
+        snapshot_lsn=snapshot_lsn,
+        stop_at_new_columns=pipeline.policy.schema_change == "stop",
+        generation=generation.number,
+        throttle=build.throttle,
+        # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
+        tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
+    )
+
+
+def _ready(build: Build, flow: Flow, start: Start) -> tuple[Flow, Start]:
+    flow = replace(flow, rebuilding=build.rebuilding, throttle=build.throttle)
+    if is_joined(flow):
+        (view,) = flow.spec.views
+        settings = row_store_settings(build.pipeline, build.generation, view)
+        flow, start = replace(flow, spec=replace(flow.spec, row_store=settings)), start_joined
+    return flow, _checked(start)
+
+
+def reading(pipeline: Pipeline, sink: Any) -> Reading:
+    """How a sink's flows read the log."""
+    return Reading(
+        bootstrap=pipeline.kafka.bootstrap,
+        client=pipeline.kafka.options_plain(),
+        max_offsets=pipeline.engine.max_offsets_per_trigger,
+        trigger_ms=int(sink.trigger_seconds * 1000) if isinstance(sink, IcebergSink) else pipeline.engine.trigger_ms,
+        tombstone_seconds=int(pipeline.kafka.tombstone_retention_hours * 3600),
+    )
+
+
+def start_warehouse_of(build: Build) -> Start:
+    """How a warehouse's flows are started."""
+    return partial(
+        start_warehouse,
+        sink=build.pipeline.sinks[build.sink],
+        catalog=catalog_name(build.sink),
+        lease=build.generation.lease,
+    )
+
+
+def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) -> dict[str, Any]:
+    """``sinks.rowstore.redis.StoreSettings`` of one view's rows as plain data; holds secrets.
+
+    Raises:
+        ConfigError: the file has no ``row_store``.
+    """
+    part = pipeline.row_store
+    if part is None:
+        raise ConfigError(f"view {view} joins tables, and the file has no row_store", fix="add `row_store: {url: …}`")
+    return {
+        "url": part.url,
+        "user": part.user,
+        "password": None if part.password is None else part.password.get_secret_value(),
+        "cluster": part.cluster,
+        "ca_certs": part.ca_certs,
+        "namespace": namespace(pipeline.name, generation.sink, view, generation.number),
+        "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
+        "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
+        "give_up_seconds": GIVE_UP_SECONDS,
+    }
+
+
+def _checked(start: Start) -> Start:
+    """Look whether the log still has what comes next, at each start of a flow."""
+
+    def check_and_start(spark: SparkSession, flow: Flow) -> Query:
+        flow.check()
+        check_log(flow)
+        return start(spark, flow)
+
+    return check_and_start
+
+
+def _with_setup(start: Start) -> Start:
+    """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
+
+    def set_up_and_start(spark: SparkSession, flow: Flow) -> Query:
+        sink = open_sink(dict(flow.spec.sink_config))
+        try:
+            sink.setup()
+            for view in flow.spec.views:
+                if flow.is_new and next(iter(sink.scan(view)), None) is not None:
+                    flow.refuse_filled(view)
+                if flow.rebuilding:
+                    sink.bulk_load(view, True)
+        finally:
+            sink.close()
+        return start(spark, flow)
+
+    return set_up_and_start
+
+
+def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapping[str, Any]) -> FlowSpec:
+    """The whole work of a sink as plain data."""
+    topics: dict[str, tuple[str, ...]] = {}
+    tables = {}
+    for view in views:
+        for name, table in view_tables(view).items():
+            topic = pipeline.topic(name)
+            topics[topic] = (*topics.get(topic, ()), view.name)
+            tables[topic] = table
+    return FlowSpec(
+        sink=sink,
+        views={view.name: view for view in views},
+        topics=topics,
+        tables=tables,
+        sink_config=config,
+        # A letter holds the record and its reason, so it may be a little larger than any record.
+        dead_letters={
+            "topic": pipeline.dead_letter_topic,
+            "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
+        },
+    )

@@ -1,0 +1,155 @@
+"""Switching readers from one generation to another, and removing one."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cdc.errors import HeadwaterError, StateError
+from cdc.pipeline import IcebergSink, Pipeline
+from console.engine import chosen_sinks, registry
+from console.flows import catalog_name
+from console.sinkstate import drop_generation, plain_config
+from sinks import iceberg
+from sinks.factory import open_sink
+from spark.generations import Entry, as_defined
+from spark.lag import LogEnds, reached
+from spark.state import committed_offsets
+
+# How long a generation's process may take to let go of it.
+LET_GO_SECONDS = 60.0
+
+Say = Callable[[str], None]
+
+
+def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -> Entry:
+    """The generation that is meant: the one of that number, else the newest in one of ``stages``.
+
+    Raises:
+        StateError: there is none, or it is in another stage.
+    """
+    chosen_sinks(pipeline, [sink])
+    register = registry(pipeline, sink)
+    found = [entry for entry in register.entries() if entry.stage in stages]
+    if number is not None:
+        entry = register.get(number)
+        if entry.stage not in stages:
+            raise StateError(
+                f"sink {sink}: generation {number} is {entry.stage}",
+                means=f"it would have to be {' or '.join(stages)}",
+                fix="`headwater generations FILE` shows all of them",
+            )
+        return entry
+    if not found:
+        raise StateError(
+            f"sink {sink} has no generation that is {' or '.join(stages)}",
+            fix=f"`headwater rebuild FILE {sink}` makes one; `headwater generations FILE` shows all",
+        )
+    return found[-1]
+
+
+def behind(pipeline: Pipeline, sink: str, number: int) -> int:
+    """Records that a generation has still to read, over all its flows.
+
+    Raises:
+        KafkaUnavailable: no answer (transient).
+    """
+    generation = registry(pipeline, sink).generation(number)
+    log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
+    left = 0
+    try:
+        for flow in generation.flows():
+            _, offsets = committed_offsets(generation.checkpoint(flow))
+            ends = log.ends(offsets)
+            if not reached(offsets, ends):
+                left += sum(
+                    max(0, end - offsets[topic].get(part, 0)) for topic, of in ends.items() for part, end in of.items()
+                )
+    finally:
+        log.close()
+    return left
+
+
+def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
+    """Make readers see a generation; run again after an interruption, it finishes.
+
+    The target is switched first, the register after it.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        number: of a generation that is complete.
+        say: told what happens, a line each.
+
+    Returns:
+        the shape of ``--json``.
+
+    Raises:
+        SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
+    """
+    register = registry(pipeline, sink)
+    old = register.living()
+    if old == number:
+        say(f"sink {sink}: readers see generation {number} already")
+        return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
+    defined = as_defined(pipeline, sink, number)
+    part = defined.sinks[sink]
+    started = time.monotonic()
+    views = register.generation(number).views()
+    if isinstance(part, IcebergSink):
+        for view in views:
+            iceberg.promote_table(part, catalog_name(sink), view, number, old)
+    else:
+        opened = open_sink(plain_config(defined, sink, number, views))
+        try:
+            for view in views:
+                opened.promote(view, old)
+        finally:
+            opened.close()
+    register.promote(number)
+    seconds = time.monotonic() - started
+    say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")
+    return {**_promoted(pipeline, sink, number, old, views), "seconds": round(seconds, 3)}
+
+
+def _promoted(pipeline: Pipeline, sink: str, number: int, old: int, views: list[str]) -> dict[str, Any]:
+    return {"pipeline": pipeline.name, "sink": sink, "generation": number, "previous": old, "views": views}
+
+
+def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
+    """Remove a generation: what it wrote, its row store and its state. Killed half-way, do it again.
+
+    Raises:
+        StateError: readers see it, or the process that runs it does not let go.
+        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+    """
+    register = registry(pipeline, sink)
+    if register.get(number).stage == "living":
+        raise StateError(
+            f"sink {sink}: readers see generation {number}",
+            fix="promote or roll back to another one first; `headwater drop FILE --sink` removes the whole sink",
+        )
+    register.move(number, "retiring")
+    generation = register.generation(number)
+    until = time.monotonic() + LET_GO_SECONDS
+    while True:
+        try:
+            generation.lock()
+            break
+        except StateError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
+    try:
+        drop_generation(as_defined(pipeline, sink, number), sink, generation)
+    except HeadwaterError:
+        generation.unlock()
+        raise
+    generation.unlock()
+    if generation.folder.exists():
+        shutil.rmtree(generation.folder)
+    register.remove(number)
+    say(f"sink {sink}: generation {number} removed")
+    return {"pipeline": pipeline.name, "sink": sink, "retired": number}

@@ -1,0 +1,159 @@
+"""What ``headwater rebuild`` does: create or go on with a generation, fill it, prove it, promote it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import HeadwaterError, StateError
+from cdc.pipeline import Pipeline
+from console.catalogue import source_catalogue
+from console.engine import Engine, chosen_sinks, open_rebuild, registry
+from console.options import is_terminal
+from console.progress import Watch
+from console.promotion import promote, retire
+from sinks.factory import open_sink
+from spark.files import write_atomic
+from spark.generations import Entry, outdated
+
+STEP_SECONDS = 0.5
+LINE_SECONDS = 5.0
+# How long verification looks again at what differs: the new generation is some batches behind at the most.
+SETTLE_SECONDS = 60
+
+Say = Callable[[str], None]
+
+
+class Rebuild:
+    """One rebuild.
+
+    Args:
+        pipeline: the loaded file.
+        file: its path, for the commands that are named and called.
+        sink: the sink's name.
+        throttle: share of the time it may be at work.
+        stop: set when it is asked to end.
+        say: told what happens, a line each.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, file: Path, sink: str, throttle: float, stop: threading.Event, say: Say
+    ) -> None:
+        chosen_sinks(pipeline, [sink])
+        self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
+        self.stop, self.say = stop, say
+        self.registry = registry(pipeline, sink)
+
+    def run(self, *, auto: bool) -> dict[str, Any]:
+        """Do it; returns the shape of ``--json``.
+
+        Raises:
+            StateError: a generation is ready already, or the rebuild was stopped before its end.
+            HeadwaterError: a flow has failed.
+        """
+        entry = self._entry()
+        self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
+        started = time.monotonic()
+        engine = open_rebuild(self.pipeline, source_catalogue(self.pipeline), self.sink, entry.number, self.throttle)
+        equal: bool | None = None
+        try:
+            records = self._fill(engine)
+            seconds = time.monotonic() - started
+            self._ready(engine, entry.number, records, seconds)
+            if auto:
+                equal = self._proven(engine, entry.number)
+                if equal:
+                    promote(self.pipeline, self.sink, entry.number, self.say)
+        finally:
+            engine.close()
+        stage = self.registry.get(entry.number).stage
+        return {
+            "pipeline": self.pipeline.name,
+            "sink": self.sink,
+            "generation": entry.number,
+            "stage": stage,
+            "records": records,
+            "seconds": round(seconds, 3),
+            "equal": equal,
+        }
+
+    def _entry(self) -> Entry:
+        """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
+        ready = self.registry.newest("ready")
+        if ready is not None:
+            raise StateError(
+                f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
+                fix=f"`headwater promote {self.file} {self.sink}`, or "
+                f"`headwater retire {self.file} {self.sink} --generation {ready.number}`",
+            )
+        begun = self.registry.newest("filling")
+        if begun is not None:
+            differs = outdated(self.pipeline, self.sink, begun.number)
+            if not differs:
+                return begun
+            self.say(f"generation {begun.number} was begun from another file ({', '.join(differs[:3])}): removed")
+            retire(self.pipeline, self.sink, begun.number, self.say)
+        differs = outdated(self.pipeline, self.sink, self.registry.living())
+        return self.registry.create(", ".join(differs[:5]) or "asked for")
+
+    def _fill(self, engine: Engine) -> int:
+        """Run until all is applied that the log held at the start; returns records applied by this process."""
+        with Watch(self.pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
+            while not self.stop.wait(STEP_SECONDS):
+                statuses = engine.runner.step()
+                engine.follow_lease()
+                watch.show(statuses)
+                if engine.runner.errors:
+                    raise StateError(
+                        "; ".join(f"{flow} failed: {why}" for flow, why in engine.runner.errors.items()),
+                        means="the new generation is not complete; the living one goes on as before",
+                        fix=f"put it right, then the same command goes on: `headwater rebuild {self.file} {self.sink}`",
+                    )
+                if watch.caught_up():
+                    return sum(status.records for status in statuses)
+        raise StateError(
+            f"the rebuild of {self.sink} was stopped before its end",
+            means="what is filled stays; readers see nothing of it",
+            fix=f"the same command goes on: `headwater rebuild {self.file} {self.sink}`",
+        )
+
+    def _ready(self, engine: Engine, number: int, records: int, seconds: float) -> None:
+        for run in engine.runner.running:
+            if run.flow.spec.sink_config:
+                sink = open_sink(dict(run.flow.spec.sink_config))
+                try:
+                    for view in run.flow.spec.views:
+                        sink.bulk_load(view, False)
+                finally:
+                    sink.close()
+        folder = self.registry.generation(number).folder
+        write_atomic(folder / "filled.json", json.dumps({"records": records, "seconds": seconds}))
+        self.registry.move(number, "ready")
+
+    def _proven(self, engine: Engine, number: int) -> bool:
+        """Verify the new generation in a process of its own, while this one keeps it up to date."""
+        self.say(f"verifying generation {number}")
+        words = ["verify", str(self.file), "--sink", self.sink, "--generation", str(number), "--json"]
+        words += ["--wait", str(SETTLE_SECONDS)]
+        child = subprocess.Popen([sys.executable, "-m", "console.cli", *words], stdout=subprocess.PIPE, text=True)
+        out: list[str] = []
+        reader = threading.Thread(target=lambda: out.append(child.stdout.read() if child.stdout else ""), daemon=True)
+        reader.start()
+        while child.poll() is None:
+            engine.runner.step()
+            if self.stop.wait(STEP_SECONDS):
+                child.terminate()
+        reader.join()
+        if child.returncode not in (0, 2):
+            raise HeadwaterError(
+                f"verification of generation {number} failed with exit code {child.returncode}",
+                means="the generation is ready, but not proven; it was not promoted",
+                fix=f"`headwater verify {self.file} --sink {self.sink} --generation {number}`",
+            )
+        return bool(json.loads(out[0])["equal"])

@@ -1,0 +1,78 @@
+"""Watches, while sinks run, whether the log can still be continued at the source (connectors/gaps.py)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from cdc.errors import HeadwaterError, StateError
+from cdc.pipeline import Pipeline
+from connectors.gaps import Remembered, check_source
+from console.engine import state_dir
+from spark.files import write_atomic
+
+# A gap does no harm faster than its records come; the check costs two queries and a request.
+CHECK_SECONDS = 30.0
+
+
+def memory(pipeline: Pipeline) -> Path:
+    """Where what was seen of the source is remembered."""
+    return state_dir(pipeline) / pipeline.name / "source.json"
+
+
+class SourceWatch:
+    """A context manager that checks at its beginning, and then in the background.
+
+    Attributes:
+        error: the named error once the log can't be continued; None while all is well.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.error: HeadwaterError | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="source watch", daemon=True)
+
+    def __enter__(self) -> SourceWatch:
+        """Check now.
+
+        Raises:
+            SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
+        """
+        self.check()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+
+    def check(self) -> None:
+        """Check once, and remember what was seen.
+
+        Raises:
+            SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
+        """
+        path = memory(self.pipeline)
+        try:
+            known = Remembered(**json.loads(path.read_text())) if path.exists() else None
+        except (ValueError, TypeError) as error:
+            raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
+        seen = check_source(self.pipeline, known)
+        if seen is not None and seen != known:
+            write_atomic(path, json.dumps(asdict(seen)))
+
+    def _watch(self) -> None:
+        while not self._stop.wait(CHECK_SECONDS):
+            try:
+                self.check()
+            except HeadwaterError as error:
+                self.error = error
+                return

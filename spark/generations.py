@@ -1,0 +1,212 @@
+"""A sink's generations: which there are, which one readers see, and what each was made of.
+
+    <state_dir>/<pipeline>/<sink>/generations.json            this register
+                                  g<N>/definition.json        what generation N was made of (cdc/pipeline/definition.py)
+
+The register is what Headwater wants; what readers see is in the target (an alias, a pointer, a catalogue's row), which
+is changed first. A process that dies between the two leaves the register behind; the same command again finishes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from cdc.pipeline.definition import changes, defined_as, definition_of
+from spark.files import write_atomic
+from spark.state import Generation
+
+# filling   a rebuild is under way (or was cut: the same command goes on)
+# ready     complete, kept up to date, may be promoted
+# living    readers see it
+# previous  was living; kept up to date, so that one can go back
+# retiring  to be removed as soon as the process that runs it lets go
+Stage = Literal["filling", "ready", "living", "previous", "retiring"]
+# These are kept up to date by `run`.
+KEPT: frozenset[Stage] = frozenset(("ready", "living", "previous"))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One generation.
+
+    Attributes:
+        number: from 1; never used twice.
+        stage: see Stage.
+        created_at: epoch seconds; 0 for one that is older than the register.
+        why: for what it was made, in words.
+        promoted_at: when readers last began to see it (epoch seconds).
+    """
+
+    number: int
+    stage: Stage
+    created_at: float = 0.0
+    why: str = "the first"
+    promoted_at: float | None = None
+
+
+class Registry:
+    """The register of one sink.
+
+    Args:
+        state_dir: the pipeline's ``engine.state_dir``.
+        pipeline: its name.
+        sink: the sink's name.
+    """
+
+    def __init__(self, state_dir: Path, pipeline: str, sink: str) -> None:
+        self.state_dir, self.pipeline, self.sink = state_dir, pipeline, sink
+        self.folder = state_dir / pipeline / sink
+        self._path = self.folder / "generations.json"
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """All generations, by number; without a register there is one, the living."""
+        return [Entry(**entry) for entry in self._read()["generations"]]
+
+    def get(self, number: int) -> Entry:
+        """One generation.
+
+        Raises:
+            StateError: there is none of that number.
+        """
+        for entry in self.entries():
+            if entry.number == number:
+                return entry
+        there = ", ".join(str(entry.number) for entry in self.entries())
+        raise StateError(f"sink {self.sink} has no generation {number}", fix=f"it has {there}: `headwater generations`")
+
+    def living(self) -> int:
+        """The number of the one that readers see."""
+        return next(entry.number for entry in self.entries() if entry.stage == "living")
+
+    def newest(self, *stages: Stage) -> Entry | None:
+        """The newest generation in one of these stages."""
+        return next((entry for entry in reversed(self.entries()) if entry.stage in stages), None)
+
+    def kept(self) -> list[int]:
+        """Numbers of those that `run` keeps up to date."""
+        return [entry.number for entry in self.entries() if entry.stage in KEPT]
+
+    def generation(self, number: int | None = None) -> Generation:
+        """A generation's folder; the living one's without a number."""
+        return Generation(self.state_dir, self.pipeline, self.sink, self.living() if number is None else number)
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def create(self, why: str) -> Entry:
+        """A new generation, to be filled."""
+        with self._changed() as register:
+            number = int(register["last"]) + 1
+            entry = Entry(number, "filling", time.time(), why)
+            register["last"] = number
+            register["generations"].append(asdict(entry))
+        return entry
+
+    def move(self, number: int, stage: Stage) -> None:
+        """Put a generation into another stage."""
+        self._replace(lambda entry: replace(entry, stage=stage) if entry.number == number else entry)
+
+    def promote(self, number: int) -> None:
+        """Make a generation the living one; the one that was becomes the previous one."""
+
+        def moved(entry: Entry) -> Entry:
+            if entry.number == number:
+                return replace(entry, stage="living", promoted_at=time.time())
+            return replace(entry, stage="previous") if entry.stage == "living" else entry
+
+        self._replace(moved)
+
+    def remove(self, number: int) -> None:
+        """Forget a generation; its number is not used again."""
+        with self._changed() as register:
+            register["generations"] = [e for e in register["generations"] if e["number"] != number]
+
+    def _replace(self, changed: Callable[[Entry], Entry]) -> None:
+        with self._changed() as register:
+            register["generations"] = [asdict(changed(Entry(**entry))) for entry in register["generations"]]
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            register: dict[str, Any] = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {"last": 1, "generations": [asdict(Entry(1, "living"))]}
+        except ValueError as error:
+            raise StateError(f"{self._path} can't be read: {error}", fix="restore it from a copy") from error
+        return register
+
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, Any]]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "generations.lock").open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            register = self._read()
+            yield register
+            write_atomic(self._path, json.dumps(register, indent=1))
+
+
+# -- what a generation is made of -------------------------------------------------------------------------------------
+
+
+def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, Any]:
+    """A generation's definition; a new generation takes the file's as it is now.
+
+    Args:
+        generation: the generation.
+        pipeline: the loaded file.
+        tables: all captured tables, for a sink that keeps tables.
+    """
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        part = pipeline.sinks[generation.sink]
+        chosen = tables if part.tables == "all" else part.tables or ()
+        write_atomic(path, json.dumps(definition_of(pipeline, generation.sink, chosen), indent=1))
+    return _definition(path)
+
+
+def _definition(path: Path) -> Mapping[str, Any]:
+    try:
+        kept: Mapping[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or rebuild the sink") from error
+    return kept
+
+
+def as_defined(pipeline: Pipeline, sink: str, number: int) -> Pipeline:
+    """The pipeline with a sink and its views as one of its generations was made of.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        number: the generation; one that was never started is as the file says.
+
+    Raises:
+        StateError: the definition can't be used with this file (terminal).
+    """
+    path = Generation(Path(pipeline.engine.state_dir), pipeline.name, sink, number).folder / "definition.json"
+    return defined_as(pipeline, sink, _definition(path)) if path.exists() else pipeline
+
+
+def outdated(pipeline: Pipeline, sink: str, number: int) -> list[str]:
+    """In what the file differs from what a generation was made of, in words; empty if it does not.
+
+    Tables that a sink of whole tables has gained since are not known here without the catalogue, only those named.
+    """
+    path = Generation(Path(pipeline.engine.state_dir), pipeline.name, sink, number).folder / "definition.json"
+    if not path.exists():
+        return []
+    kept = _definition(path)
+    part = pipeline.sinks[sink]
+    tables = kept["sink"].get("tables") or () if part.tables == "all" else part.tables or ()
+    if kept["sink"]["type"] != part.type:
+        return [f"sink.type changed from {kept['sink']['type']} to {part.type}"]
+    return changes(kept, json.loads(json.dumps(definition_of(pipeline, sink, tables))))

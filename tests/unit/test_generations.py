@@ -1,0 +1,218 @@
+"""The register of generations, what each was made of, and the lease on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import Fenced, StateError
+from cdc.pipeline import Pipeline, loads
+from cdc.pipeline.definition import changes, defined_as, definition_of
+from spark.generations import Registry, as_defined, define, outdated
+from spark.lease import Lease
+
+TEXT = """
+version: 1
+name: shop
+source: {host: h, database: shop, user: u, password: secret, tables: [public.orders, public.customers, public.lines]}
+kafka: {bootstrap: "b:9092"}
+connect: {url: "http://c:8083"}
+row_store: {url: "redis://:hidden@r:6379/0"}
+views:
+  card:
+    root: orders
+    refs: {customer: {table: customers, on: {customer_id: id}, columns: [{full_name: name}]}}
+    children: {lines: {table: lines, on: {id: order_id}, order_by: "at desc", limit: 5}}
+    aggregates: {total: {table: lines, on: {id: order_id}, value: "sum(x)", where: "y > 1"}}
+    fields: {title: "upper(name)"}
+    where: "id > 1"
+sinks:
+  search:
+    {type: elasticsearch, url: "http://e:9200", password: hidden, user: u, view: card, bulk_count: 77,
+     mapping: {title: {type: text}}}
+  whole: {type: redis, url: "redis://r:6379/1", tables: all, ttl_seconds: 60}
+  lake: {type: iceberg, catalog_uri: /c.db, warehouse: /w, namespace: n, tables: [orders]}
+engine: {state_dir: STATE}
+"""
+
+
+def load(state: Path, *edits: tuple[str, str]) -> Pipeline:
+    text = TEXT.replace("STATE", str(state))
+    for before, after in edits:
+        assert before in text
+        text = text.replace(before, after)
+    return loads(text, "shop.yaml", {})
+
+
+def test_a_definition_is_plain_data_without_secrets_and_comes_back(tmp_path: Path) -> None:
+    pipeline = load(tmp_path)
+    for sink in pipeline.sinks:
+        text = json.dumps(definition_of(pipeline, sink, ["orders"]))
+        assert "hidden" not in text
+        assert "secret" not in text
+        other = load(
+            tmp_path, ("upper(name)", "lower(name)"), ("limit: 5", "limit: 6"), ("namespace: n", "namespace: m")
+        )
+        back = defined_as(other, sink, json.loads(text))
+        assert back.sinks[sink] == (
+            pipeline.sinks[sink]
+            if sink != "whole"
+            else pipeline.sinks[sink].model_copy(update={"tables": ("orders",)})
+        )
+        if sink == "search":
+            assert back.views["card"] == pipeline.views["card"]
+            assert back.spec_hash(sink) == pipeline.spec_hash(sink) != other.spec_hash(sink)
+
+
+def test_addresses_and_knobs_come_from_the_file_not_from_the_definition(tmp_path: Path) -> None:
+    definition = definition_of(load(tmp_path), "search", ())
+    now = load(tmp_path, ("http://e:9200", "http://f:9200"), ("bulk_count: 77", "bulk_count: 99"))
+    back = defined_as(now, "search", definition).sinks["search"]
+    assert (back.url, back.bulk_count) == ("http://f:9200", 99)  # type: ignore[union-attr]
+
+
+def test_changes_are_said_in_words(tmp_path: Path) -> None:
+    before = definition_of(load(tmp_path), "search", ())
+    after = definition_of(
+        load(tmp_path, ("upper(name)", "lower(name)"), ("title: {type: text}", "more: {type: text}")), "search", ()
+    )
+    assert changes(before, after) == [
+        "views.card.fields.title changed",
+        "sink.mapping.title removed",
+        "sink.mapping.more added",
+    ]
+    assert changes(before, before) == []
+
+
+def test_another_kind_of_sink_can_not_be_run_as_it_was(tmp_path: Path) -> None:
+    definition = definition_of(load(tmp_path), "whole", ["public.orders"])
+    now = load(
+        tmp_path,
+        (
+            'whole: {type: redis, url: "redis://r:6379/1", tables: all, ttl_seconds: 60}',
+            'whole: {type: elasticsearch, url: "http://e:9200", tables: all}',
+        ),
+    )
+    with pytest.raises(StateError, match="was a sink of type redis"):
+        defined_as(now, "whole", definition)
+
+
+def test_a_generation_goes_on_as_it_was_defined(tmp_path: Path) -> None:
+    first, later = load(tmp_path), load(tmp_path, ("id > 1", "id > 2"))
+    register = Registry(tmp_path, "shop", "search")
+    define(register.generation(), first, ["public.orders"])
+    assert outdated(first, "search", 1) == []
+    assert outdated(later, "search", 1) == ["views.card.where changed"]
+    assert as_defined(later, "search", 1).views["card"].where == "id > 1"
+    assert define(register.generation(), later, ["public.orders"])["spec_hash"] == first.spec_hash("search")
+
+
+def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:
+    first = load(tmp_path)
+    register = Registry(tmp_path, "shop", "whole")
+    define(register.generation(), first, ["public.orders", "public.customers"])
+    assert as_defined(first, "whole", 1).sinks["whole"].tables == ("public.customers", "public.orders")
+    assert outdated(first, "whole", 1) == []
+
+
+def test_the_register_of_a_sink_that_never_was_rebuilt(tmp_path: Path) -> None:
+    register = Registry(tmp_path, "shop", "search")
+    assert [(entry.number, entry.stage) for entry in register.entries()] == [(1, "living")]
+    assert register.kept() == [1]
+    assert not register.folder.exists()
+
+
+def test_promote_rollback_retire_and_numbers_are_never_used_twice(tmp_path: Path) -> None:
+    register = Registry(tmp_path, "shop", "search")
+    assert register.create("views.card changed").number == 2
+    assert register.kept() == [1]
+    register.move(2, "ready")
+    assert (register.living(), register.kept()) == (1, [1, 2])
+    register.promote(2)
+    register.promote(2)
+    assert [(e.number, e.stage) for e in register.entries()] == [(1, "previous"), (2, "living")]
+    register.promote(1)
+    assert [(e.number, e.stage) for e in register.entries()] == [(1, "living"), (2, "previous")]
+    register.remove(2)
+    assert register.create("again").number == 3
+    with pytest.raises(StateError, match="no generation 2"):
+        register.get(2)
+
+
+def test_a_register_that_is_no_register_is_said_to_be_one(tmp_path: Path) -> None:
+    register = Registry(tmp_path, "shop", "search")
+    register.create("x")
+    (register.folder / "generations.json").write_text("{")
+    with pytest.raises(StateError, match="can't be read"):
+        register.living()
+
+
+# -- the lease ---------------------------------------------------------------------------------------------------------
+
+
+def test_tokens_grow_with_each_holder_even_if_the_file_is_lost(tmp_path: Path) -> None:
+    first = Lease(tmp_path / "g1", "sink a")
+    token = first.take()
+    first.release()
+    second = Lease(tmp_path / "g1", "sink a")
+    assert second.take() > token
+    second.release()
+    (tmp_path / "g1" / "lease.json").unlink()
+    third = Lease(tmp_path / "g1", "sink a")
+    assert third.take() >= token
+    third.release()
+
+
+def test_a_live_holder_is_not_taken_over(tmp_path: Path) -> None:
+    first = Lease(tmp_path, "sink a")
+    first.take()
+    with pytest.raises(StateError, match=f"already run by process {os.getpid()}"):
+        Lease(tmp_path, "sink a").take()
+    first.release()
+
+
+def test_a_holder_that_is_gone_is_taken_over_at_once(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "sink a")
+    lease.take()
+    holder = lease.holder()
+    assert holder is not None
+    lease._write(replace(holder, started=holder.started - 100))
+    other = Lease(tmp_path, "sink a")
+    assert other.take() > holder.token
+    other.release()
+    lease.release()
+
+
+def test_a_silent_holder_is_taken_over_and_finds_out(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "sink a", expires=5)
+    lease.take()
+    holder = lease.holder()
+    assert holder is not None
+    lease._write(replace(holder, renewed=time.time() - 6))
+    lease.check()
+    other = Lease(tmp_path, "sink a", expires=5)
+    other.take()
+    with pytest.raises(Fenced, match="taken over"):
+        lease.renew()
+    with pytest.raises(Fenced):
+        lease.check()
+    lease.release()
+    assert other.holder() is not None
+    other.check()
+    other.release()
+
+
+def test_a_holder_on_another_machine_counts_as_alive_while_it_renews(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "sink a")
+    lease.take()
+    holder = lease.holder()
+    assert holder is not None
+    lease._write(replace(holder, host="elsewhere", started=1.0))
+    with pytest.raises(StateError, match="on elsewhere"):
+        Lease(tmp_path, "sink a").take()
+    lease.release()

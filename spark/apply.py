@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from sinks.deadletters import DeadLetter
 from sinks.factory import open_sink
 from spark import deadletters
 from spark.entries import Decoded, Entry, decode_batches
+from spark.overlap import Behind
 from spark.spec import FlowSpec, unpack
 
 SUMMARY = pa.schema(
@@ -91,17 +93,25 @@ def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
 
 
 def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
-    """Write entries as they come, send the dead letters, and end with the summary."""
+    """Write entries as they come, send the dead letters, and end with the summary.
+
+    A batch is written while the next one is made; all are answered for before the summary.
+    """
     spec = unpack(packed)
     totals: dict[str, Counter[str]] = defaultdict(Counter)
-    for batch in decoded:
-        letters = list(batch.letters)
-        totals[""]["records"] += batch.records
-        totals[""]["rejected"] += len(batch.letters)
-        if batch.entries:
-            letters += _write(_sink(packed), spec, batch.entries, totals)
-        deadletters.send(spec.dead_letters, letters)
-    yield _summary(totals)
+    written: dict[str, Counter[str]] = defaultdict(Counter)  # the writing thread's own
+    writes: Behind[list[DeadLetter]] = Behind()
+    try:
+        for batch in decoded:
+            totals[""]["records"] += batch.records
+            totals[""]["rejected"] += len(batch.letters)
+            if batch.entries:
+                writes.submit(partial(_write, _sink(packed), spec, batch.entries, written))
+            deadletters.send(spec.dead_letters, [*batch.letters, *chain(*writes.ended())])
+        deadletters.send(spec.dead_letters, list(chain(*writes.finish())))
+    finally:
+        writes.abandon()
+    yield _summary(totals | written)
 
 
 def _write(sink: Sink, spec: FlowSpec, entries: list[Entry], totals: dict[str, Counter[str]]) -> list[DeadLetter]:

@@ -52,6 +52,7 @@ def read_changelog(
     client: Mapping[str, str],
     max_offsets: int | None,
     fetch_wait_ms: int = 10,
+    starts: Mapping[str, Mapping[int, int]] | None = None,
 ) -> DataFrame:
     """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
 
@@ -61,29 +62,37 @@ def read_changelog(
         client: librdkafka-style options.
         max_offsets: records a micro-batch may hold at the most; bounds memory and replay. None for no bound.
         fetch_wait_ms: how long a broker may hold an empty fetch. The default of 500 made every other batch wait 600 ms.
+        starts: where a query without a checkpoint begins instead: topic -> partition -> offset.
     """
     options = _options(bootstrap, topics, client, fetch_wait_ms)
+    if starts is not None:
+        options["startingOffsets"] = json.dumps(starts)
     if max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets)
     return spark.readStream.format("kafka").options(**options).load().select(*RECORD)
 
 
-def read_records(
+def read_slice(
     spark: SparkSession,
     *,
     bootstrap: str,
     client: Mapping[str, str],
+    starts: Mapping[str, Mapping[int, int]],
     ends: Mapping[str, Mapping[int, int]],
 ) -> DataFrame:
-    """The same records as a batch, from offset 0 to fixed ends.
+    """A part of the log as a batch; one partition of it is one of the frame's, in the order of its offsets.
 
     Args:
+        spark: the session.
         bootstrap: Kafka brokers.
         client: librdkafka-style options.
-        ends: topic -> partition -> the offset to stop before.
+        starts: topic -> partition -> the offset to start at.
+        ends: the same partitions -> the offset to stop before.
     """
     options = _options(bootstrap, sorted(ends), client, 10)
-    options["endingOffsets"] = json.dumps(ends)
+    del options["subscribe"]
+    options["assign"] = json.dumps({topic: sorted(parts) for topic, parts in ends.items()})
+    options["startingOffsets"], options["endingOffsets"] = json.dumps(starts), json.dumps(ends)
     return spark.read.format("kafka").options(**options).load().select(*RECORD)
 
 

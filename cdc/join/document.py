@@ -23,9 +23,10 @@ class Part:
         refs: a part or None for each reference.
         children: a list of parts for each kind of children.
         aggregates: canonical values.
+        json: the part as JSON already, where many documents will show it.
     """
 
-    __slots__ = ("aggregates", "children", "key", "plain", "refs", "row", "typed")
+    __slots__ = ("aggregates", "children", "json", "key", "plain", "refs", "row", "typed")
 
     def __init__(self, key: str, row: list[Any]) -> None:
         self.key, self.row = key, row
@@ -34,6 +35,7 @@ class Part:
         self.aggregates: list[Any] = []
         self.plain: dict[str, Any] | None = None
         self.typed: dict[str, Any] | None = None
+        self.json: orjson.Fragment | None = None
 
 
 class Shape:
@@ -68,7 +70,7 @@ class Shape:
             out: row[at] if convert is None or row[at] is None else convert(row[at]) for out, at, convert in self._plain
         }
         for shape, ref in zip(self.refs, part.refs, strict=True):
-            found[shape.node.name] = None if ref is None else shape.plain(ref)
+            found[shape.node.name] = None if ref is None else ref.json or shape.plain(ref)
         for shape, children in zip(self.children, part.children, strict=True):
             found[shape.node.name] = [shape.plain(child) for child in children]
         for (name, _), value in zip(self._aggregates, part.aggregates, strict=True):

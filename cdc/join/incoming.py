@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -57,6 +58,8 @@ class RowMaker:
     def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
         by_name = layout.table.by_name
+        columns = layout.columns
+        self._values = itemgetter(*columns) if len(columns) > 1 else lambda after: (after[columns[0]],)
         self._keys = [(name, types.json_converter(by_name[name])) for name in layout.table.primary_key]
         self._checks = [
             (index, name, convert)
@@ -107,7 +110,10 @@ class RowMaker:
             # Spark saw a placeholder there; what it made of that and of the row's new values nobody can put right.
             raise UnavailableValue.of(self.layout.table.qualified, tuple(sorted(lost)), where)
         columns = self.layout.columns
-        row: list[Any] = [after.get(name) for name in columns]
+        try:
+            row = list(self._values(after))
+        except KeyError:  # a column that is newer than the event
+            row = [after.get(name) for name in columns]
         for index, name, convert in self._checks:  # a bad value is found here, where its record is known
             if row[index] is not None and name not in unavailable:
                 convert(row[index])

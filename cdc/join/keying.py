@@ -38,10 +38,22 @@ def key_of(table: Table, names: Sequence[str], places: Sequence[int]) -> KeyOf:
 
 
 def _single(at: int, convert: types.Converter | None) -> KeyOf:
+    def plain(values: Sequence[Any]) -> str | None:
+        value = values[at]
+        # Nearly all keys are texts or integers, and there are several for each row that is loaded.
+        if type(value) is str:
+            return value
+        if type(value) is int:
+            return str(value)
+        return None if value is None else document_id([value])
+
+    if convert is None:
+        return plain
+
     def single(values: Sequence[Any]) -> str | None:
         value = values[at]
         if value is None:
             return None
-        return document_id([value if convert is None else convert(value)])
+        return document_id([convert(value)])
 
     return single

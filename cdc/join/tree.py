@@ -105,6 +105,14 @@ class Node:
         """Names of refs, children and aggregates: a column of that name is not in the assembled row."""
         return frozenset([*(node.name for node in self.nested), *(item.name for item in self.aggregates)])
 
+    @property
+    def once(self) -> bool:
+        """Whether this node's table stands nowhere else: neither below it nor in an aggregate."""
+        mine = self.table.qualified
+        nodes = [node for _, node in self.walk()]
+        tables = [node.table for node in nodes] + [item.table for node in nodes for item in node.aggregates]
+        return [table.qualified for table in tables].count(mine) == 1
+
     def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
         """This node and all below it, each with the names that lead there."""
         yield path, self

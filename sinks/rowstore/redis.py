@@ -56,7 +56,7 @@ class RedisRowStore:
         self._login = Settings(
             name="row store",
             url=settings.url,
-            targets=frozenset(),
+            targets={},
             cluster=settings.cluster,
             user=settings.user,
             password=settings.password,

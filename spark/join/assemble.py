@@ -17,6 +17,9 @@ from cdc.join.tree import Node
 from sinks.rowstore import keys
 from sinks.rowstore.contract import RowStore
 
+# Bytes of JSON that a cache of shared parts may hold in a worker; as Python's objects they are some five times as much.
+CACHE_BYTES = 8 << 20
+
 _JSON_KINDS = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double", "boolean"))
 
 
@@ -26,6 +29,7 @@ class _Reader:
     def __init__(self, shape: Shape, layout: Layout, path: tuple[str, ...]) -> None:
         node = shape.node
         self.shape = shape
+        self.held: dict[str, Part | None] = {}
         self.table = layout.tables[node.table.qualified].number
         own = layout.tables[node.table.qualified]
         self.refs: list[tuple[_Reader, KeyOf]] = []
@@ -51,10 +55,12 @@ class Assembler:
         root: the view's tree.
         layout: its layout.
         store: its row store.
+        remember: keep rows that documents refer to, ready as JSON. Only while nobody changes them: during a fill.
     """
 
-    def __init__(self, root: Node, layout: Layout, store: RowStore) -> None:
-        self.store = store
+    def __init__(self, root: Node, layout: Layout, store: RowStore, *, remember: bool = False) -> None:
+        self.store, self.remember = store, remember
+        self._bytes = 0
         self.shape = Shape(root, layout)
         self._root = _Reader(self.shape, layout, ())
 
@@ -76,6 +82,16 @@ class Assembler:
         self._fill(self._root, [part for part in found.values() if part is not None])
         return found
 
+    def around(self, rows: Mapping[str, list[Any] | None]) -> dict[str, Part | None]:
+        """What hangs on roots whose rows are known.
+
+        Args:
+            rows: root -> its row; None for one that was deleted.
+        """
+        found = {key: None if row is None else Part(key, row) for key, row in rows.items()}
+        self._fill(self._root, [part for part in found.values() if part is not None])
+        return found
+
     def _rows(self, table: int, ids: Iterable[str]) -> dict[str, Part]:
         wanted = list(dict.fromkeys(ids))
         values = self.store.get([keys.row(table, key) for key in wanted]) if wanted else []
@@ -88,14 +104,47 @@ class Assembler:
             return
         for below, key in reader.refs:
             named = [key(part.row) for part in parts]
-            found = self._rows(below.table, (name for name in named if name is not None))
-            self._fill(below, list(found.values()))
+            found = self._referred(below, {name: None for name in named if name is not None})
             for part, name in zip(parts, named, strict=True):
                 part.refs.append(found.get(name) if name is not None else None)
         for below, key, index in reader.children:
             self._children(parts, below, key, index)
         if reader.groups:
             self._aggregates(reader, parts)
+
+    def _referred(self, below: _Reader, wanted: Mapping[str, None]) -> Mapping[str, Part | None]:
+        """Rows that are referred to, with all that hangs on them."""
+        if not self.remember:
+            found = self._rows(below.table, wanted)
+            self._fill(below, list(found.values()))
+            return found
+        held = {name: below.held[name] for name in wanted if name in below.held}
+        missing = [name for name in wanted if name not in held]
+        if missing:
+            found = self._rows(below.table, missing)
+            self._fill(below, list(found.values()))
+            new: dict[str, Part | None] = {name: found.get(name) for name in missing}
+            self._keep(below, new)
+            held |= new
+        return held
+
+    def _keep(self, below: _Reader, parts: Mapping[str, Part | None]) -> None:
+        for key, part in parts.items():
+            self._bytes += len(key) + 100
+            if part is not None:
+                text = orjson.dumps(below.shape.plain(part))
+                part.json, part.plain = orjson.Fragment(text), None
+                self._bytes += len(text)
+        if self._bytes > CACHE_BYTES:
+            self._forget(self._root)
+            self._bytes = 0
+            return
+        below.held.update(parts)
+
+    def _forget(self, reader: _Reader) -> None:
+        reader.held.clear()
+        for below in (*(ref for ref, _ in reader.refs), *(child for child, *_ in reader.children)):
+            self._forget(below)
 
     def _children(self, parts: Sequence[Part], below: _Reader, key: KeyOf, index: int) -> None:
         members = self.store.members([keys.index(index, part.key) for part in parts])

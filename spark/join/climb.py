@@ -7,8 +7,9 @@ fan-out, and the batch that brought the change goes on to the next ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Layout, TableLayout
@@ -164,14 +165,14 @@ def _parents(rows: Sequence[Touched], parent: KeyOf) -> Ids:
     return found
 
 
-def merged(pieces: Iterator[Ids], size: int) -> Iterator[Ids]:
+def merged(pieces: Iterator[Ids], size: Callable[[], int]) -> Iterator[Ids]:
     """Pieces joined or cut to about ``size`` roots, so that a root that several rows of a batch touch comes once."""
     held: Ids = {}
     for piece in pieces:
         for key, position in piece.items():
             held[key] = max(held.get(key, 0), position)
-        while len(held) >= size:
-            out = dict(list(held.items())[:size])
+        while len(held) >= (most := size()):
+            out = dict(islice(held.items(), most))
             for key in out:
                 del held[key]
             yield out

@@ -7,8 +7,9 @@ The search over interleavings and crashes that shows it is tests/property/test_j
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from cdc.join.document import Part
 from cdc.join.incoming import Incoming
@@ -20,12 +21,18 @@ from spark.join.assemble import Assembler
 from spark.join.climb import Climber, Ids, merged
 from spark.join.maintain import Maintainer, Refuse, Starts
 
-# Documents put together at once. Memory a task is this many documents with all their rows, whatever the fan-out.
-PIECE = 500
-
+# Documents put together at once: as many as make this much JSON, within these bounds. Memory a task is some ten times
+# that, whatever the fan-out. A larger piece costs the sink less for each document (docs/decisions/fill.md).
+PIECE_BYTES = 4 << 20
+LEAST_PIECE, PIECE, LARGEST_PIECE = 20, 500, 2000
 
 # A row with more referring rows than this has its documents made by a job of their own, half a second's work of a task.
 FAN_OUT = 2000
+
+# Version of a document that a fill writes, and which no counter remembers: the position of any change is greater.
+FILLED = 1
+
+T = TypeVar("T")
 
 
 class Made(NamedTuple):
@@ -44,17 +51,21 @@ class Joiner:
         store: its row store.
         defer_above: rows with more referring rows than this have their documents deferred.
         epoch: raised each time a row store that had lost writes was healed, so that new versions beat every old one.
+        filling: it fills an empty sink, and nobody else changes rows that roots refer to meanwhile.
 
     Raises:
         StateError: the epoch does not fit a position.
     """
 
-    def __init__(self, view: JoinedView, store: RowStore, epoch: int = 0, defer_above: int = FAN_OUT) -> None:
+    def __init__(
+        self, view: JoinedView, store: RowStore, epoch: int = 0, defer_above: int = FAN_OUT, *, filling: bool = False
+    ) -> None:
         self.view, self.store = view, store
+        self.piece = PIECE
         self._ahead = pack(epoch, 0)
         self.maintainer = Maintainer(view.layout, store)
         self.climber = Climber(view.tree, view.layout, store, defer_above)
-        self.assembler = Assembler(view.tree, view.layout, store)
+        self.assembler = Assembler(view.tree, view.layout, store, remember=filling)
 
     def process(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> Iterator[list[Made]]:
         """Apply changes and give the documents they touch, a piece at a time; each piece must be written.
@@ -65,21 +76,39 @@ class Joiner:
             refuse: told of changes that can't be applied because a value is nowhere.
         """
         touched = self.maintainer.apply(changes, starts, refuse)
-        for ids in merged(self.climber.roots(touched), PIECE):
+        for ids in merged(self.climber.roots(touched), self._size):
             yield self.make(ids)
 
+    def _size(self) -> int:
+        return self.piece
+
+    # -- filling an empty sink ----------------------------------------------------------------------------------------
+
     def load(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> int:
-        """Apply changes without making documents: the first half of filling an empty sink."""
+        """Apply changes without making documents: the first pass of a fill."""
         return len(self.maintainer.apply(changes, starts, refuse, new=True))
 
-    def build(self, ids: Ids) -> Iterator[list[Made]]:
-        """Documents of roots whose rows are all in the store: the second half of filling an empty sink."""
-        for piece in merged(iter([ids]), PIECE):
-            yield self.make(piece)
+    def fill(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> Iterator[list[Made]]:
+        """Apply changes of roots and give their documents: the second pass of a fill, all other rows being there.
+
+        A row that a crashed attempt at these records has written is touched again, so its document is made again.
+        """
+        touched = self.maintainer.apply(changes, starts, refuse, new=True)
+        for piece in _cut({touch.key: touch.row for touch in touched if touch.there}, self._size):
+            parts = self.assembler.around(piece)
+            yield [Made(key, FILLED, part) for key, part in parts.items()]
+
+    def build(self, ids: Iterable[str]) -> Iterator[list[Made]]:
+        """Documents of roots whose rows are all in the store: the second pass where roots are also rows of others."""
+        for piece in _cut(dict.fromkeys(ids), self._size):
+            parts = self.assembler.read(list(piece))
+            yield [Made(key, FILLED, part) for key, part in parts.items() if part is not None]
+
+    # -- making documents ---------------------------------------------------------------------------------------------
 
     def later(self, shard: int) -> Iterator[list[Made]]:
         """Documents of a claimed shard's roots."""
-        for piece in merged(self.store.claimed(shard, PIECE), PIECE):
+        for piece in merged(self.store.claimed(shard, LARGEST_PIECE), self._size):
             yield self.make(piece)
 
     def make(self, ids: Ids) -> list[Made]:
@@ -100,4 +129,20 @@ class Joiner:
     def documents(self, made: Sequence[Made]) -> list[bytes | None]:
         """The documents as JSON, before Spark SQL fields."""
         shape = self.assembler.shape
-        return [None if item.part is None else shape.document(item.part) for item in made]
+        found = [None if item.part is None else shape.document(item.part) for item in made]
+        self._learn(found)
+        return found
+
+    def _learn(self, documents: Sequence[bytes | None]) -> None:
+        """Set the size of the next piece by the size of these documents."""
+        sizes = [len(document) for document in documents if document is not None]
+        if len(sizes) >= LEAST_PIECE:
+            wanted = PIECE_BYTES * len(sizes) // (sum(sizes) or 1)
+            self.piece = max(LEAST_PIECE, min(wanted, LARGEST_PIECE, self.piece * 2))
+
+
+def _cut(items: Mapping[str, T], size: Callable[[], int]) -> Iterator[dict[str, T]]:
+    """Pieces of at most ``size`` items, which may change from piece to piece."""
+    left = iter(items.items())
+    while piece := dict(islice(left, size())):
+        yield piece

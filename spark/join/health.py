@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from cdc.errors import SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore
+from spark.files import write_atomic
 from spark.flow import Flow
-from spark.state import committed_offsets, rewind, write_atomic
+from spark.state import committed_offsets, rewind
 
-_BATCH = "batch"
+_BATCH, _FILLED = "batch", "filled"
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,13 @@ class Known:
         batch: the newest batch that it has; -1 for none.
         epoch: what is added to versions, see ``spark.join.engine``.
         server: the run of the server that said so; empty before the first.
+        filled: whether the store bears the mark that a fill sets at its end (one that was filled long ago has none).
     """
 
     batch: int = -1
     epoch: int = 0
     server: str = ""
+    filled: bool = False
 
 
 def known(flow: Flow) -> Known:
@@ -64,6 +67,16 @@ def note(store: RowStore, flow: Flow) -> None:
         # Batches count from 0; the store keeps the greater number, and 0 would be "nothing".
         store.note({_BATCH: batch + 1})
         _remember(flow, replace(ours, batch=batch))
+
+
+def mark_filled(store: RowStore) -> None:
+    """Say in the store that all rows of a fill are in it: a server that still knows this has lost none of them."""
+    store.note({_FILLED: 1})
+
+
+def remember_filled(flow: Flow, server: str) -> None:
+    """Say so on disk, when it is certain that one run of the server has had every write."""
+    _remember(flow, replace(known(flow), server=server, filled=True))
 
 
 def check_layout(layout: Layout, flow: Flow) -> None:
@@ -97,11 +110,11 @@ def check(store: RowStore, flow: Flow) -> int:
     Raises:
         StateError: it was wiped, or has lost more than the checkpoint can replay (terminal).
     """
-    ours, server = known(flow), store.server()
-    held = store.noted().get(_BATCH, 0) - 1
+    ours, server, noted = known(flow), store.server(), store.noted()
+    held = noted.get(_BATCH, 0) - 1
     committed, _ = committed_offsets(flow.checkpoint)
     fix = f"fill the sink anew: `headwater drop FILE --sink {flow.spec.sink}`, then `headwater run FILE`"
-    if held < 0 <= ours.batch:
+    if not noted.get(_FILLED) and (ours.filled or held < 0 <= ours.batch):
         raise StateError(
             f"sink {flow.spec.sink}: the row store has none of the rows of {flow.title}",
             means="it was wiped, or row_store.url leads to another server; documents can't be put together",

@@ -8,16 +8,16 @@ forgotten only when the job has ended well: killed, it is done again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.apply import SUMMARY_DDL, apply_decoded, apply_entries
+from spark.apply import apply_decoded
 from spark.entries import Decoded
-from spark.expressions import compute, entry_batch, entry_schema
-from spark.flow import Flow, map_in_arrow
+from spark.expressions import entry_batch
+from spark.flow import Flow
+from spark.join.plans import documents
 from spark.join.stage import entries_of, joiner_of, view_of
 from spark.spec import unpack
 
@@ -44,16 +44,11 @@ def _made(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]
 
 def make_deferred(spark: SparkSession, flow: Flow, shards: list[int]) -> int:
     """Make the documents of claimed shards; returns how many were written."""
-    view, packed = view_of(flow.spec), flow.spec.pack()
+    packed = flow.spec.pack()
     # Half of the task slots stay free for the live batches.
     tasks = max(1, min(len(shards), spark.sparkContext.defaultParallelism // 2))
     frame = spark.range(0, len(shards), 1, tasks).select(
         F.element_at(F.array(*(F.lit(shard) for shard in shards)), (F.col("id") + 1).cast("int")).alias("id")
     )
-    if view.needs_spark:
-        typed = map_in_arrow(frame, partial(shard_rows, packed), entry_schema(view))
-        frame = map_in_arrow(compute(typed, view), partial(apply_entries, packed, tuple(view.fields)), SUMMARY_DDL)
-    else:
-        frame = map_in_arrow(frame, partial(make_shards, packed), SUMMARY_DDL)
-    (row,) = frame.agg(F.sum("written")).collect()
-    return int(row[0] or 0)
+    summary = documents(frame, flow.spec, packed, make_shards, shard_rows).collect()
+    return sum(row["written"] for row in summary)

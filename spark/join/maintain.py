@@ -30,7 +30,7 @@ Starts = Mapping[tuple[str, int], int]
 Refuse = Callable[[Incoming, UnavailableValue], None]
 
 
-@dataclass
+@dataclass(slots=True)
 class Touched:
     """A row whose documents must be made again.
 
@@ -39,8 +39,9 @@ class Touched:
         key: its id.
         position: of the change.
         row: as it is now; None if it is deleted.
-        seen: routes that it has now, and those that it had and that may still show it.
+        seen: routes that it has now (they come first), and those that it had and that may still show it.
         fresh: its index entries may not be there yet.
+        there: False for a delete of a row of which the store has never heard.
     """
 
     table: str
@@ -49,6 +50,12 @@ class Touched:
     row: list[Any] | None
     seen: list[tuple[Any, ...]] = field(default_factory=list)
     fresh: bool = True
+    there: bool = True
+
+    @property
+    def routes(self) -> tuple[Any, ...] | None:
+        """Those that it has now; None if it is deleted."""
+        return self.seen[0] if self.row is not None else None
 
 
 class _Table:
@@ -154,7 +161,7 @@ class Maintainer:
             value = write(stamp, (), change.row)
             return (
                 Swap(name, b"", value, change.row is None),
-                Touched(change.table, change.key, stamp.position, change.row, routes),
+                Touched(change.table, change.key, stamp.position, change.row, routes, there=change.row is not None),
             )
         start = starts[change.topic, stamp.partition]
         committed = stored.stamp.partition == stamp.partition and stored.stamp.offset < start
@@ -194,12 +201,14 @@ class Maintainer:
         for touch in touched:
             if not touch.fresh:
                 continue
-            table = self.tables[touch.table]
-            now = table.routes(touch.row) if touch.row is not None else None
+            table, now = self.tables[touch.table], touch.routes
+            moved = len(touch.seen) > (now is not None)
             for number, key in table.indexes:
                 current = None if now is None else key(now)
                 if current is not None:
                     adds.append((keys.index(number, current), touch.key))
+                if not moved:
+                    continue
                 former = {key(routes) for routes in touch.seen} - {current, None}
                 removes += [(keys.index(number, parent), touch.key) for parent in former if parent]
         if adds:
@@ -213,8 +222,7 @@ class Maintainer:
         wanted: dict[tuple[int, str], dict[str, list[Any] | None]] = {}
         groups: dict[int, Group] = {}
         for touch in touched:
-            table = self.tables[touch.table]
-            now = table.routes(touch.row) if touch.row is not None else None
+            table, now = self.tables[touch.table], touch.routes
             for group, key in table.groups:
                 groups[group.number] = group
                 current = None if now is None else key(now)

@@ -1,11 +1,7 @@
 """A joined view's flow: filled once, then live; to the runner it looks like one streaming query.
 
-A sink that is filled from offset 0 by the live way would write a document again for each of its rows that comes later.
-So a new flow goes through three phases, and remembers in ``phase.json`` which one it is in, whenever it is killed:
-
-    rows        all that the log holds now goes into the row store, no documents (a query that ends by itself)
-    documents   every root's document is put together and written once (a batch job; killed, it is done again)
-    live        the streaming query, from the same checkpoint
+A new flow is filled first (spark/join/fill.py), slice by slice; what it has done is in ``fill.json``. Then the
+streaming query begins where the fill ended, and ``phase.json`` says so. Killed at any point, it goes on from there.
 """
 
 from __future__ import annotations
@@ -13,26 +9,26 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Literal
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.join.view import JoinedView
 from sinks.rowstore.redis import RedisRowStore
-from spark.apply import SUMMARY_DDL, apply_entries
-from spark.expressions import compute, entry_schema
-from spark.flow import Flow, changelog, map_in_arrow, observed, with_trigger
-from spark.join import child_expressions, health
+from spark.files import write_atomic
+from spark.flow import Flow, observed, with_trigger
+from spark.join import health
+from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
-from spark.join.stage import apply_joined, build_joined, built_rows, joined_rows, load_joined, open_store, view_of
-from spark.source import read_records
-from spark.spec import FlowSpec
-from spark.state import committed_offsets, write_atomic
+from spark.join.plans import documents, with_computed
+from spark.join.stage import apply_joined, joined_rows, open_store
+from spark.source import read_changelog
+from spark.state import committed_offsets
 
+# "rows" and "documents" are the passes of a fill.
 Phase = Literal["rows", "documents", "live"]
 
 # How often the row store is told through which batch it is complete.
@@ -52,6 +48,8 @@ class JoinedQuery:
     def __init__(self, spark: SparkSession, flow: Flow) -> None:
         self._spark, self._flow = spark, flow
         self._query: StreamingQuery | None = None
+        self._fill: Fill | None = None
+        self._before = 0  # slices of the fill: they count as batches, so that batches have one sequence of numbers
         self._error: Exception | None = None
         self.waiting = 0  # documents that a fan-out has deferred
         self._stop = threading.Event()
@@ -68,8 +66,17 @@ class JoinedQuery:
 
     @property
     def recentProgress(self) -> Sequence[Any]:  # noqa: N802 (Spark's name)
-        """Spark's reports of the current phase."""
-        return self._query.recentProgress if self._query is not None else []
+        """Spark's reports, or the fill's."""
+        if self._query is None:
+            return self._fill.reports if self._fill is not None else []
+        return [_numbered(report, self._before) for report in self._query.recentProgress]
+
+    def progress(self) -> tuple[Phase, int, int]:
+        """The phase, and how many records of how many the fill has gone through in both of its passes."""
+        if self._fill is None:
+            return "live", 0, 0
+        phase, done, total = self._fill.state.progress()
+        return ("live" if self._query is not None else phase), done, total
 
     def exception(self) -> Exception | None:
         """Why it ended; None if it was stopped."""
@@ -99,28 +106,24 @@ class JoinedQuery:
 
     def _phases(self) -> None:
         spark, flow = self._spark, self._flow
-        if read_phase(flow) == "rows":
-            write_phase(flow, "rows")
-            self._watch(start_rows(spark, flow))
-            if not self._stop.is_set():
-                write_phase(flow, "documents")
-        if not self._stop.is_set() and read_phase(flow) == "documents":
-            spark.sparkContext.setJobGroup(self._group, f"documents of {flow.title}", interruptOnCancel=True)
-            build_documents(spark, flow)
-            if not self._stop.is_set():
-                write_phase(flow, "live")
+        if read_phase(flow) != "live":
+            self._fill = Fill(spark, flow, self._stop)
+            spark.sparkContext.setJobGroup(self._group, f"fill of {flow.title}", interruptOnCancel=True)
+            self._fill.run()
         if not self._stop.is_set():
-            self._watch(start_documents(spark, flow))
+            query = start_documents(spark, flow)
+            write_phase(flow, "live")
+            self._watch(query)
 
     def _watch(self, query: StreamingQuery) -> None:
         """Follow a query to its end, telling the row store through which batch it is complete."""
-        self._query = query
+        filled = load(self._flow)
+        self._before, self._query = filled.slices if filled is not None else 0, query
         store = open_store(self._flow.spec)
         try:
             due = time.monotonic()
             while query.isActive and not self._stop.wait(LATER_SECONDS):
-                if read_phase(self._flow) == "live":
-                    self._make_deferred(store)
+                self._make_deferred(store)
                 if time.monotonic() >= due:
                     health.note(store, self._flow)
                     due = time.monotonic() + NOTE_SECONDS
@@ -148,13 +151,21 @@ class JoinedQuery:
             self.waiting = store.waiting()
 
 
+def _numbered(report: Any, before: int) -> Any:
+    """A report under its number in the flow's whole sequence of batches."""
+    return SimpleNamespace(
+        batchId=report.batchId + before, durationMs=report.durationMs, observedMetrics=report.observedMetrics
+    )
+
+
 def read_phase(flow: Flow) -> Phase:
     """The phase a flow is in; ``rows`` for a new one."""
     path = flow.folder / "phase.json"
-    if not path.exists():
-        return "rows"
-    phase: Phase = json.loads(path.read_text())["phase"]
-    return phase
+    if path.exists():
+        phase: Phase = json.loads(path.read_text())["phase"]
+        return phase
+    filled = load(flow)
+    return filled.progress()[0] if filled is not None else "rows"
 
 
 def is_filling(flow: Flow) -> bool:
@@ -167,58 +178,30 @@ def write_phase(flow: Flow, phase: Phase) -> None:
     write_atomic(flow.folder / "phase.json", json.dumps({"phase": phase}))
 
 
-def _records(frame: DataFrame, spec: FlowSpec, packed: bytes) -> DataFrame:
-    """Records with what Spark SQL computes for aggregates beside them, if any does."""
-    view = view_of(spec)
-    if not child_expressions.needed(view):
-        return frame
-    typed = map_in_arrow(frame, partial(child_expressions.with_structs, packed), child_expressions.record_schema(view))
-    return typed.select(*child_expressions.computed_columns(view))
-
-
-def start_rows(spark: SparkSession, flow: Flow) -> StreamingQuery:
-    """Start the first phase; the query ends when it has read what the log held at its start."""
-    packed = flow.spec.pack()
-    records = _records(changelog(spark, flow), flow.spec, packed)
-    summary = observed(map_in_arrow(records, partial(load_joined, packed), SUMMARY_DDL))
-    writer = summary.writeStream.queryName(flow.title).format("noop")
-    return writer.option("checkpointLocation", str(flow.checkpoint)).trigger(availableNow=True).start()
-
-
-def build_documents(spark: SparkSession, flow: Flow) -> None:
-    """The second phase: each root's document, once, from the rows in the store."""
-    view, packed = view_of(flow.spec), flow.spec.pack()
-    topic = next(t for t, table in flow.spec.tables.items() if table.qualified == view.table.qualified)
-    _, ends = committed_offsets(flow.checkpoint)
-    if not any(ends.get(topic, {}).values()):
-        return
-    records = read_records(
-        spark,
-        bootstrap=flow.reading.bootstrap,
-        client=flow.reading.client,
-        ends={topic: ends[topic]},
-    )
-    summary = _documents(records, flow.spec, packed, build_joined, built_rows)
-    summary.agg(F.sum("written")).collect()
+def went_live(flow: Flow) -> bool:
+    """Whether a flow is live; one that was killed before it could say so is one that says so now."""
+    if read_phase(flow) == "live":
+        return True
+    filled = load(flow)
+    if filled is None or not filled.done or committed_offsets(flow.checkpoint)[0] < 0:
+        return False
+    write_phase(flow, "live")
+    return True
 
 
 def start_documents(spark: SparkSession, flow: Flow) -> StreamingQuery:
-    """Start the live phase."""
-    packed = flow.spec.pack()
-    records = _records(changelog(spark, flow), flow.spec, packed)
-    summary = observed(_documents(records, flow.spec, packed, apply_joined, joined_rows))
+    """Start the live phase, where the fill ended if it is the first time."""
+    packed, filled = flow.spec.pack(), load(flow)
+    records = read_changelog(
+        spark,
+        bootstrap=flow.reading.bootstrap,
+        topics=sorted(flow.spec.topics),
+        client=flow.reading.client,
+        max_offsets=flow.reading.max_offsets,
+        starts=None if filled is None else filled.ends,
+    )
+    records = with_computed(records, flow.spec, packed)
+    summary = observed(documents(records, flow.spec, packed, apply_joined, joined_rows))
     writer = summary.writeStream.queryName(flow.title).format("noop")
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
     return with_trigger(writer, flow).start()
-
-
-def _documents(
-    records: DataFrame, spec: FlowSpec, packed: bytes, plain: Callable[..., Any], rows: Callable[..., Any]
-) -> DataFrame:
-    """Records to written documents, by way of Spark SQL if the view has fields or a condition."""
-    view = view_of(spec)
-    if not view.needs_spark:
-        return map_in_arrow(records, partial(plain, packed), SUMMARY_DDL)
-    typed = map_in_arrow(records, partial(rows, packed), entry_schema(view))
-    finish = partial(apply_entries, packed, tuple(view.fields))
-    return map_in_arrow(compute(typed, view), finish, SUMMARY_DDL)

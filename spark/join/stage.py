@@ -6,7 +6,7 @@ records ─…─► joined_rows ─(fields and where in the JVM)─► spark.ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import cast
 
@@ -22,15 +22,26 @@ from spark.apply import apply_decoded
 from spark.entries import Decoded, Entry
 from spark.expressions import entry_batch
 from spark.join.engine import Joiner, Made
+from spark.join.maintain import Refuse, Starts
 from spark.join.records import RecordReader
 from spark.spec import FlowSpec, unpack
+
+Make = Callable[[Iterable[Incoming], Starts, Refuse], Iterator[list[Made]]]
 
 
 @lru_cache(maxsize=8)
 def joiner_of(packed: bytes) -> Joiner:
     """The worker's engine and its connections, across batches."""
     spec = unpack(packed)
+    _filler.cache_clear()
     return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch)
+
+
+@lru_cache(maxsize=2)
+def _filler(packed: bytes, attempt: str) -> Joiner:
+    """The same for a fill, which remembers rows."""
+    spec = unpack(packed)
+    return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch, filling=True)
 
 
 def view_of(spec: FlowSpec) -> JoinedView:
@@ -58,7 +69,7 @@ def joined_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def load_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Records into the row store, no documents: the first half of filling an empty sink."""
+    """Records into the row store, no documents: the first pass of a fill."""
 
     def decoded() -> Iterator[Decoded]:
         spec, joiner = unpack(packed), joiner_of(packed)
@@ -73,15 +84,24 @@ def load_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     yield from apply_decoded(packed, decoded())
 
 
-def build_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The root's records in, their documents written: the second half of filling."""
-    yield from apply_decoded(packed, _built(packed, batches))
+def fill_documents(
+    attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The root's records in, their documents written: the second pass of a fill.
+
+    Args:
+        attempt: which fill; what is remembered of rows is of no other.
+        once: whether the root's rows come with these records, or are in the store already.
+        packed: the flow's spec.
+        batches: records.
+    """
+    yield from apply_decoded(packed, _filled(attempt, once, packed, batches))
 
 
-def built_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As ``build_joined``, with typed rows out, for Spark SQL."""
+def fill_rows(attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As ``fill_documents``, with typed rows out, for Spark SQL."""
     spec = unpack(packed)
-    for decoded in _built(packed, batches):
+    for decoded in _filled(attempt, once, packed, batches):
         yield entry_batch(spec, view_of(spec), decoded)
 
 
@@ -98,29 +118,35 @@ class _Refused:
 
 
 def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    spec, joiner = unpack(packed), joiner_of(packed)
-    reader = RecordReader(spec, joiner.view)
+    joiner = joiner_of(packed)
+    yield from _documents(joiner, joiner.process, packed, batches)
+
+
+def _filled(attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
+    joiner = _filler(packed, attempt)
+    if once:
+        yield from _documents(joiner, joiner.fill, packed, batches)
+        return
+    reader = RecordReader(unpack(packed), joiner.view)
+    for batch in batches:
+        if batch.num_rows:
+            for made in joiner.build(reader.keys(batch)):
+                yield Decoded(entries_of(joiner, made, 0), [], 0)
+
+
+def _documents(joiner: Joiner, make: Make, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
+    reader = RecordReader(unpack(packed), joiner.view)
     for batch in batches:
         if not batch.num_rows:
             continue
         taken = reader.read(batch)
         refused = _Refused(reader)
         records = taken.records
-        for made in joiner.process(taken.changes, reader.starts, refused):
+        for made in make(taken.changes, reader.starts, refused):
             yield Decoded(entries_of(joiner, made, taken.ts_ms), [], records)
             records = 0
         if records or taken.letters or refused.letters:
             yield Decoded([], [*taken.letters, *refused.letters], records)
-
-
-def _built(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    spec, joiner = unpack(packed), joiner_of(packed)
-    reader = RecordReader(spec, joiner.view)
-    for batch in batches:
-        if batch.num_rows:
-            # Position 0: the first version of a document is 1, which any change's position beats.
-            for made in joiner.build(dict.fromkeys(reader.keys(batch), 0)):
-                yield Decoded(entries_of(joiner, made, 0), [], 0)
 
 
 def entries_of(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:

@@ -10,7 +10,8 @@ from cdc.join.view import JoinedView
 from sinks.factory import open_sink
 from spark.flow import Flow
 from spark.join import health
-from spark.join.query import JoinedQuery
+from spark.join.fill import prepare
+from spark.join.query import JoinedQuery, went_live
 from spark.join.stage import open_store, view_of
 
 
@@ -22,18 +23,17 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
         SinkRefused: the row store may evict keys, or the target is not as it must be.
         StateError: the checkpoint or the row store has lost its place, or a new flow finds its target filled.
     """
-    flow.check()
+    live = went_live(flow)
+    if live:
+        flow.check()
     sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
     try:
         store.setup()
         sink.setup()
-        if flow.is_new:
-            if next(iter(sink.scan(view_of(flow.spec).name)), None) is not None:
-                flow.refuse_filled(view_of(flow.spec).name)
-            store.drop()  # rows of an earlier life: with an empty target and no checkpoint nobody counts on them
-            store.setup()
+        if not live:
+            prepare(flow, sink, store)
         health.check_layout(view_of(flow.spec).layout, flow)
-        epoch = health.check(store, flow)
+        epoch = health.check(store, flow) if live else 0
     finally:
         sink.close()
         store.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from cdc.join.incoming import Incoming
+from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from sinks.rowstore import keys
 from sinks.rowstore.contract import RowStore
 from sinks.rowstore.memory import MemoryStore
+from spark.join.assemble import Assembler
 from spark.join.climb import Ids
 from spark.join.engine import Joiner, Made
 from spark.join.maintain import Refuse, Starts, Touched
@@ -89,6 +91,16 @@ def test_a_first_fill_and_what_follows_converge() -> None:
     assert search(range(HISTORIES), MemoryStore, fill=True) == []
 
 
+def once(seed: int) -> bool:
+    """Whether the seed's view has its root's table nowhere else, and anything else at all."""
+    root = random_view(Random(seed)).tree
+    return root.once and bool(root.nested or root.aggregates)
+
+
+def test_a_fill_in_one_pass_over_the_root_and_what_follows_converge() -> None:
+    assert search(list(filter(once, range(8 * HISTORIES))), MemoryStore, fill=True) == []
+
+
 class Defers(Joiner):
     """The real engine, to which two rows are a fan-out."""
 
@@ -140,6 +152,24 @@ class ForgetsReplacedParents(Joiner):
         self.maintainer._touch = forgetful  # type: ignore[method-assign]
 
 
+class TakesAFillsRepeatForDone(Joiner):
+    """Takes what a crashed slice has written to the store for finished: its documents are never made."""
+
+    def fill(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> Iterator[list[Made]]:
+        """With starts far ahead every stored row looks committed."""
+        return super().fill(changes, dict.fromkeys(starts, 1 << 30), refuse)
+
+
+class RemembersTooMuch(Joiner):
+    """Goes on with the rows that the fill remembered."""
+
+    kept: ClassVar[dict[int, Assembler]] = {}
+
+    def __init__(self, view: JoinedView, store: RowStore) -> None:
+        super().__init__(view, store)
+        self.assembler = self.kept.setdefault(id(store), self.assembler)
+
+
 class MaxStore(MemoryStore):
     """Versions are ``max(version, position)``: two renderings may share one, and the poorer one may come last."""
 
@@ -163,3 +193,13 @@ class MaxStore(MemoryStore):
 )
 def test_a_broken_order_is_found(store: type[MemoryStore], joiner: type[Joiner]) -> None:
     assert any(search(range(start, start + 50), store, joiner) for start in range(0, HISTORIES, 50))
+
+
+@pytest.mark.parametrize("joiner", [TakesAFillsRepeatForDone, RemembersTooMuch])
+def test_a_broken_fill_is_found(joiner: type[Joiner]) -> None:
+    assert search(list(filter(once, range(HISTORIES))), MemoryStore, joiner, fill=True)
+
+
+def test_one_pass_over_a_root_that_other_rows_show_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Node, "once", True)
+    assert any(search(range(start, start + 50), MemoryStore, fill=True) for start in range(0, HISTORIES, 50))

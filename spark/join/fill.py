@@ -1,0 +1,191 @@
+"""Filling the empty sink of a joined view from the log: the driver's part (the workers' is in stage.py).
+
+The live way would write a document again for each of its rows that comes after its root. A fill knows better: while it
+makes documents, no row that they refer to changes. So each is made once, straight from its record and the rows around
+it, those being kept ready as JSON; its version is 1 and no counter is kept for it, because whatever changes it later
+has a greater position. See docs/decisions/fill.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from cdc.errors import SinkUnavailable, StateError
+from sinks.contract import Sink
+from sinks.factory import open_sink
+from sinks.rowstore.redis import RedisRowStore
+from spark.apply import SUMMARY_DDL
+from spark.files import write_atomic
+from spark.flow import Flow, map_in_arrow
+from spark.join import health
+from spark.join.plans import documents, with_computed
+from spark.join.slices import FillState, Slice
+from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
+from spark.lag import LogEnds
+from spark.source import read_slice
+
+# Offsets a slice: what a crash repeats, some seconds of work; a job costs about 0.3 s to begin.
+SLICE = 100_000
+LEAST_SLICE = 5_000
+_SUMMED = ("records", "written", "stale", "deleted", "rejected")
+
+
+def load(flow: Flow) -> FillState | None:
+    """The fill that a flow has begun, or ended; None if there is none."""
+    path = flow.folder / "fill.json"
+    return FillState.from_json(path.read_text()) if path.exists() else None
+
+
+def _save(flow: Flow, state: FillState) -> None:
+    write_atomic(flow.folder / "fill.json", state.to_json())
+
+
+def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
+    """Begin a flow's fill, or see to it that it can go on; it is begun anew when rows may have been lost meanwhile.
+
+    Raises:
+        StateError: a new flow finds its target filled, or one that has run has lost its state (terminal).
+        KafkaUnavailable: transient.
+    """
+    state, server = load(flow), store.server()
+    if state is not None and state.server == server and time.time() - state.at < flow.reading.tombstone_seconds:
+        return
+    view, interrupted = view_of(flow.spec).name, (flow.folder / "phase.json").exists()
+    if state is None and not interrupted:
+        if not flow.is_new:
+            raise StateError(
+                f"sink {flow.spec.sink}: {flow.folder}/phase.json is gone",
+                means="whether the target was complete is not known any more; nothing was written",
+                fix=f"`headwater rebuild FILE {flow.spec.sink} --auto` fills a new generation and switches to it",
+            )
+        if next(iter(sink.scan(view)), None) is not None:
+            flow.refuse_filled(view)
+    else:
+        # Documents of rows that are gone meanwhile must not stay, and a part of the rows may be lost.
+        sink.drop(view)
+        sink.setup()
+        shutil.rmtree(flow.checkpoint, ignore_errors=True)
+    store.drop()  # rows of an earlier life: with an empty target nobody counts on them
+    store.setup()
+    for name in ("rowstore.json", "layout.json"):
+        (flow.folder / name).unlink(missing_ok=True)
+    _save(flow, _begin(flow, server, state.slices if state is not None else 0))
+
+
+def _begin(flow: Flow, server: str, slices: int) -> FillState:
+    view = view_of(flow.spec)
+    root = next(topic for topic, table in flow.spec.tables.items() if table.qualified == view.table.qualified)
+    log = LogEnds(flow.reading.bootstrap, flow.reading.client)
+    try:
+        topics = sorted(flow.spec.topics)
+        begins, ends = log.beginnings(topics), log.ends(topics)
+    finally:
+        log.close()
+    return FillState(server, secrets.token_hex(8), root, view.tree.once, begins, ends, slices=slices, at=time.time())
+
+
+class Fill:
+    """Runs a fill that was prepared, to its end.
+
+    Args:
+        spark: the session.
+        flow: a flow with one joined view.
+        stop: ends it after the current slice.
+    """
+
+    def __init__(self, spark: SparkSession, flow: Flow, stop: threading.Event) -> None:
+        self._spark, self._flow, self._stop = spark, flow, stop
+        self._packed = flow.spec.pack()
+        found = load(flow)
+        assert found is not None
+        self.state = found
+        self.reports: list[Any] = []
+
+    def run(self) -> None:
+        """Slice after slice, then the mark that the row store is complete.
+
+        Raises:
+            SinkUnavailable: the row store's server was restarted (transient: the fill is begun anew).
+        """
+        store = open_store(self._flow.spec)
+        try:
+            refreshed = True
+            while not self._stop.is_set() and (piece := self.state.next(self._size())) is not None:
+                if piece.which == "documents" and refreshed:
+                    self._bulk_load(on=True)
+                    refreshed = False
+                began = time.monotonic()
+                summary = self._read(piece)
+                self._same_server(store)
+                self.state = self.state.after(piece, time.time())
+                _save(self._flow, self.state)
+                self._report(summary, time.monotonic() - began)
+                if self._flow.throttle < 1:
+                    self._stop.wait((time.monotonic() - began) * (1 / self._flow.throttle - 1))
+            if not self._stop.is_set():
+                self._bulk_load(on=False)
+                health.mark_filled(store)
+                self._same_server(store)  # the mark comes after every write, and all of them went to one server
+                health.remember_filled(self._flow, self.state.server)
+        finally:
+            store.close()
+
+    def _size(self) -> int:
+        size = min(self._flow.reading.max_offsets or SLICE, SLICE)
+        return max(LEAST_SLICE, int(size * self._flow.throttle)) if self._flow.throttle < 1 else size
+
+    def _read(self, piece: Slice) -> list[Row]:
+        reading = self._flow.reading
+        records = read_slice(
+            self._spark, bootstrap=reading.bootstrap, client=reading.client, starts=piece.starts, ends=piece.ends
+        )
+        if self._flow.throttle < 1:
+            parts = sum(len(of) for of in piece.ends.values())
+            records = records.coalesce(max(1, round(parts * self._flow.throttle)))
+        summary: DataFrame
+        if piece.which == "rows":
+            records = with_computed(records, self._flow.spec, self._packed)
+            summary = map_in_arrow(records, partial(load_joined, self._packed), SUMMARY_DDL)
+        else:
+            how = (self.state.attempt, self.state.once)
+            plain, rows = partial(fill_documents, *how), partial(fill_rows, *how)
+            summary = documents(records, self._flow.spec, self._packed, plain, rows)
+        return summary.collect()
+
+    def _same_server(self, store: RedisRowStore) -> None:
+        if store.server() != self.state.server:
+            raise SinkUnavailable(
+                f"the row store's server was restarted while {self._flow.title} was being filled",
+                means="its newest writes may be lost; the sink is filled anew from offset 0",
+            )
+
+    def _bulk_load(self, *, on: bool) -> None:
+        """Let the target take a load from nothing more cheaply; its setup puts that right after a crash."""
+        sink = open_sink(dict(self._flow.spec.sink_config))
+        try:
+            bulk_load: Callable[[str, bool], None] | None = getattr(sink, "bulk_load", None)
+            if bulk_load is not None:
+                bulk_load(view_of(self._flow.spec).name, on)
+        finally:
+            sink.close()
+
+    def _report(self, summary: Sequence[Row], seconds: float) -> None:
+        """As Spark reports a micro-batch, for whoever adds these up."""
+        totals = {name: sum(row[name] for row in summary) for name in _SUMMED}
+        ends = {name: max((row[name] for row in summary), default=0) for name in ("position", "ts_ms")}
+        took = int(seconds * 1000) or 1
+        report = SimpleNamespace(
+            batchId=self.state.slices - 1,
+            durationMs={"addBatch": took, "triggerExecution": took},
+            observedMetrics={"applied": Row(**totals, **ends)},
+        )
+        self.reports = [*self.reports[-99:], report]

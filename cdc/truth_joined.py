@@ -23,7 +23,6 @@ Evaluate = Callable[[Table, Sequence[str]], Iterable[Sequence[Any]]]
 Values = tuple[Any, ...]
 
 
-
 def documents(
     root: Node, key: Sequence[str], rows: Mapping[str, Iterable[TextRow]], evaluate: Evaluate | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:

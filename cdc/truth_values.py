@@ -30,8 +30,8 @@ AVERAGE_DIGITS, AVERAGE_EXTRA = 16, 4
 _WHOLE = frozenset(("int2", "int4", "int8", "oid"))
 _FLOATS = frozenset(("float4", "float8"))
 _EXACT = frozenset(("numeric", "money"))
-_THEMSELVES = _WHOLE | frozenset(("text", "varchar", "name", "enum", "uuid", "bool", "date", "timestamp", "timestamptz"))
 _MOMENTS = frozenset(("date", "timestamp", "timestamptz"))
+_THEMSELVES = _WHOLE | _MOMENTS | frozenset(("text", "varchar", "name", "enum", "uuid", "bool"))
 _DAY = re.compile(r"([+-]?\d+)(-.*)")
 
 

@@ -1,20 +1,20 @@
-"""Comparing what a sink holds with what it should hold: by a digest a key, in bounded memory.
-
-Pure: takes two streams of (key, document), keeps 16 bytes a row of the first, and names what differs.
-"""
+"""Comparing what a sink holds with what it should hold: by a digest a key, bucket by bucket, in bounded memory."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from cdc.truth import canonical
+from console.buckets import DIGEST_BYTES, Side
 
 # How many differing keys a report names; more only make it long.
 NAMED = 20
+
+Kind = Literal["missing", "extra", "changed", "moving"]
 
 
 @dataclass
@@ -24,8 +24,16 @@ class Comparison:
     Attributes:
         expected: rows that should be there.
         compared: rows that are there.
-        missing, extra, changed: the first keys that lack, should not be there, or hold something else.
-        differences: how many there are in all.
+        differences: how many keys lack, should not be there, or hold something else.
+        missing, extra, changed: the first of each kind.
+        moving: the first keys that could not be decided: their rows changed each time they were looked at.
+        undecided: how many these are in all; they do not count as differences.
+        caught_up: whether the sink was seen to have passed the moment at which the differences were seen; null if there
+            were none.
+        sampled: only a sample was compared.
+        seconds, rows_s: how long it took, and rows a second.
+        repaired: keys that differed and were made right; null without ``--repair``.
+        not_repaired: the first keys that were not, and why.
     """
 
     view: str
@@ -35,17 +43,34 @@ class Comparison:
     missing: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    moving: list[str] = field(default_factory=list)
+    undecided: int = 0
+    caught_up: bool | None = None
+    sampled: bool = False
+    seconds: float = 0.0
+    rows_s: float = 0.0
+    repaired: int | None = None
+    not_repaired: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def equal(self) -> bool:
         """Nothing differs."""
         return self.differences == 0
 
-    def note(self, kind: list[str], key: str) -> None:
+    def note(self, kind: Kind, key: str) -> None:
         """Count a difference, and name it while the list is short."""
-        self.differences += 1
-        if len(kind) < NAMED:
-            kind.append(key)
+        if kind == "moving":
+            self.undecided += 1
+        else:
+            self.differences += 1
+        named: list[str] = getattr(self, kind)
+        if len(named) < NAMED:
+            named.append(key)
+
+    def forget(self) -> None:
+        """Differences are about to be counted anew."""
+        self.differences = self.undecided = 0
+        self.missing, self.extra, self.changed, self.moving = [], [], [], []
 
 
 def single(value: Any) -> Any:
@@ -66,30 +91,53 @@ def digest(document: Any) -> bytes:
     Args:
         document: JSON text as bytes, or a JSON-able value.
     """
-    return hashlib.blake2b(canonical(document), digest_size=16).digest()
+    return hashlib.blake2b(canonical(document), digest_size=DIGEST_BYTES).digest()
 
 
-def compare(view: str, expected: dict[str, bytes], held: Iterable[tuple[str, Any]]) -> Comparison:
-    """Hold a sink's documents against the digests of the expected ones.
+def kind_of(wanted: bytes | None, held: bytes | None) -> Kind | None:
+    """How a key differs, by the two digests; None if it does not."""
+    if wanted == held:
+        return None
+    return "missing" if held is None else "extra" if wanted is None else "changed"
+
+
+_MARKS: dict[Kind, str] = {"missing": "-", "extra": "+", "changed": "~"}
+_KINDS = {mark: kind for kind, mark in _MARKS.items()}
+
+
+def marked(kind: Kind, key: str) -> str:
+    """A key with how it differs, as lists of keys on disk have them."""
+    return _MARKS[kind] + key
+
+
+def unmarked(key: str) -> tuple[Kind, str]:
+    """(how it differs, key)."""
+    return _KINDS[key[0]], key[1:]
+
+
+def compare(
+    result: Comparison, expected: Side, held: Side, differs: Callable[[str], None], *, unique: bool = False
+) -> None:
+    """Hold a sink's digests against the expected ones.
 
     Args:
-        view: for the report.
-        expected: key -> digest; taken apart while comparing, so that what is left is what is missing.
-        held: (key, document) of everything in the sink; a key may come twice while writers are busy.
+        result: what is filled in.
+        expected: one side.
+        held: the other; a key may come twice while writers are busy, and the last one counts.
+        differs: told of each key that differs, marked.
+        unique: a key that comes twice is a defect (a warehouse's table is read from one snapshot).
     """
-    result = Comparison(view, expected=len(expected))
-    seen: set[str] = set()
-    left = dict(expected)
-    for key, document in held:
-        if key in seen:
-            continue
-        seen.add(key)
-        result.compared += 1
-        want = left.pop(key, None)
-        if want is None:
-            result.note(result.extra, key)
-        elif want != digest(document):
-            result.note(result.changed, key)
-    for key in left:
-        result.note(result.missing, key)
-    return result
+    for bucket in range(expected.buckets):
+        wanted, twice = dict(expected.read(bucket)), set()
+        there: dict[str, bytes] = {}
+        for key, value in held.read(bucket):
+            if unique and key in there:
+                twice.add(key)
+            there[key] = value
+        result.expected += len(wanted)
+        result.compared += len(there)
+        for key in {**wanted, **there}:
+            kind: Kind | None = "changed" if key in twice else kind_of(wanted.get(key), there.get(key))
+            if kind is not None:
+                result.note(kind, key)
+                differs(marked(kind, key))

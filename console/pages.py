@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Rows of small tables that are kept, of all of them together.
 KEPT_ROWS = 100_000
 # Roots a page: with rows that point at them there may be many of those, and each page asks Spark once if Spark has to
-# say something about them. Without an index on a foreign key each page is a scan of that table: large ones, few of them.
+# say something about them. Without an index on a foreign key each page is a scan of that table: few pages, large ones.
 PAGE, PAGE_OF_REFERENCES, PAGE_WITHOUT_INDEX = 2_000, 5_000, 20_000
 
 

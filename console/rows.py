@@ -23,7 +23,7 @@ from cdc.view import View
 from connectors.postgres import Connection, connect, explained
 
 # Rows a round trip to the server brings, and about how much text they may hold together; bounds memory.
-FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 25_000, 16 << 20
+FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
 # Keys that one look-up names.
 LOOKED_UP = 5_000
 # Key types whose canonical text Postgres reads as the same value; a row with another key is found by reading all keys.

@@ -30,14 +30,16 @@ from pathlib import Path
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 from cdc.pipeline import Source
-from console.truth import expected_digests
+from console.rows import snapshot
+from console.truth import digests, expected
 view, source, password = pickle.loads(Path(sys.argv[1]).read_bytes())
 source = Source.model_validate_json(source).model_copy(update={"password": SecretStr(password)})
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = spark.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
 spark = spark.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-found = expected_digests(view, source, spark, ["document"])["document"]
-print(json.dumps({identity: digest.hex() for identity, digest in found.items()}))
+with snapshot(source) as connection:
+    found = dict(digests(view, expected(view, connection, spark), ["document"]))
+print(json.dumps({identity: of["document"].hex() for identity, of in found.items()}))
 """
 
 

@@ -15,7 +15,7 @@ from cdc.pipeline import Source
 from cdc.truth_joined import documents, used_columns
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
-from console.truth import read_rows, snapshot
+from console.rows import read_rows, snapshot
 from deploy.local.stack import LocalStack
 from tests.support.source import SourceDatabase, source_database
 

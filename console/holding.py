@@ -1,0 +1,179 @@
+"""What one sink holds of one view, as verification sees it: (key, version, digest), whatever kind of sink it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from cdc.keys import split_id
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.view import View
+from console.buckets import Side
+from console.compare import digest
+from console.flows import catalog_name
+from console.rows import reservoir
+from console.truth import Form
+from console.typed import comparable_rows, with_singles
+from sinks import iceberg
+from sinks.configure import sink_config
+from sinks.contract import Held as HeldDocument
+from sinks.contract import Sink
+from sinks.factory import open_sink
+from spark.warehouse import VERSION_COLUMN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Key types by which Iceberg's reader can look a row up; for others the whole table is read.
+LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar"))
+# A key that a warehouse's table has twice has no digest of its own.
+TWICE = b"\xff" * 16
+
+
+class Holds(NamedTuple):
+    """One thing that is there."""
+
+    version: int
+    digest: bytes
+
+
+class Place(NamedTuple):
+    """A generation of a sink, as it was defined.
+
+    Attributes:
+        pipeline: with the sink's part and views as the generation was made of.
+        sink: its name.
+        generation: its number.
+        token: of the newest lease, which writes need.
+    """
+
+    pipeline: Pipeline
+    sink: str
+    generation: int
+    token: int = 0
+
+    @property
+    def warehouse(self) -> bool:
+        """Whether it keeps tables, not documents."""
+        return isinstance(self.pipeline.sinks[self.sink], IcebergSink)
+
+    @property
+    def form(self) -> Form:
+        """How it holds a view."""
+        return "columns" if self.warehouse else "document"
+
+
+class Holding:
+    """Reads one view of one generation.
+
+    Args:
+        place: the generation.
+        view: the view.
+    """
+
+    def __init__(self, place: Place, view: View) -> None:
+        self.place, self.view = place, view
+        self._part = place.pipeline.sinks[place.sink]
+        self.sink: Sink | None = None
+        if not place.warehouse:
+            self.sink = open_sink(sink_config(place.sink, self._part, [view], {}, place.generation, place.token))
+
+    def close(self) -> None:
+        """Give connections back."""
+        if self.sink is not None:
+            self.sink.close()
+
+    def scan(self) -> Iterator[tuple[str, Holds]]:
+        """Everything."""
+        if self.sink is not None:
+            yield from map(self._document, self.sink.scan(self.view.name))
+            return
+        batches = iceberg.scan(self._part, catalog_name(self.place.sink), self.view.name, **self._generation())
+        for batch in batches:
+            yield from self._rows(batch)
+
+    def get(self, keys: Sequence[str]) -> dict[str, Holds]:
+        """What is held under these keys; absent ones are left out."""
+        if self.sink is not None:
+            return dict(map(self._document, self.sink.get(self.view.name, keys).values()))
+        found: dict[str, Holds] = {}
+        for batch in self.batches(keys):
+            for key, holds in self._rows(batch):
+                found[key] = Holds(holds.version, TWICE) if key in found else holds
+        return {key: found[key] for key in keys if key in found}
+
+    def sample(self, count: int, seed: int) -> list[tuple[str, Holds]]:
+        """So many random things of what is there."""
+        if self.sink is None:
+            return reservoir(self.scan(), count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
+        return [self._document(held) for held in self.sink.sample(self.view.name, count, seed)]
+
+    def batches(self, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Of a warehouse's table, batches that hold the rows of these keys and perhaps others."""
+        asked = _filter(self.view, keys)
+        if asked is None:
+            return
+        with iceberg.open_catalog(self._part, catalog_name(self.place.sink)) as opened:
+            table = iceberg.load_table(opened, self._part, self.view.name, **self._generation())
+            yield from table.scan(row_filter=asked).to_arrow_batch_reader()
+
+    def _generation(self) -> dict[str, int]:
+        return {"generation": self.place.generation}
+
+    def _document(self, held: HeldDocument) -> tuple[str, Holds]:
+        return held.key, Holds(held.version, digest(with_singles(self.view, held.document)))
+
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Holds]]:
+        versions = batch.column(VERSION_COLUMN).to_pylist()
+        rows = comparable_rows(self.view, iter([batch]))
+        for version, (key, row) in zip(versions, rows, strict=True):
+            yield key, Holds(version, digest(with_singles(self.view, row)))
+
+
+@contextmanager
+def holding(place: Place, view: View) -> Iterator[Holding]:
+    """A ``Holding`` for the time of a block."""
+    opened = Holding(place, view)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def write_held(place: Place, view: View, folder: Path, buckets: int) -> None:
+    """Digests of everything that is held, into bucket files; meant for a process of its own.
+
+    Args:
+        place: the generation.
+        view: the view.
+        folder: of the ``Side``.
+        buckets: how many.
+    """
+    side = Side(folder, buckets)
+    with holding(place, view) as opened:
+        for key, holds in opened.scan():
+            side.add(key, holds.digest)
+    side.flush()
+
+
+def _filter(view: View, keys: Sequence[str]) -> Any:
+    """An expression that lets the rows of these keys through, perhaps others too; None if no row can have them."""
+    from pyiceberg.expressions import AlwaysTrue, And, In
+
+    outs = dict(view.columns)
+    split = [texts for key in keys if len(texts := split_id(key, len(view.key))) == len(view.key)]
+    asked: Any = AlwaysTrue()
+    for at, name in enumerate(view.key):
+        column = view.table.by_name[name]
+        if column.base_type not in LOOKED_UP or column.array:
+            continue
+        values: set[Any] = {texts[at] for texts in split}
+        if column.base_type.startswith("int"):
+            values = {int(text) for text in values if text.lstrip("-").isdecimal() and abs(int(text)) < 1 << 63}
+        if not values:
+            return None
+        asked = And(asked, cast(Any, In)(outs[name], values))  # its annotations describe the serialised form
+    return asked

@@ -1,0 +1,67 @@
+"""Comparing by buckets of digests on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.buckets import FEWEST, MOST, Keys, Side, bucket_count
+from console.compare import NAMED, Comparison, compare, digest
+
+
+def side(folder: Path, digests: list[tuple[str, bytes]], buckets: int = 4) -> Side:
+    made = Side(folder, buckets)
+    for key, value in digests:
+        made.add(key, value)
+    made.flush()
+    return made
+
+
+def compared(folder: Path, wanted: list[tuple[str, bytes]], held: list[tuple[str, bytes]], **how: bool) -> Comparison:
+    result, named = Comparison("t"), list[str]()
+    compare(result, side(folder / "wanted", wanted), side(folder / "held", held), named.append, **how)
+    assert len(named) == result.differences
+    return result
+
+
+def test_what_is_missing_extra_and_changed_is_named(tmp_path: Path) -> None:
+    wanted = [(key, digest({"id": key, "v": 1})) for key in "abc"]
+    held = [("a", digest(b'{"v":1,"id":"a"}')), ("b", digest(b'{"id":"b","v":2}')), ("x", digest(b"{}"))]
+    result = compared(tmp_path, wanted, held)
+    assert (result.changed, result.extra, result.missing) == (["b"], ["x"], ["c"])
+    assert (result.expected, result.compared, result.differences, result.equal) == (3, 3, 3, False)
+
+
+def test_a_key_that_is_read_twice_is_a_defect_only_where_it_can_not_happen(tmp_path: Path) -> None:
+    one = [("a", digest(b"{}"))]
+    assert compared(tmp_path / "busy", one, one * 2).equal
+    assert compared(tmp_path / "table", one, one * 2, unique=True).changed == ["a"]
+
+
+@pytest.mark.parametrize("buckets", [1, 7, 64])
+def test_sides_give_back_what_they_took(tmp_path: Path, buckets: int) -> None:
+    digests = {f"k{number}|é\0": digest(str(number).encode()) for number in range(30_000)}
+    made = side(tmp_path, list(digests.items()), buckets)
+    assert {key: value for at in range(buckets) for key, value in made.read(at)} == digests
+    assert all(list(made.read(at)) for at in range(buckets))
+
+
+def test_many_differences_are_counted_and_few_named(tmp_path: Path) -> None:
+    result = compared(tmp_path, [(str(number), digest(b"1")) for number in range(500)], [])
+    assert (result.differences, len(result.missing)) == (500, NAMED)
+
+
+def test_differing_keys_wait_on_disk(tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys")
+    assert list(keys.pages(10)) == []
+    for number in range(25):
+        keys.add(f"{number}", digest(str(number).encode()) if number % 2 else b"")
+    keys.flush()
+    pages = list(keys.pages(10))
+    assert [len(page) for page in pages] == [10, 10, 5]
+    assert pages[2] == {str(n): digest(str(n).encode()) if n % 2 else bytes(16) for n in range(20, 25)}
+
+
+def test_buckets_grow_with_the_table() -> None:
+    assert [bucket_count(rows) for rows in (0, 1_000_000, 10**9)] == [FEWEST, 50, MOST]

@@ -125,7 +125,8 @@ def test_fault_05_an_invalidated_slot(source: SourceDatabase, pipeline: Pipeline
     source.execute("CREATE TABLE filler (v text)")
     with source.connect("superuser") as root:
         for _ in range(20):
-            root.execute("INSERT INTO filler SELECT repeat(md5(i::text), 100) FROM generate_series(1, 2500) i")
+            root.execute("INSERT INTO filler VALUES ('more')")
+            root.execute("SELECT pg_switch_wal()")  # 16 MiB
             root.execute("CHECKPOINT")
             row = root.execute(
                 "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s", [pipeline.source.slot]
@@ -351,7 +352,7 @@ def test_fault_07_a_database_restored_from_an_older_copy(
     # New work makes the log as long as it was: now only the witness knows.
     assert remembered is not None
     source.execute("CREATE TABLE filler (v text)")
-    source.execute("INSERT INTO filler SELECT repeat(md5(i::text), 100) FROM generate_series(1, 500) i")
+    source.execute("INSERT INTO filler SELECT md5(i::text) FROM generate_series(1, 20000) i")
     for _ in range(3):  # being asked does not wipe the evidence
         with pytest.raises(SourceChanged, match="does not know what was written into it"):
             check_source(pipeline, remembered)

@@ -149,7 +149,7 @@ def test_no_gap(there: Slot | None, offset: dict[str, object] | None) -> None:
 def test_gap_is_refused(there: Slot | None, offset: dict[str, object] | None, message: str) -> None:
     with pytest.raises(SourceError, match=message) as error:
         refuse_gap("s", there, offset)
-    assert "headwater drop FILE" in error.value.fix
+    assert "headwater resnapshot FILE --all" in error.value.fix or "headwater drop FILE" in error.value.fix
 
 
 # --- captured tables

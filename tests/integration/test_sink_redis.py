@@ -17,12 +17,13 @@ import pytest
 import redis
 from redis.cluster import key_slot
 
-from cdc.errors import SinkRefused
+from cdc.errors import Fenced, SinkRefused
 from deploy.local import artifacts
 from deploy.local.services.redis import program
 from deploy.local.stack import LocalStack
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Item, Outcome
 from sinks.redis import RedisSink, names
+from sinks.redis.reader import Reader
 from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
 
 pytestmark = pytest.mark.stack
@@ -95,8 +96,8 @@ def free_port() -> int:
         return port
 
 
-def opened(subject: Subject, **over: Any) -> RedisSink:
-    sink = subject.open(**over)
+def opened(subject: Subject, generation: int = 1, **over: Any) -> RedisSink:
+    sink = subject.open(generation, **over)
     assert isinstance(sink, RedisSink)
     return sink
 
@@ -283,6 +284,31 @@ def test_a_cluster_needs_to_be_said_and_then_works(start: Start) -> None:
             assert node.dbsize() > 2000, "both nodes must hold their share"
             node.script_flush()
     assert sink.write(VIEW, items(3000, 3)) == [WRITTEN] * 3000
+
+
+def test_a_clusters_generations_are_told_apart_by_the_pointer_alone(start: Start) -> None:
+    subject, ports = make_cluster(start)
+    first, second = opened(subject, cluster=True), opened(subject, generation=2, cluster=True, token=5)
+    first.setup()
+    second.setup()
+    first.write(VIEW, [Item(str(n), 1, doc(n, "old")) for n in range(200)])
+    second.write(VIEW, [Item(str(n), 1, doc(n, "new")) for n in range(100, 300)])
+    keys = [str(n) for n in range(300)]
+    with redis.RedisCluster(host="127.0.0.1", port=ports[0]) as client:
+        reader = Reader(client, VIEW, f"{subject.name}:")
+        assert reader.get_many(keys) == {str(n): doc(n, "old") for n in range(200)}
+        second.promote(VIEW, 1)
+        assert reader.get_many(keys) == {str(n): doc(n, "new") for n in range(100, 300)}
+        assert client.get(f"{subject.name}:{VIEW}:150") == doc(150, "old"), "a plain GET stays with the first"
+    assert first.living(VIEW) == 2
+    assert len(held(first)) == len(held(second)) == 200
+    assert len(list(second.sample(VIEW, 50, 1))) == 50
+    opened(subject, generation=2, cluster=True, token=6).setup()
+    with pytest.raises(Fenced):
+        second.write(VIEW, items(1, 9))
+    assert first.write(VIEW, items(1, 9)) == [WRITTEN]
+    first.drop(VIEW)
+    assert (len(held(first)), len(held(second)), second.living(VIEW)) == (0, 200, 2)
 
 
 def test_fault_40_a_cluster_node_that_is_away_for_a_while(start: Start) -> None:

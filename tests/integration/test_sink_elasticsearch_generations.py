@@ -1,0 +1,121 @@
+"""Elasticsearch: the aliases of generations and leases, and what an earlier version left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from elasticsearch import Elasticsearch
+
+from cdc.errors import Fenced, SinkRefused
+from deploy.local.stack import LocalStack
+from sinks.contract import WRITTEN, Item
+from sinks.elasticsearch import ElasticsearchSink
+from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def subject() -> Iterator[Subject]:
+    with subject_on(LocalStack(), "elasticsearch") as made:
+        yield made
+
+
+@pytest.fixture
+def client(subject: Subject) -> Iterator[Elasticsearch]:
+    with Elasticsearch(subject.url, request_timeout=60) as made:
+        yield made
+
+
+def aliases(client: Elasticsearch, subject: Subject) -> dict[str, set[str]]:
+    """Index -> what is left of its aliases' names without the subject's."""
+    found = client.indices.get_alias(index=f"{subject.name}_g*", expand_wildcards="all").body
+    short = {index.removeprefix(subject.name): spec["aliases"] for index, spec in found.items()}
+    return {index: {name.removeprefix(subject.name) for name in names} for index, names in short.items()}
+
+
+def test_a_takeover_replaces_the_write_aliases_of_documents_and_fences(subject: Subject, client: Elasticsearch) -> None:
+    subject.open(token=5).setup()
+    assert aliases(client, subject) == {"_g1": {"", "_g1_w5"}, "_g1_fences": {"_g1_fences_w5"}}
+    subject.open(token=1_795_236_777).setup()
+    assert aliases(client, subject) == {
+        "_g1": {"", "_g1_w1795236777"},
+        "_g1_fences": {"_g1_fences_w1795236777"},
+    }
+
+
+def test_indices_of_an_earlier_version_are_taken_over(subject: Subject, client: Elasticsearch) -> None:
+    """Before leases the write aliases had no number, and processes of that version write through them."""
+    sink = subject.open()
+    sink.setup()
+    sink.write(VIEW, items(3, 5))
+    for index in (f"{subject.name}_g1", f"{subject.name}_g1_fences"):
+        client.indices.update_aliases(
+            actions=[
+                {"remove": {"index": index, "alias": f"{index}_w0"}},
+                {"add": {"index": index, "alias": f"{index}_w", "is_hidden": True}},
+            ]
+        )
+    assert sink.claimed(VIEW) is None
+    heir = subject.open(token=7)
+    heir.setup()
+    assert aliases(client, subject) == {"_g1": {"", "_g1_w7"}, "_g1_fences": {"_g1_fences_w7"}}
+    assert heir.write(VIEW, items(3, 6)) == [WRITTEN] * 3
+    assert len(held(heir)) == 3
+
+
+def test_only_the_first_generation_shows_itself_to_readers(subject: Subject, client: Elasticsearch) -> None:
+    second, first = subject.open(generation=2), subject.open()
+    second.setup()
+    assert aliases(client, subject) == {"_g2": {"_g2_w0"}, "_g2_fences": {"_g2_fences_w0"}}
+    assert second.living(VIEW) is None
+    first.setup()
+    assert second.living(VIEW) == 1
+    second.promote(VIEW, 1)
+    first.setup()
+    second.setup()
+    assert second.living(VIEW) == 2, "setup leaves the readers where they are"
+    second.drop(VIEW)
+    assert first.living(VIEW) is None
+    first.promote(VIEW, 2)
+    assert first.living(VIEW) == 1
+
+
+def test_a_promotion_shows_what_was_written_the_moment_before(subject: Subject, client: Elasticsearch) -> None:
+    first, second = subject.open(), subject.open(generation=2)
+    for sink in (first, second):
+        assert isinstance(sink, ElasticsearchSink)
+        sink.setup()
+    second.bulk_load(VIEW, True)
+    second.write(VIEW, items(500, 1))
+    second.promote(VIEW, 1)
+    assert client.count(index=subject.name).body["count"] == 500
+
+
+def test_an_alias_that_someone_leads_elsewhere_is_not_moved(subject: Subject, client: Elasticsearch) -> None:
+    first, second = subject.open(), subject.open(generation=2)
+    first.setup()
+    second.setup()
+    client.indices.create(index=f"{subject.name}_gx", aliases={subject.name: {}})
+    with pytest.raises(SinkRefused, match="_gx"):
+        second.promote(VIEW, 1)
+
+
+def test_a_deleted_index_is_not_called_a_takeover(subject: Subject, client: Elasticsearch) -> None:
+    sink = subject.open(token=5)
+    sink.setup()
+    client.indices.delete(index=f"{subject.name}_g1")
+    with pytest.raises(SinkRefused, match="gone"):
+        sink.write(VIEW, [Item("1", 1, doc(1))])
+
+
+def test_fences_are_closed_to_a_zombie_before_its_deletes_leave_one(subject: Subject, client: Elasticsearch) -> None:
+    zombie = subject.open(token=5)
+    zombie.setup()
+    zombie.write(VIEW, items(2, 1))
+    subject.open(token=6).setup()
+    with pytest.raises(Fenced):
+        zombie.write(VIEW, [Item("1", 9, None)])
+    client.indices.refresh(index=f"{subject.name}_g1_fences")
+    assert client.count(index=f"{subject.name}_g1_fences").body["count"] == 0

@@ -26,8 +26,8 @@ from sinks.redis.client import Client
 from sinks.redis.names import Names
 from sinks.redis.pointer import FIELDS, Pointer
 
-# Keys handled by one script call: the server does nothing else for as long, about half a millisecond.
-PAGE = 250
+# Keys handled by one script call: the server does nothing else for as long, about a millisecond.
+PAGE = 200
 
 # KEYS: pointer. ARGV: new, old, "1" in a cluster. Answers what there is to do. (Each script that sets a field deletes
 # something first, if only nothing: after that a server without memory lets it.)

@@ -50,6 +50,11 @@ def spark_properties(sink: Any) -> dict[str, str]:
         "uri": jdbc,
         "jdbc.schema-version": "V1",
         "warehouse": location(_plain(sink.warehouse)),
+        # A table that was loaded, and whose properties were looked at, must be the very one that the next statement
+        # writes to: a promotion in between may have given its name to another. So it is only ever loaded anew by
+        # `refreshTable`; what then commits to another table's row fails, by its UUID.
+        "cache-enabled": "true",
+        "cache.expiration-interval-ms": "-1",
         **({"jdbc.busy_timeout": str(BUSY_MS)} if jdbc.startswith("jdbc:sqlite:") else {}),
         **{f"jdbc.{key}": value for key, value in login.items()},
     }

@@ -232,7 +232,20 @@ handles = {name: util.loadIcebergTable(spark._jsparkSession, f"hw_lake.shop.{nam
 begun = {name: table.newDelete().deleteFromRowFilter(spark._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue())
          for name, table in handles.items()}
 said = {"before": seen("order")}
+# What a writer does: load, look at the property, then write by name; the swap comes in between.
+spark.catalog.refreshTable("hw_lake.shop.order")
+assert spark.sql("SHOW TBLPROPERTIES hw_lake.shop.order").where("key = 'headwater.generation'").isEmpty()
 iceberg.promote_table(made, "hw_lake", "order", 2, 1)
+spark.range(9).selectExpr("id", "'astray' made_by").createOrReplaceTempView("changes")
+merge = ("MERGE INTO hw_lake.shop.order t USING changes s ON t.id = s.id WHEN MATCHED THEN UPDATE SET made_by = "
+         "s.made_by WHEN NOT MATCHED THEN INSERT *")
+for name, write in (("merge", lambda: spark.sql(merge)),
+                    ("append", lambda: spark.table("changes").writeTo("hw_lake.shop.order").append())):
+    try:
+        write()
+        said[name] = "written"
+    except Exception as error:
+        said[name] = str(error)
 said["after"], said["aside"] = seen("order"), seen("order__g1")
 for name, commit in begun.items():
     try:
@@ -257,6 +270,7 @@ def test_spark_reads_the_promoted_table_and_its_begun_commits_fail(tmp_path: Pat
     assert ran.returncode == 0, ran.stderr[-3000:]
     said = json.loads(ran.stdout.splitlines()[-1])
     assert (said["before"], said["after"], said["aside"]) == (["old"] * 3, ["new"] * 5, ["old"] * 3)
-    assert "UUID does not match" in said["order"]
+    for begun in ("order", "merge", "append"):
+        assert "UUID does not match" in said[begun]
     assert said["order__g2"] != "committed"
     assert (said["changed"], said["unchanged"]) == (["new"] * 4, ["old"] * 3)

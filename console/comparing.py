@@ -38,6 +38,8 @@ Progress = Callable[[str], None]
 BESIDE_ROWS = 20_000
 # Repaired documents are looked at again for so long at least: the slot moves only every few seconds.
 LEAST_WAIT = 15.0
+# A row that is deleted while it is repaired in a warehouse comes back with the repair; the second attempt removes it.
+ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
@@ -181,12 +183,15 @@ class Verifier:
         if self.asked.repair:
             from console.repair import repair
 
-            self.progress(f"  {build.sink}: repairing {certain.count:,} documents")
-            spark = self.session()
-            refused = repair(self, build, settler, certain, caught_up=bool(result.caught_up), spark=spark)
-            left = settler.settle(result, certain, max(self.asked.wait, LEAST_WAIT)) if certain.count else certain
+            left = certain
+            for _ in range(ATTEMPTS):
+                if not left.count:
+                    break
+                self.progress(f"  {build.sink}: repairing {left.count:,} documents")
+                refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+                left = settler.settle(result, left, max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0)
+                result.not_repaired = refused.explained(left)
             result.repaired = certain.count - left.count - result.undecided
-            result.not_repaired = refused.explained(left)
 
     def _sampled(self, settler: Settler) -> list[str]:
         count, seed = self.asked.sample or 0, self.asked.seed
@@ -254,7 +259,12 @@ def _beside(jobs: Sequence[Job], *, beside: bool) -> Iterator[Callable[[], None]
         ``finish``: waits until all is written, and raises what went wrong there.
     """
     if not beside:
-        yield lambda: [write_held(*job) for job in jobs] and None
+
+        def here() -> None:
+            for job in jobs:
+                write_held(*job)
+
+        yield here
         return
     # Not fork: this process has threads, and perhaps a JVM.
     context = multiprocessing.get_context("spawn")

@@ -91,9 +91,11 @@ class Holding:
         if self.sink is not None:
             yield from map(self._document, self.sink.scan(self.view.name))
             return
-        batches = iceberg.scan(self._part, catalog_name(self.place.sink), self.view.name, **self._generation())
+        batches = iceberg.scan(
+            self._part, catalog_name(self.place.sink), self.view.name, generation=self.place.generation
+        )
         for batch in batches:
-            yield from self._rows(batch)
+            yield from self.rows(batch)
 
     def get(self, keys: Sequence[str]) -> dict[str, Holds]:
         """What is held under these keys; absent ones are left out."""
@@ -101,15 +103,19 @@ class Holding:
             return dict(map(self._document, self.sink.get(self.view.name, keys).values()))
         found: dict[str, Holds] = {}
         for batch in self.batches(keys):
-            for key, holds in self._rows(batch):
+            for key, holds in self.rows(batch):
                 found[key] = Holds(holds.version, TWICE) if key in found else holds
         return {key: found[key] for key in keys if key in found}
 
-    def sample(self, count: int, seed: int) -> list[tuple[str, Holds]]:
-        """So many random things of what is there."""
-        if self.sink is None:
-            return reservoir(self.scan(), count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
-        return [self._document(held) for held in self.sink.sample(self.view.name, count, seed)]
+    def sample(self, count: int, seed: int) -> list[str]:
+        """The keys of so many random things that are there."""
+        if self.sink is not None:
+            return [held.key for held in self.sink.sample(self.view.name, count, seed)]
+        outs = dict(self.view.columns)
+        names = [outs[name] for name in self.view.key]
+        batches = iceberg.scan(self._part, catalog_name(self.place.sink), self.view.name, names, self.place.generation)
+        keys = (key for key, _ in comparable_rows(self.view, batches))
+        return reservoir(keys, count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
 
     def batches(self, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Of a warehouse's table, batches that hold the rows of these keys and perhaps others."""
@@ -117,16 +123,14 @@ class Holding:
         if asked is None:
             return
         with iceberg.open_catalog(self._part, catalog_name(self.place.sink)) as opened:
-            table = iceberg.load_table(opened, self._part, self.view.name, **self._generation())
+            table = iceberg.load_table(opened, self._part, self.view.name, self.place.generation)
             yield from table.scan(row_filter=asked).to_arrow_batch_reader()
-
-    def _generation(self) -> dict[str, int]:
-        return {"generation": self.place.generation}
 
     def _document(self, held: HeldDocument) -> tuple[str, Holds]:
         return held.key, Holds(held.version, digest(with_singles(self.view, held.document)))
 
-    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Holds]]:
+    def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Holds]]:
+        """What a batch of a warehouse's table holds."""
         versions = batch.column(VERSION_COLUMN).to_pylist()
         rows = comparable_rows(self.view, iter([batch]))
         for version, (key, row) in zip(versions, rows, strict=True):

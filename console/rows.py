@@ -203,7 +203,7 @@ def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> li
     known = estimated_rows(connection, view.table)
     pick = random.Random(seed)  # noqa: S311 (a sample, not a secret)
     columns = _columns(view.table, view.key)
-    source = _named(view.table)
+    source: sql.Composable = _named(view.table)
     if known > 4 * count + 10_000:
         share = min(100.0, 400.0 * count / known + 0.01)
         source = sql.SQL("{} TABLESAMPLE SYSTEM ({}) REPEATABLE ({})").format(

@@ -1,0 +1,140 @@
+"""The newest record of a few rows, from the log: what a repair writes anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from cdc.debezium_json import Decoder
+from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
+from cdc.pipeline import Pipeline
+from cdc.view import View
+from connectors.kafka import PARTITION_EOF
+from spark.entries import Entry, EntryDecoder
+from spark.spec import FlowSpec
+
+# Records a poll brings, and a decode takes.
+PIECE = 5_000
+# A log that gives nothing for so long does not answer.
+SILENT_SECONDS = 30.0
+RECORD = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
+
+
+class Record(NamedTuple):
+    """A record as the log has it."""
+
+    key: bytes | None
+    value: bytes | None
+    topic: str
+    partition: int
+    offset: int
+
+
+class Newest(NamedTuple):
+    """A row's newest entry, and the record that it came from."""
+
+    entry: Entry
+    record: Record
+
+
+def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence[str]) -> dict[str, Newest]:
+    """The newest record of these documents' root rows; rows that the log has never had are left out.
+
+    The whole topic is read, but only the keys of other rows: the log has no index.
+
+    Args:
+        pipeline: the loaded file.
+        spec: of the view's flow.
+        view: a view of one table.
+        ids: the documents.
+
+    Raises:
+        KafkaError, KafkaUnavailable: the log can't be read.
+    """
+    topic, asked = pipeline.topic(view.table.qualified), set(ids)
+    keyed, decoder = _Keyed(spec.decoders()[topic], view, topic), EntryDecoder(spec)
+    newest: dict[str, Newest] = {}
+    for records in _pieces(pipeline, topic):
+        mine = [record for record in records if keyed(record) in asked]
+        for start in range(0, len(mine), PIECE):
+            _take(newest, decoder, view, mine[start : start + PIECE])
+    return newest
+
+
+def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
+    """Records as the engine's decoders take them."""
+    columns = list(zip(*records, strict=True)) if records else [()] * len(RECORD)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, RECORD, strict=True)], schema=RECORD
+    )
+
+
+def _take(newest: dict[str, Newest], decoder: EntryDecoder, view: View, records: Sequence[Record]) -> None:
+    by_place = {(record.partition, record.offset): record for record in records}
+    for entry in decoder.decode(batch_of(records)).entries:
+        if entry.view != view.name:
+            continue
+        known = newest.get(entry.id)
+        found = Newest(entry, by_place[entry.partition, entry.offset])
+        # A tombstone carries no position (-1): it follows its delete, which then is what stands.
+        if known is None or (entry.version, entry.offset) >= (known.entry.version, known.entry.offset):
+            newest[entry.id] = found
+
+
+class _Keyed:
+    """The document that a record is about."""
+
+    def __init__(self, decoder: Decoder, view: View, topic: str) -> None:
+        self._decoder, self._view, self._topic = decoder, view, topic
+
+    def __call__(self, record: Record) -> str | None:
+        if record.key is None:
+            return None
+        try:
+            change = self._decoder.decode(record.key, None, self._topic, record.partition, record.offset)
+            return self._view.document_id(change)
+        except DecodeError:
+            return None  # in the dead letters since it came
+
+
+def _pieces(pipeline: Pipeline, topic: str) -> Iterator[list[Record]]:
+    """All records of a topic, up to its ends as they are now."""
+    settings = {"group.id": "headwater-repair", "enable.auto.commit": False, "isolation.level": "read_committed"}
+    consumer = Consumer({**pipeline.kafka.client(), **settings, "enable.partition.eof": True, "log_level": 0})
+    try:
+        known = consumer.list_topics(topic, timeout=10).topics[topic]
+        if known.error is not None:
+            raise KafkaError(f"topic {topic}: {known.error.str()}", fix="run `headwater apply FILE`")
+        ends = {part: consumer.get_watermark_offsets(TopicPartition(topic, part), 10) for part in known.partitions}
+        left = {part for part, (low, high) in ends.items() if high > low}
+        consumer.assign([TopicPartition(topic, part, ends[part][0]) for part in left])
+        while left:
+            messages = consumer.consume(PIECE, SILENT_SECONDS)
+            if not messages:
+                raise KafkaUnavailable(f"topic {topic} gave nothing for {SILENT_SECONDS:.0f} s")
+            records = []
+            for message in messages:
+                part, offset = message.partition() or 0, message.offset() or 0
+                error = message.error()
+                if error is None:
+                    records.append(Record(message.key(), message.value(), topic, part, offset))
+                elif error.code() != PARTITION_EOF:
+                    continue  # librdkafka tries again; if that lasts, it is silence
+                if error is not None or offset + 1 >= ends[part][1]:
+                    left.discard(part)
+            yield records
+    except KafkaException as error:
+        raise KafkaUnavailable(f"topic {topic}: {error.args[0].str()}") from error
+    finally:
+        consumer.close()

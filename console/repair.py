@@ -1,0 +1,318 @@
+"""``headwater verify --repair``: the documents that differ are made anew from where documents come from, and no others.
+
+A view of one table: its rows' newest records are read from the log again. A joined view: its documents are put together
+again from the row store, under raised versions. The truth that verification computes is never written: it is the judge,
+not the author. docs/decisions/verify.md says why that is safe beside a running `headwater run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from cdc.join.view import JoinedView
+from cdc.keys import document_id, split_id
+from cdc.types import merge_fields
+from cdc.view import View
+from console.buckets import Keys
+from console.compare import NAMED, unmarked
+from console.flows import Build, reading, row_store_settings, spec_of
+from console.marker import read_snapshot_lsn
+from console.newest import batch_of, newest_records
+from console.settle import Settler
+from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
+from spark.entries import Decoded, Entry
+from spark.expressions import compute, entries_with_rows, entry_batch, entry_schema
+from spark.flow import Flow, map_in_arrow, plan_flows
+from spark.join import health
+from spark.join.engine import Joiner
+from spark.join.stage import entries_of, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.catalogue import Catalogue
+
+# Documents repaired at once.
+PAGE = 2_000
+# Reasons kept; a report names fewer.
+REASONS = 1_000
+# LSNs are multiples of eight: of these last three bits of a position no change of the source ever makes use. A version
+# that differs in them only is newer than the position it was made of, and older than every later one.
+ROOM = 7
+
+
+@dataclass
+class Refused:
+    """Keys that could not be repaired, and why.
+
+    Attributes:
+        default: why a key still differs of which nothing is known.
+    """
+
+    default: str
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, key: str, why: str) -> None:
+        """Remember a reason, while there are not too many."""
+        if len(self.reasons) < REASONS:
+            self.reasons[key] = why
+
+    def explained(self, left: Keys) -> list[dict[str, str]]:
+        """The first keys of those that still differ, with why."""
+        page = next(left.pages(NAMED), {})
+        keys = [unmarked(key)[1] for key in page]
+        return [{"key": key, "why": self.reasons.get(key, self.default)} for key in keys]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What repairing a view of a generation needs.
+
+    Attributes:
+        build: the generation, with this view alone.
+        flow: the view's flow, which is not started.
+        settler: knows the view and what the sink holds.
+        spark: the session.
+        refused: told what can't be repaired.
+    """
+
+    build: Build
+    flow: Flow
+    settler: Settler
+    spark: SparkSession
+    refused: Refused
+
+    @property
+    def view(self) -> View:
+        """The view, as Spark has analysed it."""
+        return self.flow.spec.views[self.settler.view.name]
+
+    @property
+    def sink(self) -> Sink:
+        """The sink that documents are written to."""
+        assert self.settler.holding.sink is not None
+        return self.settler.holding.sink
+
+
+def repair(
+    build: Build, catalogue: Catalogue, settler: Settler, keys: Keys, spark: SparkSession, *, caught_up: bool
+) -> Refused:
+    """Make differing documents anew.
+
+    Args:
+        build: the generation.
+        catalogue: the source's tables.
+        settler: of the view.
+        keys: what differs, marked.
+        spark: a session; for a warehouse one that knows its catalogue.
+        caught_up: whether the differences are proved.
+
+    Returns:
+        what could not be done; whether the rest is right now, the caller looks.
+
+    Raises:
+        HeadwaterError: a server does not answer, or another process has taken the generation over.
+    """
+    name = build.sink
+    if not caught_up:
+        why = "the sink was not seen to catch up, so its change may be on the way: start `headwater run FILE` first"
+        return Refused(why)
+    build = replace(build, views=[settler.view])
+    spec = spec_of(build, catalogue, spark, read_snapshot_lsn(build.pipeline))
+    part = build.pipeline.sinks[name]
+    warehouse = settler.holding.place.warehouse
+    (flow,) = plan_flows(spec, reading(build.pipeline, part), build.generation.folder, separate=warehouse)
+    joined = isinstance(settler.view, JoinedView)
+    again = f"`headwater resnapshot FILE {settler.view.table.qualified}`"
+    refused = Refused(
+        f"the row store's rows give another document than Postgres: `headwater rebuild FILE {name}`; if that changes "
+        f"nothing, the log lacks changes: {again}"
+        if joined
+        else f"the log has another row than Postgres: {again}"
+    )
+    work = Repair(build, flow, settler, spark, refused)
+    method: Callable[[Repair, Mapping[str, str]], None] = _rows
+    if joined:
+        method = partial(_joined, _joiner(work))
+    elif warehouse:
+        from console.repair_warehouse import repair_rows
+
+        method = repair_rows
+    for page in keys.pages(PAGE):
+        kinds = {key: kind for kind, key in map(unmarked, page)}
+        method(work, kinds)
+    return refused
+
+
+# -- views of one table ------------------------------------------------------------------------------------------------
+
+
+def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
+    """The newest record of each key is decoded and written again, at its own position or just above it."""
+    newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
+    held = work.settler.holding.get(list(kinds))
+    items, floors = {}, {}
+    documents = _with_fields(work, [found.record for found in newest.values()]) if work.view.needs_spark else None
+    for key, kind in kinds.items():
+        found = newest.get(key)
+        document = None if found is None else found.entry.document if documents is None else documents.get(key)
+        if kind == "extra":
+            # Nobody knows the row: it goes at the version at which it is there.
+            document, version = None, max(held[key].version if key in held else 0, found.entry.version if found else 0)
+        elif found is None or document is None:
+            table = work.view.table.qualified
+            work.refused.add(key, f"the log does not have this row: `headwater resnapshot FILE {table}`")
+            continue
+        else:
+            version = found.entry.version
+        items[key], floors[key] = Item(key, version, document), version
+    tops = {key: version | ROOM for key, version in floors.items()}
+    for key, answer in write_above(work.sink, work.view.name, items, tops).items():
+        work.refused.add(key, _why(work, key, answer, held[key].version if key in held else None))
+
+
+def write_above(sink: Sink, target: str, items: Mapping[str, Item], tops: Mapping[str, int]) -> dict[str, Answer]:
+    """Write items; those that the sink holds newer are written a version higher, up to a limit for each.
+
+    Args:
+        sink: the sink.
+        target: the view's name.
+        items: key -> what to write.
+        tops: key -> the highest version that may be used.
+
+    Returns:
+        key -> answer, of those that were not written.
+    """
+    refused: dict[str, Answer] = {}
+    left = dict(items)
+    while left:
+        tried = list(left.values())
+        left = {}
+        for item, answer in zip(tried, sink.write(target, tried), strict=True):
+            if answer.outcome is Outcome.WRITTEN:
+                continue
+            if answer.outcome is Outcome.STALE and item.version < tops[item.key]:
+                left[item.key] = item._replace(version=item.version + 1)
+            else:
+                refused[item.key] = answer
+    return refused
+
+
+def _why(work: Repair, key: str, answer: Answer, version: int | None) -> str:
+    if answer.outcome is Outcome.REJECTED:
+        return f"the sink refused it: {answer.reason}"
+    held = "" if version is None else f" (it holds {version})"
+    return (
+        f"the sink has version numbers that no change of the source gave{held}: "
+        f"`headwater rebuild FILE {work.build.sink}`"
+    )
+
+
+def _with_fields(work: Repair, records: Sequence[Any]) -> dict[str, bytes | None]:
+    """Documents of records with what Spark SQL computes, by the engine's own stages."""
+    frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
+    typed = map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(work.view))
+    return _computed(work, typed)
+
+
+def _computed(work: Repair, typed: Any) -> dict[str, bytes | None]:
+    """Id -> document, from a frame of entries with their typed rows."""
+    names = list(work.view.fields)
+    documents: dict[str, bytes | None] = {}
+    for row in compute(typed, work.view).toArrow().to_pylist(maps_as_pydicts="lossy"):
+        document = row["document"]
+        if document is not None:
+            fields = {name: row[f"__f_{name}"] for name in names}
+            document = merge_fields(document, fields) if row.get("__where", True) is True else None
+        documents[row["id"]] = document
+    return documents
+
+
+# -- joined views ------------------------------------------------------------------------------------------------------
+
+
+def _joiner(work: Repair) -> Joiner:
+    assert isinstance(work.view, JoinedView)
+    settings = row_store_settings(work.build.pipeline, work.build.generation, work.view.name)
+    store = open_store(replace(work.flow.spec, row_store=settings))
+    return Joiner(work.view, store, epoch=health.known(work.flow).epoch)
+
+
+def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
+    """Documents are put together again under raised versions; what the row store never had is removed."""
+    held = work.settler.holding.get(list(kinds))
+    roots = {_root_of(joiner.view, key): key for key in kinds}
+    made = {_root_of(joiner.view, entry.id): entry for entry in _made(joiner, work, dict.fromkeys(roots, 0))}
+    stale = _write_made(work, list(made.values()))
+    for root, key in roots.items():
+        if root in made:
+            continue
+        if kinds[key] != "extra":
+            rebuild = f"`headwater rebuild FILE {work.build.sink}`"
+            work.refused.add(key, f"the row store does not have this row: {rebuild}")
+            continue
+        version = held[key].version if key in held else 0
+        items = {key: Item(key, version, None)}
+        for refused, answer in write_above(work.sink, joiner.view.name, items, {key: version | ROOM}).items():
+            work.refused.add(refused, _why(work, refused, answer, version))
+    _again(joiner, work, stale)
+
+
+def _again(joiner: Joiner, work: Repair, stale: Sequence[Entry]) -> None:
+    """Documents that the sink holds newer: the store's counters are raised above what it holds.
+
+    The counters stay where they are, so that every later change is newer still.
+    """
+    for _ in range(ROOM):
+        if not stale:
+            return
+        held = work.settler.holding.get([entry.id for entry in stale])
+        above = {}
+        for entry in stale:
+            version = max(entry.version, held[entry.id].version if entry.id in held else 0) + 1
+            if version >= MAX_VERSION - ROOM:
+                work.refused.add(entry.id, f"the sink holds it at version {version - 1}, and there is none above")
+                continue
+            above[_root_of(joiner.view, entry.id)] = version
+        stale = _write_made(work, _made(joiner, work, above))
+    for entry in stale:
+        work.refused.add(entry.id, "the sink held a newer one each time it was written: run it again")
+
+
+def _made(joiner: Joiner, work: Repair, roots: Mapping[str, int]) -> list[Entry]:
+    """Entries of roots that the row store knows, under versions that it has just raised."""
+    if not roots:
+        return []
+    # Raising the version of a root that never came would leave its counter behind for ever.
+    known = joiner.assembler.read(list(roots))
+    entries = entries_of(joiner, joiner.make({root: at for root, at in roots.items() if root in known}), 0)
+    if not work.view.needs_spark or not entries:
+        return entries
+    batch = entry_batch(work.flow.spec, work.view, Decoded(entries, [], 0))
+    documents = _computed(work, work.spark.createDataFrame(pa.Table.from_batches([batch])))
+    return [entry._replace(document=documents[entry.id]) for entry in entries]
+
+
+def _write_made(work: Repair, entries: Sequence[Entry]) -> list[Entry]:
+    """Write entries; returns those that the sink holds newer."""
+    stale = []
+    items = [Item(entry.id, entry.version, entry.document) for entry in entries]
+    for entry, answer in zip(entries, work.sink.write(work.view.name, items), strict=True):
+        if answer.outcome is Outcome.STALE:
+            stale.append(entry)
+        elif answer.outcome is Outcome.REJECTED:
+            work.refused.add(entry.id, _why(work, entry.id, answer, None))
+    return stale
+
+
+def _root_of(view: JoinedView, identity: str) -> str:
+    """The root row's key of a document: another one only if ``key`` names the primary key in another order."""
+    if view.key == view.table.primary_key:
+        return identity
+    texts = dict(zip(view.key, split_id(identity, len(view.key)), strict=True))
+    return document_id([texts[name] for name in view.table.primary_key])

@@ -1,0 +1,144 @@
+"""Repair of a warehouse's rows: made again from the log, and put in the place of the wrong ones by one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.errors import SinkUnavailable
+from cdc.view import View
+from console.flows import catalog_name
+from console.holding import TWICE, Holds
+from console.newest import Record, batch_of, newest_records
+from spark.expressions import PREFIX, entries_with_rows, entry_schema
+from spark.flow import map_in_arrow
+from spark.warehouse import VERSION_COLUMN, Place, key_names, output_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from console.repair import Repair
+
+# A commit of `headwater run` between our look at the table and our own commit makes ours fail; it is then made again.
+ATTEMPTS = 5
+PAUSE_SECONDS = 0.5
+_SEEN, _GONE, _CHANGES = "_hw_seen", "_hw_gone", "hw_repair"
+
+
+def repair_rows(work: Repair, kinds: Mapping[str, str]) -> None:
+    """Put rows right: wrong and missing ones come from their newest records, those that nobody knows go.
+
+    Args:
+        work: the view and its place.
+        kinds: key -> how it differs.
+    """
+    held, table = work.settler.holding.get(list(kinds)), f"{work.view.table.qualified}"
+    newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
+    records, ghosts = [], set()
+    for key, kind in kinds.items():
+        found = newest.get(key)
+        if key in held and held[key].digest == TWICE:
+            work.refused.add(key, f"the table has it twice: `headwater rebuild FILE {work.build.sink}`")
+        elif kind == "extra":
+            ghosts.add(key)
+        elif found is None or found.entry.document is None:
+            work.refused.add(key, f"the log does not have this row: `headwater resnapshot FILE {table}`")
+        else:
+            records.append(found.record)
+    parts = [_remade(work, records, held)] if records else []
+    parts += [_ghosts(work, ghosts)] if ghosts else []
+    if parts:
+        _merge(work, parts)
+
+
+def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds]) -> DataFrame:
+    """Rows made from records, as the flow makes them, each with the version that was seen in its place."""
+    view = work.view
+    frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
+    typed = map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view))
+    seen = pa.table(
+        {
+            "__id": pa.array(list(held), pa.string()),
+            _SEEN: pa.array([holds.version for holds in held.values()], pa.int64()),
+        }
+    )
+    gone = F.col(PREFIX + "document").isNull()
+    if view.where:
+        gone = gone | ~F.coalesce(F.expr(view.where), F.lit(False))
+    made = typed.select(
+        F.col(PREFIX + "id").alias("__id"),
+        *output_columns(view),
+        F.col(PREFIX + "version").alias(VERSION_COLUMN),
+        gone.alias(_GONE),
+    )
+    return made.join(work.spark.createDataFrame(seen), "__id", "left").drop("__id")
+
+
+def _ghosts(work: Repair, keys: set[str]) -> DataFrame:
+    """Rows of the table that are to go, as they are there."""
+    batches = []
+    for batch in work.settler.holding.batches(list(keys)):
+        named = [key for key, _ in work.settler.holding.rows(batch)]
+        batches.append(pa.Table.from_batches([batch]).filter(pa.array([key in keys for key in named], pa.bool_())))
+    rows = work.spark.createDataFrame(pa.concat_tables(batches))
+    return rows.select("*", F.lit(True).alias(_GONE), F.col(VERSION_COLUMN).alias(_SEEN))
+
+
+def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
+    build, spark = work.build, work.spark
+    place = Place(
+        build.pipeline.sinks[build.sink],
+        catalog_name(build.sink),
+        work.view.name,
+        build.generation.number,
+        build.token,
+    )
+    source = parts[0]
+    for part in parts[1:]:
+        source = source.unionByName(part, allowMissingColumns=True)
+    source = source.persist()
+    try:
+        for attempt in range(ATTEMPTS):
+            table = place.find()
+            place.check(spark, table)
+            spark.catalog.refreshTable(table)
+            source.createOrReplaceTempView(_CHANGES)
+            names = [field.name for field in spark.table(table).schema]
+            try:
+                spark.sql(statement(table, work.view, names))
+                return
+            except PySparkException as error:
+                if "conflict" not in str(error).lower():
+                    raise
+                if attempt == ATTEMPTS - 1:
+                    raise SinkUnavailable(f"table {table} is committed too often", fix="run it again") from error
+                time.sleep(PAUSE_SECONDS)
+    finally:
+        source.unpersist()
+
+
+def statement(table: str, view: View, columns: Sequence[str]) -> str:
+    """MERGE of what was remade; a row that somebody has changed since it was seen is left to the change.
+
+    Args:
+        table: its name, quoted.
+        view: the view.
+        columns: the table's.
+    """
+    on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in key_names(view))
+    unchanged = f"t.{VERSION_COLUMN} = s.{_SEEN}"
+    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
+    listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
+    return (
+        f"MERGE INTO {table} t USING {_CHANGES} s ON {on} "  # noqa: S608 (names are quoted, no values)
+        f"WHEN MATCHED AND s.{_GONE} AND {unchanged} THEN DELETE "
+        f"WHEN MATCHED AND NOT s.{_GONE} AND (s.{VERSION_COLUMN} >= t.{VERSION_COLUMN} OR {unchanged}) "
+        f"THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed}) VALUES ({values})"
+    )

@@ -1,0 +1,167 @@
+"""Verification of larger tables: memory that does not grow with them, and pages that reach what they need."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from redis import Redis
+
+from cdc.join.tree import Aggregate
+from cdc.join.view import JoinedView
+from console.compare import digest
+from console.rows import rows_of_ids, sampled_ids, snapshot
+from console.truth import digests, expected
+from console.typed import with_singles
+from deploy.local.stack import LocalStack
+from tests.integration.test_truth_joined import shops_down, staff_sums, staff_up
+from tests.support.source import SourceDatabase
+from tests.support.truth import by_truth, fill, origin, people_database, tables_of
+
+pytestmark = pytest.mark.stack
+
+FEW, MANY = 20_000, 200_000
+# A process of its own for each size, because only the peak of a whole process can be asked for.
+PEAK = """
+import json, resource, sys
+from cdc.pipeline import Pipeline
+from console.verify import verify_report
+if __name__ == "__main__":
+    report = verify_report(Pipeline.model_validate(json.loads(sys.stdin.read())))
+    [view] = report["sinks"][0]["views"]
+    print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, view]))
+"""
+
+
+@pytest.fixture(scope="module")
+def people() -> Iterator[SourceDatabase]:
+    with people_database() as database:
+        yield database
+
+
+def pipeline(people: SourceDatabase, folder: Path) -> Mapping[str, Any]:
+    plain = people.pipeline("public.staff")
+    people.pipelines.clear()
+    raw = {**plain.model_dump(mode="json", exclude_defaults=True), "engine": {"state_dir": str(folder)}}
+    raw["source"] = {**raw["source"], "tables": ["public.*"], "password": people.password}
+    raw["source"]["setup_password"] = people.password
+    raw["row_store"] = {"url": people.endpoints.redis_store_url}
+    raw["views"] = {
+        "person": {
+            "root": "staff",
+            "refs": {
+                "above": {"table": "staff", "on": {"boss": "id"}, "columns": ["name"]},
+                "shop": {"table": "shops", "on": {"region": "region", "number": "number"}},
+            },
+            "aggregates": {"below": {"table": "staff", "on": {"id": "boss"}, "value": "count(*)"}},
+        }
+    }
+    url = people.endpoints.redis_cache_url
+    raw["sinks"] = {"cache": {"type": "redis", "url": url, "view": "person", "key_prefix": f"{people.name}:"}}
+    return raw
+
+
+def staff(people: SourceDatabase, count: int) -> None:
+    people.execute(
+        "TRUNCATE staff, shops",
+        "INSERT INTO shops SELECT 'r' || g % 4, g, repeat('shop', 5), now() FROM generate_series(1, 100) g",
+        "INSERT INTO staff (id, name, boss, region, number, pay) SELECT g, repeat('name', 20) || g, g / 10, "
+        f"'r' || g % 4, g % 100, g FROM generate_series(1, {count}) g",
+        "CREATE INDEX IF NOT EXISTS staff_boss ON staff (boss)",
+        "ANALYZE staff",
+    )
+
+
+def test_memory_does_not_grow_with_the_table(people: SourceDatabase, tmp_path: Path) -> None:
+    """All rows are missing in the sink, so that the list of differences is as long as the table."""
+    LocalStack().up(["redis-cache"])
+    raw, peaks = pipeline(people, tmp_path), []
+    for count in (FEW, MANY):
+        staff(people, count)
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK], input=json.dumps(raw), capture_output=True, text=True, check=False,
+            env=os.environ, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        peak, view = json.loads(done.stdout)
+        assert (view["expected"], view["differences"], len(view["missing"])) == (count, count, 20)
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < 80, f"MB at {FEW:,} and {MANY:,} rows: {peaks}"
+    with Redis.from_url(people.endpoints.redis_cache_url) as redis:
+        assert not list(redis.scan_iter(match=f"{people.name}:*", count=1000))
+
+
+def digests_of(people: SourceDatabase, view: JoinedView, root: Any) -> set[bytes]:
+    """Of all documents, from whole tables."""
+    return {digest(with_singles(view, orjson.dumps(one))) for one in by_truth(people, root).values()}
+
+
+@pytest.mark.parametrize("kept", [0, 40, 100_000], ids=["all in pages", "some kept", "all kept"])
+@pytest.mark.parametrize("tree", [staff_up, shops_down, staff_sums])
+def test_pages_give_what_whole_tables_give(
+    people: SourceDatabase, tree: Any, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.pages.KEPT_ROWS", kept)
+    for name in ("PAGE", "PAGE_OF_REFERENCES", "PAGE_WITHOUT_INDEX"):
+        monkeypatch.setattr(f"console.pages.{name}", 7)
+    root = tree(tables_of(people))
+    view = JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
+    for seed in range(8):
+        fill(people, seed, staff=60)
+        wanted = digests_of(people, view, root)
+        with snapshot(origin(people)) as connection:
+            found = {key: of["document"] for key, of in digests(view, expected(view, connection, None), ["document"])}
+            assert set(found.values()) == wanted
+            some = [*list(found)[::3], "nobody", "7|x", "12345678901234567890"]
+            of_keys = dict(digests(view, expected(view, connection, None, some), ["document"]))
+        assert {key: of["document"] for key, of in of_keys.items()} == {key: found[key] for key in some if key in found}
+
+
+def test_the_pages_test_can_fail(people: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.pages.KEPT_ROWS", 0)
+    root = staff_up(tables_of(people))
+    other = replace(root, refs=(replace(root.refs[0], on=(("number", "id"),)), *root.refs[1:]))
+    view = JoinedView("v", other.table, other.table.primary_key, other.columns, root=other)
+    fill(people, 1, staff=60)
+    wanted = digests_of(people, view, root)
+    with snapshot(origin(people)) as connection:
+        found = {of["document"] for _, of in digests(view, expected(view, connection, None), ["document"])}
+    assert found != wanted
+
+
+def test_samples_are_random_repeatable_and_of_the_size(people: SourceDatabase) -> None:
+    staff(people, MANY)
+    table = tables_of(people)["staff"]
+    view = JoinedView("v", table, ("id",), (("id", "id"),), root=staff_sums(tables_of(people)))
+    with snapshot(origin(people)) as connection:
+        first, again, other = (sampled_ids(connection, view, 500, seed) for seed in (1, 1, 2))
+        assert first == again and set(first) != set(other)
+        assert len(set(first)) == 500
+        assert max(map(int, first)) > MANY // 2 > min(map(int, first))
+        rows = [row for page in rows_of_ids(connection, view, ["name"], first) for row in page]
+    assert len(rows) == 500
+
+
+def test_an_aggregate_over_pages_needs_its_index_only_for_speed(
+    people: SourceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.pages.KEPT_ROWS", 0)
+    staff(people, 3_000)
+    tables = tables_of(people)
+    item = Aggregate("n", tables["staff"], (("id", "boss"),), "count")
+    root = replace(staff_up(tables), refs=(), aggregates=(item,), columns=(("id", "id"),))
+    view = JoinedView("v", root.table, ("id",), root.columns, root=root)
+    found = []
+    for statement in ("SELECT 1", "DROP INDEX staff_boss"):
+        people.execute(statement)
+        with snapshot(origin(people)) as connection:
+            found.append(dict(digests(view, expected(view, connection, None), ["document"])))
+    assert found[0] == found[1] and len(found[0]) == 3_000

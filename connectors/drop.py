@@ -9,7 +9,7 @@ from connectors.captured import read_captured
 from connectors.connector import read_connector
 from connectors.database.publication import read_publication
 from connectors.database.schema import drop_schema
-from connectors.database.slot import drop_slot, read_slot
+from connectors.database.slot import drop_lost_slot, drop_slot, read_slot
 from connectors.database.truncate import TRIGGERS, drop_triggers
 from connectors.debezium import marker_topic, signal_group
 from connectors.postgres import explained
@@ -79,6 +79,7 @@ def _slot(servers: Servers, plugin: str, database: str) -> Action:
 
 def _connector(servers: Servers) -> None:
     name = servers.connector
+    drop_lost_slot(servers.source, servers.pipeline.source.slot)
     servers.connect.stop(name)
     servers.connect.wait_stopped(name)
     # Connect keeps the offsets of a deleted connector, and a namesake would go on from them into a gap.

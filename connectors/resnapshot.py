@@ -25,7 +25,7 @@ from connectors.conditions import check_condition
 from connectors.connector import Running, read_connector, wait_ready
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
-from connectors.database.slot import drop_slot, read_slot
+from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.gaps import refuse_future, refuse_gap, refuse_other
 from connectors.plan import has_failed, hear, request
 from connectors.postgres import explained
@@ -73,17 +73,16 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         HeadwaterError: a server refused, or does not answer; run it again.
     """
     with open_servers(pipeline) as servers:
-        captured, running = (
-            read_captured(servers.setup, servers.names),
-            read_connector(servers.connect, servers.connector),
-        )
+        captured = read_captured(servers.setup, servers.names)
+        slot = read_slot(servers.source, pipeline.source.slot)
+        running = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
         if wish.condition is not None:
             for table in tables:
                 check_condition(servers.source, table, wish.condition)
-        gap = _gap(servers, running)
+        gap = _gap(servers, slot, running)
         if gap is not None and (wish.tables or wish.condition is not None):
             raise gap
         run_all(servers, plan_schema(servers.setup, servers.names), lambda action: None)
@@ -119,9 +118,8 @@ def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
     return sorted(set(wish.tables) or captured)
 
 
-def _gap(servers: Servers, running: Running) -> SlotLost | LogGap | None:
+def _gap(servers: Servers, slot: Slot | None, running: Running) -> SlotLost | LogGap | None:
     """The gap that a new slot closes, if there is one."""
-    slot = read_slot(servers.source, servers.pipeline.source.slot)
     now = read_moment(servers.source)
     refuse_other(running.config, now)
     refuse_future(now, running.offset)
@@ -191,6 +189,7 @@ def make_slot_anew(servers: Servers) -> int:
         ConnectError: Connect refused.
     """
     name = servers.pipeline.source.slot
+    drop_lost_slot(servers.source, name)
     servers.connect.stop(servers.connector)
     servers.connect.wait_stopped(servers.connector)
     drop_slot(servers.source, name)

@@ -84,3 +84,16 @@ def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECON
             )
         time.sleep(0.5)
     return False
+
+
+def drop_lost_slot(connection: Connection, name: str) -> bool:
+    """Drop a slot that Postgres has invalidated; nobody can read from it. Leaves any other alone.
+
+    To be done before a connector is stopped that waits for such a slot: Debezium 3.7 looks again and again, for half
+    an hour, holds a lock meanwhile, and the whole Connect worker waits for that lock. Without the slot it fails.
+
+    Returns:
+        Whether there was one.
+    """
+    slot = read_slot(connection, name)
+    return slot is not None and slot.wal_status == "lost" and drop_slot(connection, name)

@@ -1,0 +1,54 @@
+"""A gap at the source, as an operator meets it: the runner stops, the command in its message mends all sinks."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+import requests
+
+from tests.support.scenario import Scenario
+from tests.support.source import eventually
+
+pytestmark = [pytest.mark.stack, pytest.mark.fault]
+
+
+def drop_slot(scenario: Scenario) -> None:
+    """As somebody does while the connector is away; changes go on."""
+    ends = scenario.stack.endpoints
+    url = f"{ends.connect_url}/connectors/headwater-{scenario.name}"
+    requests.put(f"{url}/stop", timeout=30).raise_for_status()
+    with psycopg.connect(
+        host=ends.postgres_host,
+        port=ends.postgres_port,
+        user=ends.postgres_superuser,
+        password=ends.postgres_password,
+        dbname=scenario.name,
+        autocommit=True,
+    ) as root:
+        free = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+        slot = f"headwater_{scenario.name}"
+        assert eventually(lambda: root.execute(free, [slot]).fetchone() == (False,), 60)
+        root.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+    with scenario.load(seed=31, seconds=5):
+        pass
+
+
+def test_fault_06_a_runner_stops_at_a_lost_slot_and_all_sinks_get_well(scenario: Scenario) -> None:
+    runner = scenario.runner
+    assert runner is not None
+    drop_slot(scenario)
+    assert eventually(lambda: runner.poll() is not None, 90), "it looks every half minute"
+    assert runner.returncode == 1
+    scenario.runner = None
+    assert "is gone, but the connector has read up to" in scenario.log()
+    assert "headwater resnapshot FILE --all" in scenario.log()
+    scenario.run("run", "--until-caught-up", "--timeout", "60", ok=(1,))
+    scenario.run("apply", ok=(1,))
+    scenario.readable(allowed=True)
+    scenario.run("resnapshot", "--all")
+    scenario.readable(allowed=False)
+    scenario.start()
+    scenario.assert_equal()
+    with scenario.load(seed=32, seconds=5):
+        pass
+    scenario.assert_equal()

@@ -36,11 +36,12 @@ T = TypeVar("T")
 
 
 class Made(NamedTuple):
-    """A document to write: its id, version and rows; None for a delete."""
+    """A document to write: its id, version and rows; None for a delete. Of a new one there never was a version."""
 
     key: str
     version: int
     part: Part | None
+    new: bool = False
 
 
 class Joiner:
@@ -94,15 +95,15 @@ class Joiner:
         A row that a crashed attempt at these records has written is touched again, so its document is made again.
         """
         touched = self.maintainer.apply(changes, starts, refuse, new=True)
-        for piece in _cut({touch.key: touch.row for touch in touched if touch.there}, self._size):
-            parts = self.assembler.around(piece)
-            yield [Made(key, FILLED, part) for key, part in parts.items()]
+        for piece in _cut({touch.key: touch for touch in touched if touch.there or touch.row is not None}, self._size):
+            parts = self.assembler.around({key: touch.row for key, touch in piece.items()})
+            yield [Made(key, FILLED, parts[key], not touch.there) for key, touch in piece.items()]
 
     def build(self, ids: Iterable[str]) -> Iterator[list[Made]]:
         """Documents of roots whose rows are all in the store: the second pass where roots are also rows of others."""
         for piece in _cut(dict.fromkeys(ids), self._size):
             parts = self.assembler.read(list(piece))
-            yield [Made(key, FILLED, part) for key, part in parts.items() if part is not None]
+            yield [Made(key, FILLED, part, new=True) for key, part in parts.items() if part is not None]
 
     # -- making documents ---------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class Touched:
         row: as it is now; None if it is deleted.
         seen: routes that it has now (they come first), and those that it had and that may still show it.
         fresh: its index entries may not be there yet.
-        there: False for a delete of a row of which the store has never heard.
+        there: whether the store knew the row before.
     """
 
     table: str
@@ -142,7 +142,10 @@ class Maintainer:
         for change, fits in zip(whole, self.store.swap(swaps), strict=True):
             if fits:
                 table = self.tables[change.table]
-                touched.append(self._touch(table, change, change.row, change.stamp.position, ()))
+                routes = [table.routes(change.row or ())]
+                touched.append(
+                    Touched(change.table, change.key, change.stamp.position, change.row, routes, there=False)
+                )
             else:
                 left.append(change)
         return left
@@ -161,7 +164,7 @@ class Maintainer:
             value = write(stamp, (), change.row)
             return (
                 Swap(name, b"", value, change.row is None),
-                Touched(change.table, change.key, stamp.position, change.row, routes, there=change.row is not None),
+                Touched(change.table, change.key, stamp.position, change.row, routes, there=False),
             )
         start = starts[change.topic, stamp.partition]
         committed = stored.stamp.partition == stamp.partition and stored.stamp.offset < start

@@ -18,7 +18,7 @@ from cdc.join.view import JoinedView
 from sinks.deadletters import DeadLetter
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.apply import apply_decoded
+from spark.apply import NEW, apply_decoded
 from spark.entries import Decoded, Entry
 from spark.expressions import entry_batch
 from spark.join.engine import Joiner, Made
@@ -155,5 +155,6 @@ def entries_of(joiner: Joiner, made: list[Made], ts_ms: int) -> list[Entry]:
     entries = []
     for item, document in zip(made, joiner.documents(made), strict=True):
         row = tuple(shape.typed(item.part).values()) if item.part is not None and view.needs_spark else None
-        entries.append(Entry(view.name, view.document_of(item.key), item.version, document, "", -1, -1, ts_ms, row))
+        offset = NEW if item.new else -1
+        entries.append(Entry(view.name, view.document_of(item.key), item.version, document, "", -1, offset, ts_ms, row))
     return entries

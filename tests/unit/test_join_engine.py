@@ -105,3 +105,35 @@ def test_versions_grow_with_every_rendering_and_are_never_shared() -> None:
             assert not fresh & seen
             seen |= fresh
     assert all(version >= 4 for _, version in seen)
+
+
+def test_a_changed_key_without_its_large_value_is_refused_and_healed_by_the_next_whole_row() -> None:
+    """The limit of ``policy.toast: allow``: the value is under the old key, which the event does not name.
+
+    Debezium sends a delete of the old key and a create of the new one; they may be on two partitions, so the old row
+    may be gone before the new one is looked at. It is a dead letter, never a document with a hole.
+    """
+    log = Log()
+    log.filled(2)
+    refused: list[str] = []
+
+    def batch(change: Change) -> list[Made]:
+        made = log.makers[change.table].make(change)
+        starts = {(made.topic, 0): made.stamp.offset}
+        pieces = list(log.joiner.process([made], starts, lambda one, error: refused.append(f"{one.key}: {error.what}")))
+        return [item for piece in pieces for item in piece]
+
+    def event(op: Op, key: int, offset: int, *missing: str, delay: object = None) -> Change:
+        row = None if op is Op.DELETE else {"id": key, "carrier": "UA", "delay": delay}
+        return Change("public.flights", op, {"id": key}, row, offset, "flights", 0, offset, 0, missing)
+
+    (gone,) = batch(event(Op.DELETE, 1, 100))
+    assert (gone.key, gone.part) == ("1", None)
+    assert batch(event(Op.CREATE, 9, 101, "delay", delay="__debezium_unavailable_value")) == []
+    (why,) = refused
+    assert why.startswith("9: record flights/0/101")
+    (made,) = batch(event(Op.UPDATE, 9, 102, delay=7))
+    assert log.joiner.documents([made]) == [b'{"id":9,"delay":7,"airline":{"name":"United"}}']
+    (again,) = batch(event(Op.UPDATE, 9, 103, "delay", delay="__debezium_unavailable_value")) or (made,)
+    assert again is made  # filled from the row that is there now: nothing has changed
+    assert len(refused) == 1

@@ -1,0 +1,320 @@
+"""A fill's place in the log, how it is begun, begun anew and gone on with, and the calls behind a task's back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cdc.catalogue import Column, Table
+from cdc.errors import SinkUnavailable, StateError
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
+from sinks.contract import Held
+from sinks.rowstore.memory import MemoryStore
+from spark.flow import Flow, Reading
+from spark.join import fill, health, query
+from spark.join.slices import FillState, Slice
+from spark.overlap import Behind
+from spark.spec import FlowSpec
+
+BEGINS = {"root": {0: 0, 1: 10}, "ref": {0: 0}}
+ENDS = {"root": {0: 100, 1: 60}, "ref": {0: 7}}
+
+
+def state(*, once: bool = True) -> FillState:
+    return FillState("run", "attempt", "root", once, BEGINS, ENDS)
+
+
+def slices(made: FillState, size: int) -> Iterator[tuple[Slice, FillState]]:
+    while (piece := made.next(size)) is not None:
+        made = FillState.from_json(made.after(piece, 1.0).to_json())
+        yield piece, made
+
+
+def test_the_roots_topic_is_read_once_and_last() -> None:
+    found = list(slices(state(), 50))
+    assert [piece.which for piece, _ in found] == ["rows", "documents", "documents", "documents"]
+    assert found[0][0] == Slice("rows", {"ref": {0: 0}}, {"ref": {0: 7}})
+    assert found[1][0] == Slice("documents", {"root": {0: 0, 1: 10}}, {"root": {0: 34, 1: 27}})
+    assert all(piece.size <= 51 for piece, _ in found)
+    assert found[-1][0].ends == {"root": {0: 100, 1: 60}}
+    assert [made.progress() for _, made in found][:2] == [("documents", 7, 157), ("documents", 58, 157)]
+    assert found[-1][1].done
+    assert found[-1][1].progress() == ("documents", 157, 157)
+    assert found[-1][1].slices == 4
+
+
+def test_a_root_that_stands_elsewhere_too_is_read_twice() -> None:
+    found = list(slices(state(once=False), 1000))
+    assert [(piece.which, sorted(piece.ends)) for piece, _ in found] == [
+        ("rows", ["ref", "root"]),
+        ("documents", ["root"]),
+    ]
+    assert state(once=False).progress() == ("rows", 0, 157 + 150)
+
+
+def test_every_record_is_in_one_slice() -> None:
+    for size in (1, 3, 40, 10_000):
+        seen = [
+            (topic, part, at)
+            for piece, _ in slices(state(), size)
+            for topic, parts in piece.ends.items()
+            for part, end in parts.items()
+            for at in range(piece.starts[topic][part], end)
+        ]
+        assert len(seen) == len(set(seen)) == 157
+
+
+def test_an_empty_log_is_filled_at_once() -> None:
+    assert FillState("run", "a", "root", True, {"root": {0: 5}}, {"root": {0: 5}}).done
+
+
+# -- beginning ------------------------------------------------------------------------------------------------
+
+
+class Store(MemoryStore):
+    """A store whose server says which run it is."""
+
+    run = "one"
+    dropped = 0
+
+    def server(self) -> str:
+        """As the test says."""
+        return self.run
+
+    def setup(self) -> None:
+        """Nothing."""
+
+    def drop(self) -> None:
+        """Forget everything."""
+        self.dropped += 1
+        self.offsets.clear()
+
+
+class Target:
+    """A sink as far as a fill's beginning goes."""
+
+    def __init__(self, *held: str) -> None:
+        self.held, self.calls = list(held), list[str]()
+
+    def scan(self, _view: str) -> Iterator[Held]:
+        """What the test put there."""
+        return iter([Held(key, 1, b"{}") for key in self.held])
+
+    def drop(self, _view: str) -> None:
+        """Forget everything."""
+        self.calls.append("drop")
+        self.held.clear()
+
+    def setup(self) -> None:
+        """Note it."""
+        self.calls.append("setup")
+
+
+@pytest.fixture
+def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
+    class Log:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def ends(self, _topics: object) -> Any:
+            return ENDS
+
+        def beginnings(self, _topics: object) -> Any:
+            return BEGINS
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(fill, "LogEnds", Log)
+    table = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
+    root = Node("v", "root", table, columns=(("id", "id"),))
+    spec = FlowSpec(
+        "search", {"v": JoinedView("v", table, ("id",), root.columns, root=root)}, {}, {"root": table}, {}, {}
+    )
+    return Flow("v", spec, Reading("", cast(Any, {}), None), tmp_path)
+
+
+def prepare(flow: Flow, target: Target, store: Store) -> FillState:
+    fill.prepare(flow, cast(Any, target), cast(Any, store))
+    found = fill.load(flow)
+    assert found is not None
+    return found
+
+
+def test_a_fill_goes_on_where_it_was(flow: Flow) -> None:
+    target, store = Target(), Store()
+    first = prepare(flow, target, store)
+    assert (first.root, first.once, first.ends) == ("root", True, ENDS)
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, first.after(piece, time.time()))
+    target.held.append("1")
+    assert prepare(flow, target, store).rows == piece.ends
+    assert (target.calls, store.dropped) == ([], 1)
+
+
+def test_a_new_flow_refuses_a_target_that_holds_something(flow: Flow) -> None:
+    with pytest.raises(StateError, match="holds rows"):
+        prepare(flow, Target("1"), Store())
+
+
+def test_fault_37_a_row_store_restarted_during_a_fill_begins_it_anew(flow: Flow) -> None:
+    target, store = Target(), Store()
+    first = prepare(flow, target, store)
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, first.after(piece, time.time()))
+    target.held, store.run = ["1"], "two"
+    flow.checkpoint.mkdir()
+    again = prepare(flow, target, store)
+    assert (again.rows, again.server, again.slices) == ({}, "two", 1)
+    assert again.attempt != first.attempt
+    assert (target.calls, target.held, store.dropped) == (["drop", "setup"], [], 2)
+    assert not flow.checkpoint.exists()
+
+
+def test_a_fill_that_was_cut_for_longer_than_deletes_are_remembered_begins_anew(flow: Flow) -> None:
+    target, store = Target(), Store()
+    first = prepare(flow, target, store)
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, first.after(piece, time.time() - 8 * 86400))
+    assert prepare(flow, target, store).rows == {}
+    assert target.calls == ["drop", "setup"]
+
+
+def test_a_fill_of_an_earlier_release_that_was_cut_begins_anew(flow: Flow) -> None:
+    target, store = Target("1"), Store()
+    query.write_phase(flow, "documents")
+    flow.checkpoint.mkdir(parents=True)
+    (flow.checkpoint / "metadata").write_text("{}")
+    assert prepare(flow, target, store).rows == {}
+    assert target.calls == ["drop", "setup"]
+
+
+def test_a_living_target_is_not_emptied_because_a_file_is_gone(flow: Flow) -> None:
+    target, store = Target("1"), Store()
+    flow.checkpoint.mkdir(parents=True)
+    (flow.checkpoint / "metadata").write_text("{}")
+    with pytest.raises(StateError, match=r"phase\.json is gone"):
+        prepare(flow, target, store)
+    assert target.calls == []
+
+
+def test_a_flow_that_was_killed_as_it_went_live_is_live(flow: Flow) -> None:
+    first = prepare(flow, Target(), Store())
+    assert not query.went_live(flow)
+    while (piece := first.next(1000)) is not None:
+        first = first.after(piece, time.time())
+    fill._save(flow, first)
+    assert not query.went_live(flow)  # its query has committed nothing: where the fill ended is where it begins
+    for folder in ("offsets", "commits"):
+        (flow.checkpoint / folder).mkdir(parents=True)
+    (flow.checkpoint / "offsets" / "0").write_text('v1\n{}\n{"root":{"0":100,"1":60}}')
+    (flow.checkpoint / "commits" / "0").write_text("v1\n{}")
+    assert query.went_live(flow)
+    assert not query.is_filling(flow)
+
+
+# -- the mark -------------------------------------------------------------------------------------------------
+
+
+def test_a_store_without_the_mark_of_its_fill_is_refused(flow: Flow) -> None:
+    store = Store()
+    health.mark_filled(store)
+    health.remember_filled(flow, "one")
+    assert health.check(store, flow) == 0
+    store.run = "two"
+    assert health.check(store, flow) == 0  # restarted, and it still has the newest write: nothing was lost
+    store.offsets.clear()
+    with pytest.raises(StateError, match="none of the rows"):
+        health.check(store, flow)
+
+
+def test_batches_that_a_restarted_server_lost_are_replayed_from_where_the_fill_ended(flow: Flow) -> None:
+    store = Store()
+    health.mark_filled(store)
+    health.remember_filled(flow, "one")
+    for folder in ("offsets", "commits"):
+        (flow.checkpoint / folder).mkdir(parents=True)
+        for batch in range(3):
+            (flow.checkpoint / folder / str(batch)).write_text('v1\n{}\n{"root":{"0":1}}')
+    health.note(store, flow)
+    store.run, store.offsets = "two", {"filled": 1}
+    assert health.check(store, flow) == 1
+    assert list((flow.checkpoint / "commits").iterdir()) == []
+    assert [path.name for path in (flow.checkpoint / "offsets").iterdir()] == ["0"]
+
+
+# -- behind a task's back -------------------------------------------------------------------------------------
+
+
+def test_calls_run_in_order_and_only_so_many_wait() -> None:
+    behind: Behind[int] = Behind(ahead=1)
+    gate, started = threading.Event(), threading.Event()
+    order: list[int] = []
+
+    def call(number: int) -> int:
+        started.set()
+        gate.wait(10)
+        order.append(number)
+        return number
+
+    behind.submit(lambda: call(0))
+    started.wait(10)
+    behind.submit(lambda: call(1))  # waits; a third would have to wait for room
+    third = threading.Thread(target=lambda: behind.submit(lambda: call(2)))
+    third.start()
+    third.join(0.2)
+    assert third.is_alive()
+    assert behind.ended() == []
+    gate.set()
+    third.join(10)
+    assert behind.finish() == [0, 1, 2]
+    assert order == [0, 1, 2]
+    assert behind.finish() == []
+
+
+def test_after_an_error_nothing_more_is_called() -> None:
+    behind: Behind[None] = Behind()
+    called: list[int] = []
+
+    def fail() -> None:
+        raise SinkUnavailable("away")
+
+    behind.submit(fail)
+    with pytest.raises(SinkUnavailable):
+        for _ in range(100):
+            behind.submit(lambda: called.append(1))
+            time.sleep(0.01)
+    with pytest.raises(SinkUnavailable):
+        behind.finish()
+    assert called == []
+    behind.abandon()
+
+
+def test_what_waits_is_left_when_a_task_fails() -> None:
+    behind: Behind[None] = Behind()
+    gate, started = threading.Event(), threading.Event()
+    called: list[int] = []
+
+    def wait() -> None:
+        started.set()
+        gate.wait(10)
+
+    behind.submit(wait)
+    started.wait(10)
+    behind.submit(lambda: called.append(1))
+    thread = behind._thread
+    behind.abandon()  # does not wait for the call that runs
+    gate.set()
+    assert thread is not None
+    thread.join(10)
+    assert not thread.is_alive()
+    assert called == []

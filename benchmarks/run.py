@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import idle, joins, loads, stack, state
+from benchmarks import idle, joins, loads, rebuild, stack, state
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
-PARTS = ("stack", "loads", "idle", "joins", "state")
+PARTS = ("stack", "loads", "idle", "joins", "state", "rebuild")
 
 
 def main(parts: tuple[str, ...]) -> None:
@@ -39,6 +39,8 @@ def main(parts: tuple[str, ...]) -> None:
         _report(state.measure())
     if "joins" in chosen:
         _report(joins.measure())
+    if "rebuild" in chosen:
+        _report(rebuild.measure())
     print(f"written to {LATEST.relative_to(Path.cwd()) if LATEST.is_relative_to(Path.cwd()) else LATEST}")
 
 

@@ -90,7 +90,10 @@ def _begin(flow: Flow, server: str, slices: int) -> FillState:
         begins, ends = log.beginnings(topics), log.ends(topics)
     finally:
         log.close()
-    return FillState(server, secrets.token_hex(8), root, view.tree.once, begins, ends, slices=slices, at=time.time())
+    now = time.time()
+    return FillState(
+        server, secrets.token_hex(8), root, view.tree.once, begins, ends, slices=slices, at=now, begun=now
+    )
 
 
 class Fill:

@@ -45,6 +45,7 @@ class FillState:
         documents: the second pass: next offsets of the root's topic.
         slices: how many were done, by earlier attempts too.
         at: when the newest was done (epoch seconds).
+        begun: when this attempt was.
     """
 
     server: str
@@ -57,6 +58,7 @@ class FillState:
     documents: Offsets = field(default_factory=dict)
     slices: int = 0
     at: float = 0.0
+    begun: float = 0.0
 
     @property
     def done(self) -> bool:
@@ -115,7 +117,10 @@ class FillState:
 
 
 def _slice(begins: Offsets, at: Offsets, ends: Offsets, size: int) -> tuple[Offsets, Offsets] | None:
-    """Where to start and end; each partition gets a share of what it has left, so that they end together."""
+    """Where to start and end; each partition gets a share of what it has left, so that they end together.
+
+    What is left is cut into equal slices, so that no small one remains.
+    """
     left = {
         (topic, part): (start, end)
         for topic, parts in ends.items()
@@ -125,6 +130,7 @@ def _slice(begins: Offsets, at: Offsets, ends: Offsets, size: int) -> tuple[Offs
     if not left:
         return None
     total = sum(end - start for start, end in left.values())
+    size = -(-total // max(1, round(total / size)))
     starts: dict[str, dict[int, int]] = {}
     stops: dict[str, dict[int, int]] = {}
     for (topic, part), (start, end) in left.items():

@@ -219,8 +219,15 @@ def rewind(checkpoint: Path, batch: int) -> bool:
 
 
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
-    """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit."""
+    """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit.
+
+    A joined view's flow begins where its fill ended (spark/join/fill.py), and may wait there for its first batch.
+    """
     commits = _numbers(checkpoint / "commits")
     if not commits:
-        return -1, {}
+        filled, phase = checkpoint.parent / "fill.json", checkpoint.parent / "phase.json"
+        if not (filled.exists() and phase.exists() and json.loads(phase.read_text())["phase"] == "live"):
+            return -1, {}
+        ends = json.loads(filled.read_text())["ends"]
+        return -1, {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
     return commits[-1], batch_offsets(checkpoint, commits[-1])

@@ -19,13 +19,12 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
-    """A captured shop with a running pipeline."""
+    """A captured shop."""
     stack = LocalStack()
     stack.up()
     made = Scenario(stack, tmp_path_factory.mktemp("generations"))
     try:
         made.prepare()
-        made.start()
         yield made
     finally:
         made.close()
@@ -54,6 +53,7 @@ def followed(shop: Scenario, sink: str, number: int) -> None:
 
 @pytest.mark.parametrize("sink", ["search", "cache", "warehouse"])
 def test_rebuild_promote_rollback_retire_under_load(shop: Scenario, sink: str) -> None:
+    shop.start("--sink", sink)
     with Readers(shop, sink) as readers, shop.load(seed=11, seconds=25, rate=30):
         report = json.loads(shop.run("rebuild", sink, "--json"))
         assert (report["generation"], report["stage"], report["equal"]) == (2, "ready", None)
@@ -77,6 +77,7 @@ def test_rebuild_promote_rollback_retire_under_load(shop: Scenario, sink: str) -
     assert readers.leftovers(1) == []
     shop.execute("UPDATE customers SET name = name || '!'")
     shop.assert_equal("--sink", sink)
+    shop.stop()
 
 
 def test_what_readers_see_can_not_be_retired(shop: Scenario) -> None:
@@ -98,9 +99,8 @@ def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scen
     assert needed["because"] == [f"views.{view}.fields.shout added", "sink.mapping.shout added"]
     assert needed["documents"] is not None and needed["minutes"] is not None
     assert "new generation needed, because" in shop.run("plan", ok=(2,))
-    # The living generation goes on as it was defined, also after a restart with the new file.
-    shop.stop()
-    shop.start()
+    # The living generation goes on as it was defined, also after a start with the new file.
+    shop.start("--sink", "search")
     shop.execute("UPDATE products SET name = name || '?'")
     shop.assert_equal("--sink", "search")
     assert "shout" not in one(shop, view)
@@ -114,6 +114,7 @@ def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scen
     shop.run("promote", "search")
     followed(shop, "search", before + 1)
     shop.assert_equal("--sink", "search")
+    shop.stop()
 
 
 def _readable(shop: Scenario) -> bool:
@@ -129,6 +130,7 @@ def one(shop: Scenario, view: str) -> dict[str, Any]:
 
 
 def test_a_second_rebuild_waits_until_the_first_is_promoted_or_retired(shop: Scenario) -> None:
+    shop.start("--sink", "cache")
     shop.run("rebuild", "cache")
     ready = max(stages(shop, "cache"))
     shop.run("rebuild", "cache", ok=(1,))

@@ -67,6 +67,14 @@ def test_only_one_process_may_hold_a_generation(tmp_path: Path) -> None:
     second.unlock()
 
 
+def test_a_filled_flow_is_where_its_fill_ended_until_its_first_batch(tmp_path: Path) -> None:
+    (tmp_path / "fill.json").write_text(json.dumps({"ends": {"t": {"0": 7}}}))
+    assert committed_offsets(tmp_path / "checkpoint") == (-1, {})
+    (tmp_path / "phase.json").write_text('{"phase": "live"}')
+    assert committed_offsets(tmp_path / "checkpoint") == (-1, {"t": {0: 7}})
+    assert committed_offsets(make_checkpoint(tmp_path, 1, 1)) == (0, {"t": {0: 10, 1: 5}})
+
+
 def test_a_sound_checkpoint_passes_and_a_new_one_too(tmp_path: Path) -> None:
     check_checkpoint(tmp_path / "nothing", "fix")
     check_checkpoint(make_checkpoint(tmp_path, 3, 2), "fix")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -255,6 +259,34 @@ def test_a_takeover_in_the_middle_of_writing_leaves_only_the_heirs_writes_after_
     before = held(heir)
     assert set(heir.write(VIEW, items(20, written[0] + 1))) == {WRITTEN}
     assert before.keys() == held(heir).keys()
+
+
+def test_a_stopped_process_that_wakes_up_after_a_takeover_ends_with_fenced(subject: Subject) -> None:
+    """SIGSTOP in the middle of its writes, the lease passes on, SIGCONT."""
+    program = (
+        "import itertools, json, sys\n"
+        "from sinks.contract import Item\n"
+        "from sinks.factory import open_sink\n"
+        "sink = open_sink(json.loads(sys.argv[1]))\n"
+        "sink.setup()\n"
+        "for version in itertools.count(1):\n"
+        f"    sink.write({VIEW!r}, [Item(str(n), version, b'{{}}') for n in range(50)])\n"
+        "    print(version, flush=True)\n"
+    )
+    argv = [sys.executable, "-c", program, json.dumps(subject.config(token=5))]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as zombie:
+        assert zombie.stdout and zombie.stderr
+        for _ in range(3):
+            zombie.stdout.readline()
+        zombie.send_signal(signal.SIGSTOP)
+        heir = subject.open(token=6)
+        heir.setup()
+        assert set(heir.write(VIEW, [Item(str(n), 10**6, doc(n)) for n in range(50)])) == {WRITTEN}
+        zombie.send_signal(signal.SIGCONT)
+        said = zombie.stderr.read()
+    assert zombie.returncode == 1
+    assert "cdc.errors.Fenced" in said
+    assert held(heir) == {str(n): (10**6, doc(n)) for n in range(50)}
 
 
 def test_of_many_that_claim_at_once_the_highest_stays(subject: Subject) -> None:

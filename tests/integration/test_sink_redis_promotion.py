@@ -186,6 +186,25 @@ def _cut(name: str) -> None:
         raise Cut
 
 
+def test_several_promoters_at_once_end_like_one(stage: Stage) -> None:
+    sinks = [stage.opened(2) for _ in range(4)]
+    failed: list[BaseException] = []
+
+    def promote(sink: RedisSink) -> None:
+        try:
+            sink.promote(VIEW, 1)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=promote, args=(sink,), daemon=True) for sink in sinks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == []
+    stage.check_ended(2)
+
+
 def test_a_promoter_killed_at_any_moment_leaves_what_another_can_finish(stage: Stage) -> None:
     script = (
         "import json, sys; from sinks.factory import open_sink; "

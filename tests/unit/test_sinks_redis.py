@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from cdc.errors import ConfigError
 from sinks.redis import names
 from sinks.redis.client import is_no_script, is_passing, lacks_rights
 from sinks.redis.pointer import Pointer
+from sinks.redis.reader import FOLLOW
 from sinks.redis.script import Change, Terms, command
 from sinks.redis.settings import read_settings
 
@@ -90,6 +93,11 @@ def test_names_of_a_generation() -> None:
 )
 def test_where_a_generations_values_are(fields: Any, generation: int, plain: bool | None) -> None:
     assert Pointer.of(fields).is_plain(generation) is plain
+
+
+def test_the_recipe_in_the_docs_is_the_script_that_is_tested() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sinks.md").read_text(encoding="utf-8")
+    assert textwrap.indent(FOLLOW, "  ") in page
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ generation     the one that readers see (absent: 1)
 plain          whose values are at the plain names (absent: 1); a cluster's stay where they were made
 moving         a promotion to this generation is renaming keys just now
 cleared        set while moving, when no key is left at the plain names that only the old one has
+turn           tells this promotion from every other, while moving
 lease:<N>      newest token that has claimed generation N
 =============  =======================================================================================
 """

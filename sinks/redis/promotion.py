@@ -10,13 +10,15 @@ Four steps, each of them safe to repeat, so that a promotion which was killed is
    the plain name sees one or the other, never nothing.
 4. ``plain`` is set, ``moving`` and ``cleared`` go; writers go on.
 
-Nothing is copied and no expiry is touched: RENAME keeps it. Each script looks at ``moving`` first, so a promoter that
-was stopped and wakes up after somebody else finished its work, or went back, does nothing. In a cluster keys can't be
+Nothing is copied and no expiry is touched: RENAME keeps it. Each promotion has a random ``turn``, and each script looks
+at it first: a promoter that was stopped and wakes up after somebody else finished its work, went back, or even came
+again, does nothing, for it has not seen the keys from beginning to end. In a cluster keys can't be
 renamed from one slot to another: there step 1 is all, without ``moving``.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,8 +31,8 @@ from sinks.redis.pointer import FIELDS, Pointer
 # Keys handled by one script call: the server does nothing else for as long, about a millisecond.
 PAGE = 200
 
-# KEYS: pointer. ARGV: new, old, "1" in a cluster. Answers what there is to do. (Each script that sets a field deletes
-# something first, if only nothing: after that a server without memory lets it.)
+# KEYS: pointer. ARGV: new, old, "1" in a cluster, turn. Answers what there is to do.
+# (Each script that sets a field deletes something first, if only nothing: then a server without memory lets it.)
 _BEGIN = b"""\
 local key, new = KEYS[1], ARGV[1]
 local live = redis.call('HMGET', key, 'generation', 'plain', 'moving')
@@ -42,13 +44,13 @@ if generation == new and (plain == new or ARGV[3] == '1') then return {'done', '
 redis.call('HDEL', key, '')
 redis.call('HSET', key, 'generation', new)
 if plain == new or ARGV[3] == '1' then return {'done', ''} end
-redis.call('HSET', key, 'moving', new)
+redis.call('HSET', key, 'moving', new, 'turn', ARGV[4])
 return {'move', new}
 """
 
-# KEYS: pointer. ARGV: new, prefixes of plain, old and new names, ids. Answers -1 when this is not the step to do.
+# KEYS: pointer. ARGV: turn, prefixes of plain, old and new names, ids. Answers -1 when this is not the step to do.
 _CLEAR = b"""\
-local live = redis.call('HMGET', KEYS[1], 'moving', 'cleared')
+local live = redis.call('HMGET', KEYS[1], 'turn', 'cleared')
 if live[1] ~= ARGV[1] or live[2] then return -1 end
 for place = 5, #ARGV do
   local plain, id = ARGV[2] .. ARGV[place], ARGV[place]
@@ -59,7 +61,7 @@ end
 return 1
 """
 _SWAP = b"""\
-local live = redis.call('HMGET', KEYS[1], 'moving', 'cleared')
+local live = redis.call('HMGET', KEYS[1], 'turn', 'cleared')
 if live[1] ~= ARGV[1] or not live[2] then return -1 end
 for place = 5, #ARGV do
   local plain, id = ARGV[2] .. ARGV[place], ARGV[place]
@@ -70,16 +72,17 @@ for place = 5, #ARGV do
 end
 return 1
 """
-# KEYS: pointer. ARGV: new.
+# KEYS: pointer. ARGV: turn.
 _CLEARED = b"""\
-if redis.call('HGET', KEYS[1], 'moving') ~= ARGV[1] then return -1 end
+if redis.call('HGET', KEYS[1], 'turn') ~= ARGV[1] then return -1 end
 redis.call('HDEL', KEYS[1], '')
-return redis.call('HSET', KEYS[1], 'cleared', ARGV[1])
+return redis.call('HSET', KEYS[1], 'cleared', '1')
 """
 _END = b"""\
-if redis.call('HGET', KEYS[1], 'moving') ~= ARGV[1] then return -1 end
-redis.call('HDEL', KEYS[1], 'moving', 'cleared')
-return redis.call('HSET', KEYS[1], 'plain', ARGV[1])
+local live = redis.call('HMGET', KEYS[1], 'turn', 'moving')
+if live[1] ~= ARGV[1] then return -1 end
+redis.call('HDEL', KEYS[1], 'moving', 'cleared', 'turn')
+return redis.call('HSET', KEYS[1], 'plain', live[2])
 """
 
 # Called after each step with its name; tests stop a promotion there.
@@ -95,12 +98,12 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
     """
     new = where.generation
     while True:
-        verdict, value = client.eval(_BEGIN, 1, where.pointer, new, old, int(cluster))
+        verdict, value = client.eval(_BEGIN, 1, where.pointer, new, old, int(cluster), uuid.uuid4().hex)
         match verdict.decode():
             case "done":
                 return
             case "move":
-                finish(client, where, int(value), step)
+                finish(client, where, step)
             case "absent":
                 raise SinkRefused(
                     f"{who}: view {where.view!r} has no generation {new} to promote",
@@ -115,31 +118,31 @@ def promote(client: Client, where: Names, who: str, old: int, cluster: bool, ste
                 )
 
 
-def finish(client: Client, where: Names, new: int, step: Step = lambda _name: None) -> None:
-    """Rename the keys of a promotion to ``new`` that has begun, from wherever it was left. Nothing happens if it has
-    ended meanwhile.
+def finish(client: Client, where: Names, step: Step = lambda _name: None) -> None:
+    """Rename the keys of a promotion that has begun, from wherever it was left. Nothing happens if there is none.
 
     Raises:
         redis.RedisError: the server went away; call again.
     """
-    pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
-    if pointer.moving != new:
+    *fields, turn = client.hmget(where.pointer, (*FIELDS, "turn"))
+    pointer = Pointer.of(fields)
+    if pointer.moving is None:
         return
-    prefixes = (where.plain, where.hidden_of(pointer.plain), where.hidden_of(new))
+    prefixes = (where.plain, where.hidden_of(pointer.plain), where.hidden_of(pointer.moving))
     step("begun")
     if not pointer.cleared:
-        _each_page(client, where, new, _CLEAR, where.plain, prefixes, lambda: step("clearing"))
-        client.eval(_CLEARED, 1, where.pointer, new)
+        _each_page(client, where, turn, _CLEAR, where.plain, prefixes, lambda: step("clearing"))
+        client.eval(_CLEARED, 1, where.pointer, turn)
     step("cleared")
-    _each_page(client, where, new, _SWAP, prefixes[2], prefixes, lambda: step("swapping"))
+    _each_page(client, where, turn, _SWAP, prefixes[2], prefixes, lambda: step("swapping"))
     step("swapped")
-    client.eval(_END, 1, where.pointer, new)
+    client.eval(_END, 1, where.pointer, turn)
 
 
 def _each_page(
     client: Client,
     where: Names,
-    new: int,
+    turn: bytes,
     script: bytes,
     scanned: bytes,
     prefixes: tuple[bytes, ...],
@@ -147,7 +150,7 @@ def _each_page(
 ) -> None:
     """Run a script on everything below a prefix; SCAN returns each key that is there from beginning to end."""
     for page in _pages(client, scanned):
-        if client.eval(script, 1, where.pointer, new, *prefixes, *page) == -1:
+        if client.eval(script, 1, where.pointer, turn, *prefixes, *page) == -1:
             return  # somebody else has done this step meanwhile
         after()
 

@@ -156,9 +156,8 @@ class RedisSink:
         where = self._where(target)
         with self._server.once("drop"):
             client = self._server.client()
+            promotion.finish(client, where)
             pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
-            if pointer.moving is not None:
-                promotion.finish(client, where, pointer.moving)
             places = {where.hidden}
             if self._settings.cluster:
                 places.add(where.own)

@@ -161,24 +161,33 @@ def test_a_scan_that_a_promotion_overtakes_is_an_error_not_a_short_answer(stage:
         stage.first.promote(VIEW, 2)
 
 
-def test_a_promoter_that_wakes_up_late_does_nothing(stage: Stage) -> None:
-    """One promoter is stopped between two pages; another finishes its work and goes back; then it wakes up."""
+@pytest.mark.parametrize("step", ["clearing", "swapping"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_promoter_that_wakes_up_late_does_nothing(stage: Stage, step: str, again: bool) -> None:
+    """One promoter is stopped between two pages; another finishes its work and goes back, and perhaps is at the same
+    step of the next promotion when the first wakes up."""
     woken: list[str] = []
 
     def sleepy(name: str) -> None:
         woken.append(name)
-        if name == "swapping" and woken.count(name) == 1:
+        if name == step and woken.count(name) == 1:
             stage.second.promote(VIEW, 1)
             stage.check_ended(2)
             stage.first.promote(VIEW, 2)
+            if again:
+                stage.cut_at(step)
 
     names = Names(f"{stage.subject.name}:", VIEW, 2)
-    promotion.finish(stage.client, names, 2)  # nothing has begun, so nothing is done
+    promotion.finish(stage.client, names)  # nothing has begun, so nothing is done
     with pytest.raises(Cut):
         promotion.promote(stage.client, names, "test", 1, False, _cut)
-    promotion.finish(stage.client, names, 2, sleepy)
-    assert woken.count("swapping") == 1
-    stage.check_ended(1)
+    promotion.finish(stage.client, names, sleepy)
+    assert woken.count(step) == 1
+    if again:
+        stage.check_readers(NEW)
+        assert stage.client.hexists(f"{stage.name}@live", "moving")
+        stage.second.promote(VIEW, 1)
+    stage.check_ended(2 if again else 1)
 
 
 def _cut(name: str) -> None:

@@ -9,7 +9,7 @@ from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
-from console.engine import state_dir
+from console.places import state_dir
 from spark.files import write_atomic
 
 

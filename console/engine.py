@@ -14,39 +14,18 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, Fenced, HeadwaterError, KafkaError, StateError
+from cdc.errors import Fenced, HeadwaterError, KafkaError, StateError
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_views
 from console.flows import Build, catalog_name, flows_of
 from console.marker import read_snapshot_lsn
+from console.places import chosen_sinks, registry, state_dir
 from sinks import iceberg
-from spark.generations import Registry, as_defined, define, outdated
+from spark.generations import as_defined, define, outdated
 from spark.runner import Runner
 from spark.session import build_session
 from spark.state import Generation, Identity
 from spark.warehouse import catalog_settings
-
-
-def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
-    """Names of the sinks to work on.
-
-    Raises:
-        ConfigError: a name that the pipeline file does not have.
-    """
-    for name in only:
-        if name not in pipeline.sinks:
-            raise ConfigError(f"no sink {name} in the pipeline", fix=f"choose from {', '.join(pipeline.sinks)}")
-    return list(only) or list(pipeline.sinks)
-
-
-def state_dir(pipeline: Pipeline) -> Path:
-    """Where checkpoints and status files live."""
-    return Path(pipeline.engine.state_dir)
-
-
-def registry(pipeline: Pipeline, sink: str) -> Registry:
-    """The register of a sink's generations."""
-    return Registry(state_dir(pipeline), pipeline.name, sink)
 
 
 def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") -> SparkSession:

@@ -21,9 +21,10 @@ from cdc.resolve import resolve_views
 from cdc.resolve_names import near
 from cdc.view import View
 from console.differences import Difference, differences, without
-from console.engine import open_spark, registry, state_dir
+from console.engine import open_spark
 from console.flows import row_store_settings
 from console.held import Found, held_under
+from console.places import registry, state_dir
 from console.status import state_of
 from console.typed import comparable_expected, with_singles
 from sinks.rowstore.redis import RedisRowStore

@@ -40,7 +40,7 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
 
 def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """The shape of ``--json``."""
-    from console.engine import chosen_sinks, registry
+    from console.places import chosen_sinks, registry
     from console.status import generation_status
     from spark.generations import outdated
     from spark.lag import LogEnds

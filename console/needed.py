@@ -10,7 +10,7 @@ from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
 from connectors.names import identifier
 from connectors.postgres import Connection, connect, explained
-from console.engine import registry
+from console.places import registry
 from spark.generations import outdated
 
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.

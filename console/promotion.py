@@ -9,8 +9,8 @@ from typing import Any
 
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import IcebergSink, Pipeline
-from console.engine import chosen_sinks, registry
 from console.flows import catalog_name
+from console.places import chosen_sinks, registry
 from console.sinkstate import drop_generation, plain_config
 from sinks import iceberg
 from sinks.factory import open_sink

@@ -14,8 +14,9 @@ from typing import Any
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from console.catalogue import source_catalogue
-from console.engine import Engine, chosen_sinks, open_rebuild, registry
+from console.engine import Engine, open_rebuild
 from console.options import is_terminal
+from console.places import chosen_sinks, registry
 from console.progress import Watch
 from console.promotion import promote, retire
 from sinks.factory import open_sink

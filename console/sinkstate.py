@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
-from console.engine import chosen_sinks, registry, state_dir
 from console.flows import catalog_name, row_store_settings
+from console.places import chosen_sinks, registry, state_dir
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.factory import open_sink

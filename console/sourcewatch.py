@@ -11,7 +11,7 @@ from types import TracebackType
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from connectors.gaps import Remembered, check_source
-from console.engine import state_dir
+from console.places import state_dir
 from spark.files import write_atomic
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.

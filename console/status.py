@@ -60,7 +60,7 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
 
 def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any]:
     """The status as plain data; the shape of ``--json``."""
-    from console.engine import chosen_sinks
+    from console.places import chosen_sinks
     from spark.lag import LogEnds
 
     source = SourceState(pipeline)
@@ -74,7 +74,7 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     """A sink is as its living generation; the others are listed below it."""
-    from console.engine import registry
+    from console.places import registry
 
     register = registry(pipeline, name)
     entries = register.entries()

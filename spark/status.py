@@ -8,10 +8,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spark.files import write_atomic
-from spark.flow import Flow
+
+if TYPE_CHECKING:
+    from spark.flow import Flow
 
 
 @dataclass(frozen=True)

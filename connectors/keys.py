@@ -1,11 +1,13 @@
 """Which keys of a topic are not in the table any more, asked in pages.
 
 A key in a topic is JSON as Debezium writes it. It is turned into Postgres's text and cast to the column's own type
-there, so that the table's index finds it and equal means what it means in SQL.
+there, so that the table's index finds it and equal means what it means in SQL. Only types whose values come through
+Debezium unharmed are looked for: a key that was changed on the way would look deleted, and be deleted.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +22,43 @@ from connectors.postgres import Connection, explained
 
 PAGE_ROWS = 2_000
 _MOMENTS = ("date", "timestamp", "timestamptz")
+# Debezium's snapshots read moments through Java's old calendar, which is another one before this day.
+GREGORIAN = "1582-10-15"
+# Not timetz, whose zone is lost; not money, whose text depends on the server's locale; no arrays, ranges, unknowns.
+EXACT = frozenset(
+    (
+        *(
+            "int2",
+            "int4",
+            "int8",
+            "oid",
+            "bool",
+            "uuid",
+            "enum",
+            "numeric",
+            "float4",
+            "float8",
+            "bytea",
+            "bit",
+            "varbit",
+        ),
+        *("text", "varchar", "bpchar", "citext", "name", "char", "ltree", "jsonb"),
+        *("date", "timestamp", "timestamptz", "time", "interval", "inet", "cidr", "macaddr", "macaddr8"),
+    )
+)
 NO_SWEEP = "leave missed deletes alone with --no-sweep, and look for them with `headwater verify FILE`"
+
+
+def unsure(table: Table) -> str | None:
+    """Why missed deletes of a table can't be looked for; None if they can. Pure."""
+    if not table.primary_key:
+        return "it has no key"
+    for column in (table.by_name[name] for name in table.primary_key):
+        if column.array or type_key(column) not in EXACT:
+            return (
+                f"its key has the column {column.name} of type {column.type_name}, whose values may change on the way"
+            )
+    return None
 
 
 class KeyCheck:
@@ -31,14 +69,14 @@ class KeyCheck:
         table: with its key.
 
     Raises:
-        SourceError: it has no key.
+        SourceError: its key can't be looked for.
     """
 
     def __init__(self, connection: Connection, table: Table) -> None:
         self.connection, self.table = connection, table
         self.columns = [table.by_name[name] for name in table.primary_key]
-        if not self.columns:
-            raise SourceError(f"table {table.qualified} has no key", fix="add a primary key")
+        if reason := unsure(table):
+            raise SourceError(f"missed deletes of {table.qualified} can't be looked for: {reason}", fix=NO_SWEEP)
         self.query = self._query()
 
     def _query(self) -> sql.Composed:
@@ -67,7 +105,7 @@ class KeyCheck:
         )
 
     def absent(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Those of some keys, as they are in the topic, that the table does not have.
+        """Those of some keys, as they are in the topic, that the table does not have; none that can't be told.
 
         Raises:
             SourceError: a key is not one of this table, or Postgres refused (terminal).
@@ -75,9 +113,9 @@ class KeyCheck:
         """
         out = []
         for at in range(0, len(keys), PAGE_ROWS):
-            page = keys[at : at + PAGE_ROWS]
-            texts = [self._texts(key) for key in page]
-            arrays = [[row[number] for row in texts] for number in range(len(self.columns))]
+            told = [(key, texts) for key in keys[at : at + PAGE_ROWS] if (texts := self._texts(key)) is not None]
+            page = [key for key, _ in told]
+            arrays = [[row[number] for _, row in told] for number in range(len(self.columns))]
             with explained(f"looking for rows of {self.table.qualified}"), self.connection.transaction():
                 # A policy that hides rows would make them look deleted: an error instead. And by the index: the
                 # planner may not read a large table whole for every page.
@@ -88,10 +126,11 @@ class KeyCheck:
             out += [page[int(nth) - 1] for (nth,) in rows]
         return out
 
-    def _texts(self, key: bytes) -> list[str]:
+    def _texts(self, key: bytes) -> list[str] | None:
         try:
             found = orjson.loads(key)
-            return [key_text(column, found[column.name]) for column in self.columns]
+            texts = [key_text(column, found[column.name]) for column in self.columns]
+            return None if any(map(ancient, self.columns, texts)) else texts
         except REFUSALS as error:
             raise SourceError(
                 f"the topic of {self.table.qualified} has the key {key.decode(errors='replace')[:200]}, which does not"
@@ -119,16 +158,6 @@ def key_text(column: Column, raw: Any) -> str:
         raise ValueError(f"{column.name} is null")
     convert = json_converter(column)
     value = raw if convert is None else convert(raw)
-    if column.array:
-        return "{" + ",".join("NULL" if item is None else _quoted(_text(column, item)) for item in value) + "}"
-    return _text(column, value)
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _text(column: Column, value: Any) -> str:
     kind = type_key(column)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -139,10 +168,16 @@ def _text(column: Column, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a key of type {column.type_name} can't be looked for")
     if kind == "bytea":
-        import base64
-
         return "\\x" + base64.b64decode(value, validate=True).hex()
     return _era(value) if kind in _MOMENTS else value
+
+
+def ancient(column: Column, text: str) -> bool:
+    """Whether a key's value is a moment from before the calendar that Java and Postgres agree on. Pure."""
+    if type_key(column) not in _MOMENTS or text == "infinity":
+        return False
+    year = text.partition("-")[0]
+    return text == "-infinity" or text.endswith("BC") or (len(year) == 4 and text[:10] < GREGORIAN)
 
 
 def _era(text: str) -> str:

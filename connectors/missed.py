@@ -116,23 +116,17 @@ class Ghosts:
         if not self.suspects:
             return 0
         self._spill("since", _tell_nobody)
-        deleted = 0
+        return write_deletes(self.kafka, self.topic.name, self._deletes())
+
+    def _deletes(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Partition, key and event of each ghost, a bucket at a time."""
+        now_ms = int(time.time() * 1000)
         for bucket in range(self.buckets):
             suspects = self._alive([self._file("suspects", bucket)])
             alive = self._alive([self._file("suspects", bucket), self._file("since", bucket)])
-            ghosts = self.check.absent([key for key in suspects if key in alive])
-            by_partition: dict[int, list[bytes]] = {}
-            for key in ghosts:
-                by_partition.setdefault(int(alive[key].split(b"\t")[0]), []).append(key)
-            for partition, keys in by_partition.items():
-                write_deletes(self.kafka, self.topic.name, partition, self._events(keys, alive))
-            deleted += len(ghosts)
-        return deleted
-
-    def _events(self, keys: Iterable[bytes], alive: dict[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
-        now_ms = int(time.time() * 1000)
-        for key in keys:
-            yield key, ghost_event(self.template, alive[key].split(b"\t")[1].decode(), now_ms)
+            for key in self.check.absent([key for key in suspects if key in alive]):
+                partition, at = alive[key].split(b"\t")
+                yield int(partition), key, ghost_event(self.template, at.decode(), now_ms)
 
     def _spill(self, kind: str, told: Told) -> None:
         """Write a line a record into the file of its key's bucket; from where the last reading ended."""

@@ -15,18 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn
 from connectors.actions import run_all
 from connectors.captured import Captured, read_captured, want_again
-from connectors.catalogue import near_misses
+from connectors.catalogue import near_misses, read_catalogue
 from connectors.conditions import check_condition
 from connectors.connector import Running, read_connector, wait_ready
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
-from connectors.gaps import refuse_future, refuse_gap, refuse_other
+from connectors.gaps import BEGIN_AGAIN, refuse_future, refuse_gap, refuse_other
+from connectors.keys import NO_SWEEP, unsure
 from connectors.plan import has_failed, hear, request
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
@@ -79,6 +81,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
+        unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)
         if wish.condition is not None:
             for table in tables:
                 check_condition(servers.source, table, wish.condition)
@@ -93,7 +96,9 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         else:
             told(f"{gap.what}: the slot is made anew, and every table is read again")
             open_ones = tables
-        want_again(servers.setup, servers.names, open_ones, wish.condition, sweep=wish.sweep or gap is not None)
+        for sweep in (True, False):
+            now = [table for table in open_ones if sweep == (table not in unswept and (wish.sweep or gap is not None))]
+            want_again(servers.setup, servers.names, now, wish.condition, sweep=sweep)
         if gap is not None:
             told(f"slot {pipeline.source.slot} now begins at {format_lsn(make_slot_anew(servers))}")
         wait_ready(servers)
@@ -116,6 +121,31 @@ def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
                 fix=f"name tables as schema.table; captured are {', '.join(sorted(captured))}",
             )
     return sorted(set(wish.tables) or captured)
+
+
+def refuse_keys(catalogue: Catalogue, *, sweep: bool) -> set[str]:
+    """Refuse tables that can't be read again, or, if they are to be, swept; those that can only be read. Pure.
+
+    Raises:
+        SourceError: names the tables and the columns (terminal).
+    """
+    for table in catalogue.tables.values():
+        for column in (table.by_name[name] for name in table.primary_key):
+            if column.array:
+                raise SourceError(
+                    f"table {table.qualified} can't be read again: its key has the array {column.name}, which Debezium"
+                    " can't remember between two chunks",
+                    means="nothing was asked for; asking would make the connector fail",
+                    fix=f"after a gap, begin again: {BEGIN_AGAIN}",
+                )
+    reasons = {name: reason for name, table in catalogue.tables.items() if (reason := unsure(table)) is not None}
+    if reasons and sweep:
+        raise SourceError(
+            f"missed deletes can't be looked for: {'; '.join(f'{name}: {why}' for name, why in reasons.items())}",
+            means="nothing was asked for",
+            fix=f"{NO_SWEEP}; after a gap, to be sure: {BEGIN_AGAIN}",
+        )
+    return set(reasons)
 
 
 def _gap(servers: Servers, slot: Slot | None, running: Running) -> SlotLost | LogGap | None:

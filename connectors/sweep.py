@@ -87,8 +87,8 @@ def _sweep(kafka: Kafka, topic: str, partition: int, position: int) -> int:
             ghosts[bytes(key)] = source
     if ghosts:
         now_ms = int(time.time() * 1000)
-        events = ((key, delete_event(source, position, now_ms)) for key, source in ghosts.items())
-        write_deletes(kafka, topic, partition, events)
+        events = ((partition, key, delete_event(source, position, now_ms)) for key, source in ghosts.items())
+        write_deletes(kafka, topic, events)
     return len(ghosts)
 
 
@@ -103,14 +103,16 @@ def delete_event(source: dict[str, Any], position: int, now_ms: int) -> bytes:
     return orjson.dumps({"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms})
 
 
-def write_deletes(kafka: Kafka, topic: str, partition: int, events: Iterable[tuple[bytes, bytes]]) -> None:
+def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, bytes]]) -> int:
     """Write delete events, each followed by its tombstone.
 
     Args:
         kafka: the brokers.
         topic: of the table.
-        partition: in which the keys are.
-        events: key and event.
+        events: partition, key and event.
+
+    Returns:
+        how many.
 
     Raises:
         KafkaError: one was not acknowledged (do it again).
@@ -122,7 +124,9 @@ def write_deletes(kafka: Kafka, topic: str, partition: int, events: Iterable[tup
             failed.append(str(error))
 
     producer = Producer({**kafka.settings, "enable.idempotence": True, "compression.type": "lz4"})
-    for key, event in events:
+    count = 0
+    for partition, key, event in events:
+        count += 1
         for value in (event, None):
             while True:
                 try:
@@ -132,6 +136,7 @@ def write_deletes(kafka: Kafka, topic: str, partition: int, events: Iterable[tup
                     producer.poll(0.5)
     if producer.flush(SILENCE_SECONDS) or failed:
         raise KafkaError(f"not all deletes were acknowledged by {topic}", fix="run `headwater apply FILE --wait` again")
+    return count
 
 
 def records(kafka: Kafka, topic: str, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from connectors.captured import mark, read_captured
 from connectors.catalogue import read_catalogue
 from connectors.conditions import check_condition
 from connectors.debezium import signal_topic_of_table
+from connectors.kafka import Kafka
 from connectors.names import Names
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
@@ -217,10 +218,10 @@ def test_a_lost_signal_is_sent_again_with_its_condition(
 
 
 def test_only_rows_under_the_condition_are_read(source: SourceDatabase) -> None:
-    source.execute('CREATE TABLE "Odd ""Name" (id int PRIMARY KEY, "Kind" text)')
-    source.execute("""INSERT INTO "Odd ""Name" SELECT i, CASE WHEN i % 10 = 0 THEN 'a;b (' ELSE 'c' END
+    source.execute('CREATE TABLE "Odd_Name" (id int PRIMARY KEY, "Kind" text)')
+    source.execute("""INSERT INTO "Odd_Name" SELECT i, CASE WHEN i % 10 = 0 THEN 'a;b (' ELSE 'c' END
                       FROM generate_series(1, 1000) i""")
-    table = 'public.Odd "Name'
+    table = "public.Odd_Name"
     pipeline = captured(source, table)
     before = len(source.records(pipeline.topic(table)))
     done = read_again(pipeline, table, where="\"Kind\" = 'a;b (' OR id = 1")
@@ -295,7 +296,7 @@ KEYS = {
     "b_numeric": ("n numeric(12,3)", "i::numeric / 8"),
     "c_moment": (
         "at timestamptz, on_day date",
-        "timestamptz '2026-01-01 00:00:00.000001+02' + i * interval '1 s', date '0044-03-15 BC' + i",
+        "timestamptz '2026-01-01 00:00:00.000001+02' + i * interval '1 s', date '1999-12-25' + i",
     ),
     "d_far": (
         "at timestamp, t time",
@@ -307,9 +308,9 @@ KEYS = {
         "net inet, span interval, bits bit(16)",
         "inet '10.0.0.0/8' + i, i * interval '1 day 2 hours', i::bit(16)",
     ),
-    "h_real": ("f float8, many int[]", "CASE WHEN i = 7 THEN 'NaN' ELSE sqrt(i) END, ARRAY[i, NULL, -i]"),
+    "h_real": ("f float8, g real", "CASE WHEN i = 7 THEN 'NaN' ELSE sqrt(i) END, i / 3.0"),
     "i_domain": ("m mood, s short", "CASE WHEN i % 2 = 0 THEN 'so so'::mood ELSE 'good' END, 's' || i"),
-    "j_jsonb": ("j jsonb, z timetz", "jsonb_build_object('i', i), timetz '10:00:00+02' + i * interval '1 s'"),
+    "j_jsonb": ("j jsonb, m macaddr", "jsonb_build_object('i', i), ('08:00:2b:01:02:' || to_hex(i + 16))::macaddr"),
 }
 
 
@@ -333,6 +334,22 @@ def test_missed_deletes_are_found_by_keys_of_every_kind(source: SourceDatabase) 
     assert all(table.swept == 0 for table in read_again(pipeline).tables), "once is enough"
 
 
+def test_keys_that_can_not_be_trusted_are_refused_before_anything_is_asked(source: SourceDatabase) -> None:
+    source.execute(
+        "CREATE TABLE listed (k int[] PRIMARY KEY)",
+        "CREATE TABLE zoned (k timetz PRIMARY KEY)",
+        "INSERT INTO zoned SELECT timetz '10:00+02' + i * interval '1 s' FROM generate_series(1, 5) i",
+    )
+    pipeline = captured(source, "public.listed", "public.zoned")
+    with pytest.raises(SourceError, match=r"public\.listed can't be read again: its key has the array k"):
+        resnapshot(pipeline, Wish(["public.listed"], sweep=False))
+    with pytest.raises(SourceError, match=r"public\.zoned: its key has the column k of type time with time zone"):
+        resnapshot(pipeline, Wish(["public.zoned"]))
+    assert [(table.rows, table.swept) for table in read_again(pipeline, "public.zoned", sweep=False).tables] == [
+        (5, None)
+    ]
+
+
 def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> None:
     pipeline = big(source, 50)
     topic = pipeline.topic("public.big")
@@ -344,8 +361,9 @@ def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> Non
         key, value = next((k, v) for k, v in before if k == {"id": 5} and v)
         from confluent_kafka import Producer
 
-        producer = Producer(servers.kafka.settings)  # a ghost, as after a delete that nobody told of
-        producer.produce(topic, key=json.dumps(key, separators=(",", ":")), value=json.dumps(value), partition=0)
+        # A ghost, as after a delete that nobody told of; in the partition in which Java puts the key.
+        producer = Producer({**servers.kafka.settings, "partitioner": "murmur2_random"})
+        producer.produce(topic, key=json.dumps(key, separators=(",", ":")), value=json.dumps(value))
         assert producer.flush(10) == 0
     assert [table.swept for table in read_again(pipeline, "public.big", sweep=False).tables] == [None]
     assert not equal(source, pipeline)
@@ -365,9 +383,10 @@ def test_a_row_that_comes_back_during_the_sweep_stays(source: SourceDatabase, mo
         source.execute("INSERT INTO big VALUES (1, 'back')")
         assert eventually(lambda: source.latest(self.topic.name)['{"id": 1}'] == {"id": 1, "v": "back"})
 
-    def write_deletes(*arguments: object) -> None:
-        source.execute("INSERT INTO big VALUES (2, 'back') ON CONFLICT DO NOTHING")  # the connector is stopped now
-        write(*arguments)  # type: ignore[arg-type]
+    def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, bytes]]) -> int:
+        ghosts = list(events)
+        source.execute("INSERT INTO big VALUES (2, 'back')")  # the connector is stopped now
+        return write(kafka, topic, ghosts)
 
     monkeypatch.setattr(missed.Ghosts, "suspect", suspect)
     monkeypatch.setattr(missed, "write_deletes", write_deletes)

@@ -126,6 +126,13 @@ class KeyCheck:
             out += [page[int(nth) - 1] for (nth,) in rows]
         return out
 
+    def any_row(self) -> bool:
+        """Whether the table has a row at all."""
+        with explained(f"looking for rows of {self.table.qualified}"), self.connection.transaction():
+            self.connection.execute("SET LOCAL row_security = off")
+            select = sql.SQL("SELECT FROM {} LIMIT 1").format(identifier(self.table.qualified))
+            return self.connection.execute(select).fetchone() is not None
+
     def _texts(self, key: bytes) -> list[str] | None:
         try:
             found = orjson.loads(key)

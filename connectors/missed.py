@@ -26,10 +26,10 @@ from confluent_kafka import OFFSET_BEGINNING, Message
 
 from cdc.catalogue import Table
 from cdc.debezium_json import lsn_of
-from cdc.errors import KafkaError
+from cdc.errors import KafkaError, SourceError
 from connectors.catalogue import read_catalogue
 from connectors.connector import wait_ready
-from connectors.keys import KeyCheck
+from connectors.keys import NO_SWEEP, KeyCheck
 from connectors.servers import Servers
 from connectors.sweep import records, write_deletes
 
@@ -103,13 +103,21 @@ class Ghosts:
     def suspect(self, told: Told) -> None:
         """Read the topic, compare with the table; leaves a file of suspects a bucket."""
         self._spill("all", told)
+        living = 0
         for bucket in range(self.buckets):
             alive = self._alive([self._file("all", bucket)])
+            living += len(alive)
             with self._file("suspects", bucket).open("wb") as out:
                 for key in self.check.absent(list(alive)):
                     out.write(alive[key] + b"\t" + key + b"\n")
                     self.suspects += 1
             self._file("all", bucket).unlink()
+        if self.suspects == living and living and self.check.any_row():
+            raise SourceError(
+                f"none of the {living:,} keys in {self.topic.name} is in {self.table.qualified}, which has rows",
+                means="its rows were read a moment ago: keys look different there and here; nothing was deleted",
+                fix=NO_SWEEP,
+            )
 
     def delete(self) -> int:
         """Take in what has come since, compare the suspects again, delete what is a ghost; how many."""

@@ -21,7 +21,7 @@ from psycopg import sql
 from cdc.debezium_json import Decoder
 from cdc.errors import ConfigError, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
-from connectors import missed, plan
+from connectors import keys, missed, plan
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import mark, read_captured
 from connectors.catalogue import read_catalogue
@@ -348,6 +348,18 @@ def test_keys_that_can_not_be_trusted_are_refused_before_anything_is_asked(sourc
     assert [(table.rows, table.swept) for table in read_again(pipeline, "public.zoned", sweep=False).tables] == [
         (5, None)
     ]
+
+
+def test_keys_that_all_look_deleted_are_a_reason_to_stop(
+    source: SourceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = big(source, 20)
+    monkeypatch.setattr(keys, "key_text", lambda column, raw: str(-raw))
+    with pytest.raises(SourceError, match=r"none of the 20 keys in .* is in public\.big, which has rows"):
+        read_again(pipeline, "public.big")
+    monkeypatch.undo()
+    assert read_again(pipeline, "public.big").tables[0].swept == 0
+    assert equal(source, pipeline)
 
 
 def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> None:

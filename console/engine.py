@@ -20,6 +20,7 @@ from cdc.resolve import resolve_views
 from console.flows import Build, catalog_name, flows_of
 from console.marker import read_snapshot_lsn
 from console.places import chosen_sinks, registry, state_dir
+from console.promotion import Say, promote
 from sinks import iceberg
 from spark.generations import as_defined, define, outdated
 from spark.runner import Runner
@@ -44,6 +45,10 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") ->
         driver_memory=engine.driver_memory,
         conf=conf,
     )
+
+
+# A promotion takes some twenty seconds for a million keys; one that takes longer than this was killed.
+PROMOTION_SECONDS = 120.0
 
 
 @dataclass
@@ -75,8 +80,10 @@ class Engine:
         Returns:
             what was done, a line each.
         """
-        said = []
+        said: list[str] = []
         self.follow_lease()
+        for name in chosen_sinks(self.pipeline, self.only):
+            finish_promotion(self.pipeline, name, PROMOTION_SECONDS, said.append)
         for build in list(self.builds):
             title = f"{build.sink}, generation {build.generation.number}"
             if build.generation.number not in self._kept(build.sink):
@@ -140,6 +147,8 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
         HeadwaterError: a view, an identity, a lease or a sink's settings do not fit; nothing was started.
     """
     names = chosen_sinks(pipeline, only)
+    for name in names:
+        finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
     builds: list[Build] = []
     refused: dict[str, str] = {}
     try:
@@ -228,6 +237,19 @@ def peek(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Bu
     holder = generation.lease.holder()
     defined = as_defined(pipeline, sink, number)
     return Build(defined, generation, resolve_views(defined, catalogue, sink), holder.token if holder else 0)
+
+
+def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> None:
+    """End a promotion that was begun more than ``after`` seconds ago: its process has died, and writers wait for it.
+
+    Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
+    """
+    number = registry(pipeline, sink).promoting(after)
+    if number is not None:
+        try:
+            promote(pipeline, sink, number, say)
+        except HeadwaterError as error:
+            say(f"sink {sink}: the promotion of generation {number} could not be finished: {error.what}")
 
 
 def identity(pipeline: Pipeline, catalogue: Catalogue, ids: Mapping[str, str], spec_hash: str) -> Identity:

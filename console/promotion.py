@@ -97,6 +97,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
     defined = as_defined(pipeline, sink, number)
     part = defined.sinks[sink]
     started = time.monotonic()
+    register.begin_promotion(number)
     views = register.generation(number).views()
     if isinstance(part, IcebergSink):
         for view in views:

@@ -204,6 +204,9 @@ def promote_table(sink: Any, catalog: str, view: str, new: int, old: int) -> Non
     """
     with open_catalog(sink, catalog) as opened:
         for _ in range(SWAP_TRIES):
+            if not opened.table_exists(table_name(sink, view)):  # a view that the old generation did not have
+                opened.rename_table(load_table(opened, sink, view, new).name()[-2:], table_name(sink, view))
+                return
             seen = load_table(opened, sink, view)
             if generation_of(seen) == new:
                 return

@@ -116,6 +116,16 @@ class Registry:
         """Put a generation into another stage."""
         self._replace(lambda entry: replace(entry, stage=stage) if entry.number == number else entry)
 
+    def begin_promotion(self, number: int) -> None:
+        """Remember that readers are being sent to a generation: writers may wait until that has ended."""
+        with self._changed() as register:
+            register["promoting"] = {"number": number, "at": time.time()}
+
+    def promoting(self, after: float = 0.0) -> int | None:
+        """The generation to which a promotion was begun more than ``after`` seconds ago, and has not ended."""
+        begun = self._read().get("promoting")
+        return None if begun is None or time.time() - begun["at"] < after else int(begun["number"])
+
     def promote(self, number: int) -> None:
         """Make a generation the living one; the one that was becomes the previous one."""
 
@@ -124,7 +134,9 @@ class Registry:
                 return replace(entry, stage="living", promoted_at=time.time())
             return replace(entry, stage="previous") if entry.stage == "living" else entry
 
-        self._replace(moved)
+        with self._changed() as register:
+            register["generations"] = [asdict(moved(Entry(**entry))) for entry in register["generations"]]
+            register.pop("promoting", None)
 
     def remove(self, number: int) -> None:
         """Forget a generation; its number is not used again."""

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.errors import Fenced, SinkRefused
+from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.view import View
 from sinks import iceberg
 from sinks.contract import UNVERSIONED
@@ -29,7 +29,8 @@ from spark.lease import Lease
 from spark.state import batch_offsets
 
 VERSION_COLUMN = "_hw_version"
-GENERATION, TOKEN = iceberg.GENERATION, "headwater.token"
+# Spark shows stars in place of the value of a property with "token" in its name.
+GENERATION, LEASE = iceberg.GENERATION, "headwater.lease"
 _QUERY, _BATCH, _OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
 # One merge at a time: two at once would take every task slot (and twice the memory) from the cache's 10 ms tasks.
 _ONE_MERGE = threading.Lock()
@@ -105,6 +106,9 @@ class Merger:
         with _ONE_MERGE:
             self.table = self.place.find()
             self.lease.check()
+            # From here to the commit the table is not loaded again: if a promotion swaps the names meanwhile, the
+            # commit finds another table's metadata in its place, and fails.
+            spark.catalog.refreshTable(self.table)
             self.place.check(spark, self.table)
             done, empty = self._history(spark, query_id)
             if done >= batch_id:
@@ -124,7 +128,6 @@ class Merger:
 
     def _history(self, spark: SparkSession, query_id: str) -> tuple[int, bool]:
         """The newest batch of this query that the table's history holds (-1 for none), and whether there is any."""
-        spark.catalog.refreshTable(self.table)
         of_query = F.when(F.col("summary")[_QUERY] == query_id, F.col("summary")[_BATCH].cast("bigint"))
         snapshots = spark.table(f"{self.table}.snapshots")
         newest, count = snapshots.agg(F.max(of_query), F.count("*")).collect()[0]
@@ -211,17 +214,20 @@ class Place:
                     means="nothing was written",
                     fix="`headwater generations FILE` shows which there are; `headwater rebuild` makes a new one",
                 ) from error
-        create_table(spark, table, view, {GENERATION: str(self.generation), TOKEN: str(self.token)})
+        create_table(spark, table, view, {GENERATION: str(self.generation), LEASE: str(self.token)})
         return table
 
     def check(self, spark: SparkSession, table: str) -> None:
-        """Raise if a later holder of the lease has claimed the table.
+        """Raise if the table is not this generation's, or if a later holder of the lease has claimed it.
 
         Raises:
-            Fenced: it has (terminal).
+            SinkUnavailable: a promotion has just given the name to another generation (transient).
+            Fenced: somebody else has claimed it (terminal).
         """
-        found = spark.sql(f"SHOW TBLPROPERTIES {table}").where(F.col("key") == TOKEN).collect()
-        if found and int(found[0]["value"]) > self.token:
+        found = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+        if int(found.get(GENERATION, "1")) != self.generation:
+            raise SinkUnavailable(f"table {table} was given to another generation just now")
+        if int(found.get(LEASE, "0")) > self.token:
             raise Fenced(
                 f"table {table} was claimed by another process",
                 means="it goes on from the same place; this one has stopped writing, nothing is lost",

@@ -18,7 +18,7 @@ from console.holding import TWICE, Holds
 from console.newest import Record, batch_of, newest_records
 from spark.expressions import PREFIX, entries_with_rows, entry_schema
 from spark.flow import map_in_arrow
-from spark.warehouse import VERSION_COLUMN, Place, key_names, output_columns
+from spark.warehouse import GENERATION, VERSION_COLUMN, Place, key_names, output_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # A commit of `headwater run` between our look at the table and our own commit makes ours fail; it is then made again.
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.5
+# Of the messages with which a commit fails that may succeed when it is made again.
+PASSING = ("conflict", "uuid does not match", "cannot commit")
 _SEEN, _GONE, _CHANGES = "_hw_seen", "_hw_gone", "hw_repair"
 
 
@@ -104,23 +106,30 @@ def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
         source = source.unionByName(part, allowMissingColumns=True)
     source = source.persist()
     try:
-        for attempt in range(ATTEMPTS):
+        source.createOrReplaceTempView(_CHANGES)
+        for _ in range(ATTEMPTS):
             table = place.find()
-            place.check(spark, table)
+            # From here on the handle that was looked at: a promotion in between would give the name to another table.
             spark.catalog.refreshTable(table)
-            source.createOrReplaceTempView(_CHANGES)
-            names = [field.name for field in spark.table(table).schema]
-            try:
-                spark.sql(statement(table, work.view, names))
-                return
-            except PySparkException as error:
-                if "conflict" not in str(error).lower():
-                    raise
-                if attempt == ATTEMPTS - 1:
-                    raise SinkUnavailable(f"table {table} is committed too often", fix="run it again") from error
-                time.sleep(PAUSE_SECONDS)
+            place.check(spark, table)
+            if _is_ours(work, table):
+                names = [field.name for field in spark.table(table).schema]
+                try:
+                    spark.sql(statement(table, work.view, names))
+                    return
+                except PySparkException as error:
+                    if not any(word in str(error).lower() for word in PASSING):
+                        raise
+            time.sleep(PAUSE_SECONDS)
+        raise SinkUnavailable(f"table {table} is committed or promoted too often", fix="run it again")
     finally:
         source.unpersist()
+
+
+def _is_ours(work: Repair, table: str) -> bool:
+    """Whether a name leads to the generation's table at this moment."""
+    found = work.spark.sql(f"SHOW TBLPROPERTIES {table}").where(F.col("key") == GENERATION).collect()
+    return (int(found[0]["value"]) if found else 1) == work.build.generation.number
 
 
 def statement(table: str, view: View, columns: Sequence[str]) -> str:

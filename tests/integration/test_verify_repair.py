@@ -18,7 +18,8 @@ from deploy.local.stack import LocalStack
 from tests.support.planting import Planted, Planter, Target
 from tests.support.scenario import Scenario
 
-pytestmark = pytest.mark.stack
+# The runner, a JVM with seven flows, and another JVM for each `verify`.
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 NOBODY = "ffffffff-ffff-4fff-bfff-ffffffffffff"
 TARGETS = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 
 from cdc.catalogue import Column, Table
 from cdc.change import Change, Op
@@ -10,6 +11,7 @@ from cdc.join.incoming import Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from sinks.rowstore.memory import MemoryStore
+from spark.join import assemble
 from spark.join.engine import PIECE, Joiner, Made
 
 AIRLINES = Table(
@@ -137,3 +139,82 @@ def test_a_changed_key_without_its_large_value_is_refused_and_healed_by_the_next
     (again,) = batch(event(Op.UPDATE, 9, 103, "delay", delay="__debezium_unavailable_value")) or (made,)
     assert again is made  # filled from the row that is there now: nothing has changed
     assert len(refused) == 1
+
+
+class Filling(Log):
+    """A fill of the same view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joiner = Joiner(VIEW, self.store, filling=True)
+
+    def rows(self, *changes: Incoming) -> None:
+        self.joiner.load(changes, {(change.topic, 0): 0 for change in changes}, lambda change, error: None)
+
+    def roots(self, *changes: Incoming, start: int = 0) -> list[Made]:
+        starts = {(change.topic, 0): start for change in changes}
+        return [m for piece in self.joiner.fill(changes, starts, lambda change, error: None) for m in piece]
+
+
+def test_a_fill_makes_each_document_once_and_counts_no_versions() -> None:
+    log = Filling()
+    log.rows(log.change(AIRLINES, carrier="UA", name="United", note=""))
+    asked: list[str] = []
+    log.store.step = asked.append
+    made = log.roots(*(log.change(FLIGHTS, id=n, carrier="UA", delay=0) for n in range(1200)))
+    assert [(item.version, item.new) for item in made] == [(1, True)] * 1200
+    assert log.joiner.documents(made[:1]) == [b'{"id":0,"delay":0,"airline":{"name":"United"}}']
+    assert log.store.versions == {}
+    assert asked.count("get") == 1  # the one airline, of which three pieces were made
+    log.store.step = lambda _what: None
+    live = Joiner(VIEW, log.store)
+    change = log.change(AIRLINES, carrier="UA", name="U", note="")
+    raised = [m for piece in live.process([change], {("airlines", 0): change.stamp.offset}, _never) for m in piece]
+    assert {item.version for item in raised} == {change.stamp.position}
+
+
+def _never(change: Incoming, error: Exception) -> None:
+    raise AssertionError(f"{change}: {error}")
+
+
+def test_a_repeated_slice_makes_its_documents_again_and_a_finished_one_does_not() -> None:
+    log = Filling()
+    changes = [log.change(FLIGHTS, id=n, carrier=None, delay=0) for n in range(3)]
+    assert len(log.roots(*changes)) == 3
+    again = log.roots(*changes)  # a crash came before the slice was written down
+    assert [(item.key, item.new) for item in again] == [("0", False), ("1", False), ("2", False)]
+    assert log.roots(*changes, start=100) == []
+
+
+def test_a_delete_that_a_fill_meets_is_written_only_if_there_may_be_a_document() -> None:
+    log = Filling()
+    gone = Change("public.flights", Op.DELETE, {"id": 7}, None, 50, "flights", 0, 50, 0)
+    made = log.makers["public.flights"].make(gone)
+    assert log.roots(made, start=40) == []
+    log.roots(log.change(FLIGHTS, id=8, carrier=None, delay=0))
+    (item,) = log.roots(made._replace(key="8"), start=40)
+    assert (item.key, item.version, item.part) == ("8", 1, None)
+
+
+def test_remembered_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "CACHE_BYTES", 2000)
+    log = Filling()
+    log.rows(*(log.change(AIRLINES, carrier=f"A{n}", name="x" * 100, note="") for n in range(100)))
+    held = 0
+    for n in range(100):
+        (item,) = log.roots(log.change(FLIGHTS, id=n, carrier=f"A{n}", delay=0))
+        assert orjson.loads(log.joiner.documents([item])[0] or b"")["airline"] == {"name": "x" * 100}
+        held = max(held, len(log.joiner.assembler._root.refs[0][0].held))
+    assert 1 < held < 20
+
+
+def test_pieces_grow_and_shrink_with_their_documents() -> None:
+    log = Filling()
+    made = log.roots(*(log.change(FLIGHTS, id=n, carrier=None, delay=0) for n in range(500)))
+    log.joiner.documents(made)
+    assert log.joiner.piece == 1000
+    for _ in range(3):
+        log.joiner.documents(made)
+    assert log.joiner.piece == 2000
+    log.joiner._learn([b"x" * (1 << 20)] * 20)
+    assert log.joiner.piece == 20

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from cdc.catalogue import Column, Table
@@ -16,6 +17,7 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from sinks.contract import Held
 from sinks.rowstore.memory import MemoryStore
+from spark.apply import NEW, _from_arrow
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query
 from spark.join.slices import FillState, Slice
@@ -318,3 +320,15 @@ def test_what_waits_is_left_when_a_task_fails() -> None:
     thread.join(10)
     assert not thread.is_alive()
     assert called == []
+
+
+def test_a_new_row_that_the_views_condition_leaves_out_is_not_deleted() -> None:
+    def row(key: str, offset: int, *, there: bool) -> dict[str, Any]:
+        own = {"view": "v", "id": key, "version": 1, "document": b"{}", "topic": "", "partition": -1, "offset": offset}
+        return {**own, "ts_ms": 0, "__where": there}
+
+    batch = pa.RecordBatch.from_pylist(
+        [row("new", NEW, there=False), row("known", -1, there=False), row("in", NEW, there=True)]
+    )
+    entries = _from_arrow(batch, ()).entries
+    assert [(entry.id, entry.document) for entry in entries] == [("known", None), ("in", b"{}")]

@@ -18,7 +18,7 @@ import click
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
 from console.comparing import Asked
-from console.engine import state_dir
+from console.places import state_dir
 from console.verify import verified
 from spark.files import write_atomic
 

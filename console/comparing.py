@@ -21,10 +21,11 @@ from cdc.pipeline import IcebergSink, Pipeline
 from cdc.view import View
 from console.buckets import Keys, Side, bucket_count
 from console.compare import Comparison, compare
-from console.engine import chosen_sinks, open_spark, peek, registry, state_dir
+from console.engine import open_spark, peek
 from console.flows import Build
 from console.frontier import Frontier, opened_servers
 from console.holding import Place, holding, write_held
+from console.places import chosen_sinks, registry, state_dir
 from console.rows import estimated_rows, sampled_ids, snapshot
 from console.settle import Settler
 from console.truth import digests, expected, needs_spark

@@ -18,9 +18,9 @@ from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.ledger import LedgerEntry, read_entry
 from connectors.servers import Servers, open_servers
-from console.engine import state_dir
 from console.flows import row_store_settings
 from console.holding import Place
+from console.places import state_dir
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.state import Generation, committed_offsets

@@ -22,7 +22,11 @@ Examples:
 @click.option("--where", default=None, metavar="SQL", help="Only the rows for which this condition holds.")
 @click.option("--all", "everything", is_flag=True, help="All captured tables; makes the slot anew if it was lost.")
 @click.option("--no-sweep", is_flag=True, help="Do not look for deletes that were missed.")
-@click.option("--no-wait", is_flag=True, help="Only ask; `headwater apply FILE --wait` waits and sweeps.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Wait for the end (default), or only ask; `headwater apply FILE --wait` waits.",
+)
 @click.option("--timeout", type=float, default=None, metavar="SECONDS", help="Give up waiting after this.")
 @json_option
 def command(
@@ -31,7 +35,7 @@ def command(
     where: str | None,
     everything: bool,
     no_sweep: bool,
-    no_wait: bool,
+    wait: bool,
     timeout: float | None,
     as_json: bool,
 ) -> None:
@@ -55,7 +59,7 @@ def command(
     pipeline = load(file)
     asked = resnapshot(pipeline, Wish(tables, where, sweep=not no_sweep), lambda line: click.echo(line, err=True))
     report: dict[str, dict[str, object]] = {table: {"rows": None, "swept": None, "done": False} for table in asked}
-    if not no_wait:
+    if wait:
         with SnapshotView(terminal=is_terminal()) as view:
             progress = wait_snapshot(pipeline, view.show, timeout)
         for at in progress.tables:
@@ -68,7 +72,7 @@ def command(
     if as_json:
         print_json({"pipeline": pipeline.name, "where": where, "tables": report})
         return
-    if no_wait:
+    if not wait:
         click.echo(f"asked for {', '.join(asked)}; `headwater apply FILE --wait` waits, and looks for missed deletes")
     for table, found in report.items():
         if found["done"]:

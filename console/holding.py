@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Key types by which Iceberg's reader can look a row up; for others the whole table is read.
-LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar"))
+LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid"))
 # A key that a warehouse's table has twice has no digest of its own.
 TWICE = b"\xff" * 16
 

@@ -74,8 +74,8 @@ class Repair:
     """What repairing a view of a generation needs.
 
     Attributes:
-        build: the generation, with this view alone.
-        flow: the view's flow, which is not started.
+        build: the generation.
+        flow: the view's flow, which is not started here; plain views share one.
         settler: knows the view and what the sink holds.
         spark: the session.
         refused: told what can't be repaired.
@@ -122,11 +122,11 @@ def repair(
     if not caught_up:
         why = "the sink was not seen to catch up, so its change may be on the way: start `headwater run FILE` first"
         return Refused(why)
-    build = replace(build, views=[settler.view])
     spec = spec_of(build, catalogue, spark, read_snapshot_lsn(build.pipeline))
     part = build.pipeline.sinks[name]
     warehouse = settler.holding.place.warehouse
-    (flow,) = plan_flows(spec, reading(build.pipeline, part), build.generation.folder, separate=warehouse)
+    flows = plan_flows(spec, reading(build.pipeline, part), build.generation.folder, separate=warehouse)
+    flow = next(flow for flow in flows if settler.view.name in flow.spec.views)
     joined = isinstance(settler.view, JoinedView)
     again = f"`headwater resnapshot FILE {settler.view.table.qualified}`"
     refused = Refused(

@@ -229,9 +229,13 @@ def reservoir(rows: Iterator[Any], count: int, pick: random.Random) -> list[Any]
 
 
 def estimated_rows(connection: Connection, table: Table) -> int:
-    """About how many rows a table has, from the server's statistics (of its partitions, if it has some)."""
+    """About how many rows a table has, from the server's statistics (of its partitions, if it has some).
+
+    A table without statistics is taken to have rows of 200 bytes.
+    """
     row = connection.execute(
-        "SELECT sum(greatest(c.reltuples, 0)) FROM pg_class c WHERE c.oid IN ("
+        "SELECT sum(CASE WHEN c.reltuples > 0 THEN c.reltuples ELSE pg_relation_size(c.oid) / 200 END) "
+        "FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.oid IN ("
         "SELECT relid FROM pg_partition_tree(to_regclass(%(name)s)) UNION SELECT to_regclass(%(name)s))",
         {"name": sql.Identifier(table.schema, table.name).as_string(connection)},
     ).fetchone()

@@ -100,6 +100,7 @@ def _check(connection: Connection, pipeline: Pipeline, remembered: Remembered | 
     witness = read_witness(connection, names, runner)
     refuse_moved(pipeline, now, remembered)
     refuse_forgotten(remembered, witness)
+    refuse_shorter(pipeline, now, remembered, witness)
     refuse_future(now, offset)
     streamed = stored_lsn(offset) if known else remembered.offset_lsn if remembered else None
     if known and offset is not None:
@@ -188,7 +189,7 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
 
 
 def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None) -> None:
-    """Refuse another cluster, another timeline, and a log that has become shorter.
+    """Refuse another cluster, and another timeline.
 
     Raises:
         SourceChanged: (terminal).
@@ -206,7 +207,22 @@ def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None)
             f"{where} is on timeline {now.timeline}, not {remembered.timeline}: it failed over, or was restored to a"
             " point in time"
         )
-    if now.wal_lsn < remembered.wal_lsn and not now.standby:
+
+
+def refuse_shorter(
+    pipeline: Pipeline, now: Moment, remembered: Remembered | None, witness: tuple[str, int] | None
+) -> None:
+    """Refuse a log that has become shorter; another installation of our tables voids what was remembered.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if remembered is None or now.standby:
+        return
+    if remembered.installation is not None and witness is not None and witness[0] != remembered.installation:
+        return
+    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    if now.wal_lsn < remembered.wal_lsn:
         raise _changed(
             f"the log of {where} ends at {format_lsn(now.wal_lsn)}, and went to {format_lsn(remembered.wal_lsn)}"
             " before: it was restored from an older copy"

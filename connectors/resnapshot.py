@@ -158,7 +158,7 @@ def _gap(servers: Servers, slot: Slot | None, running: Running) -> SlotLost | Lo
     try:
         refuse_gap(servers.pipeline.source.slot, slot, running.offset)
     except (SlotLost, LogGap) as gap:
-        if running.in_snapshot:  # nothing is complete: only a first snapshot can begin again
+        if not running.streaming:  # nothing is complete: only a first snapshot can begin again
             raise
         return gap
     return None

@@ -22,6 +22,7 @@ from connectors.gaps import (
     refuse_future,
     refuse_moved,
     refuse_other,
+    refuse_shorter,
     stored_lsn,
 )
 from connectors.keys import ancient, key_text, unsure
@@ -61,7 +62,6 @@ def test_the_same_history_goes_on(remembered: Remembered | None) -> None:
     [
         (replace(HERE, system_identifier="8"), "another Postgres cluster"),
         (replace(HERE, timeline=2), "is on timeline 2, not 1"),
-        (replace(HERE, wal_lsn=899), "went to 0/384 before: it was restored"),
     ],
 )
 def test_another_history_is_refused(now: Moment, why: str) -> None:
@@ -72,6 +72,7 @@ def test_another_history_is_refused(now: Moment, why: str) -> None:
 
 def test_a_standby_may_be_behind() -> None:
     refuse_moved(pipeline(), replace(HERE, standby=True, wal_lsn=1), KNOWN)
+    refuse_shorter(pipeline(), replace(HERE, standby=True, wal_lsn=1), KNOWN, ("i", 5))
     refuse_future(replace(HERE, standby=True), {"lsn": 2000})
 
 
@@ -81,7 +82,15 @@ def test_a_copy_does_not_know_the_last_number(witness: tuple[str, int] | None) -
         refuse_forgotten(KNOWN, witness)
 
 
-def test_another_installation_voids_the_witness() -> None:
+@pytest.mark.parametrize("witness", [("i", 5), None])
+def test_a_shorter_log_is_refused(witness: tuple[str, int] | None) -> None:
+    with pytest.raises(SourceChanged, match="went to 0/384 before: it was restored"):
+        refuse_shorter(pipeline(), replace(HERE, wal_lsn=899), KNOWN, witness)
+    refuse_shorter(pipeline(), replace(HERE, wal_lsn=900), KNOWN, witness)
+
+
+def test_another_installation_voids_what_was_remembered() -> None:
+    refuse_shorter(pipeline(), replace(HERE, wal_lsn=1), KNOWN, ("j", 0))
     refuse_forgotten(KNOWN, ("j", 0))
     refuse_forgotten(replace(KNOWN, installation=None), None)
 

@@ -91,9 +91,7 @@ def _begin(flow: Flow, server: str, slices: int) -> FillState:
     finally:
         log.close()
     now = time.time()
-    return FillState(
-        server, secrets.token_hex(8), root, view.tree.once, begins, ends, slices=slices, at=now, begun=now
-    )
+    return FillState(server, secrets.token_hex(8), root, view.tree.once, begins, ends, slices=slices, at=now, begun=now)
 
 
 class Fill:

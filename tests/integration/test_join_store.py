@@ -66,6 +66,13 @@ def test_random_histories_converge_over_a_real_server(store: RedisRowStore) -> N
         store.setup()
 
 
+def test_random_fills_converge_over_a_real_server(store: RedisRowStore) -> None:
+    for seed in range(100, 100 + HISTORIES // 2):
+        assert history(seed, Stepped(store), fill=True) is None
+        store.drop()
+        store.setup()
+
+
 def test_both_stores_answer_alike(store: RedisRowStore) -> None:
     double = MemoryStore()
     for each in (store, double):

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-bank test-rebuild-kill lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,11 +31,14 @@ test: setup ## run the whole test suite against real servers (starts what is mis
 test-unit: setup ## run the tests that need no server
 	@$(BIN)/python -m pytest tests/unit tests/property
 
+test-slow: setup ## the proofs that take minutes each: gaps, kills of every server, zombies (an hour)
+	@$(BIN)/python -m pytest -m slow
+
 test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the middle (half an hour)
 	@HEADWATER_BANK_SEEDS=20 $(BIN)/python -m pytest tests/faults/test_bank_invariant.py
 
 test-rebuild-kill: setup ## a rebuild is killed at 10 random moments (ten minutes)
-	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest tests/faults/test_rebuild_kill.py
+	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest -m '' tests/faults/test_rebuild_kill.py
 
 lint: setup ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -3,7 +3,7 @@
 The tables keep REPLICA IDENTITY DEFAULT under `policy.toast: allow`: an update's record carries neither the old row nor
 the large contract that it left alone. Both have to come from the row store.
 
-HEADWATER_BANK_SEEDS says how many seeds run (`make test`: 2, `make test-bank`: 20).
+HEADWATER_BANK_SEEDS says how many seeds run (`make test`: 1, `make test-bank`: 20).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.bank import ACCOUNTS, GRAND_TOTAL, TRANSFER_SECONDS, Bank, Tr
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault]
 
-SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "2"))
+SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "1"))
 
 
 @pytest.fixture(scope="module")

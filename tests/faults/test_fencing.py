@@ -19,7 +19,13 @@ pytestmark = [pytest.mark.stack, pytest.mark.fault]
 END_SECONDS = 90.0
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["the whole family paused", "only the driver's Python paused"])
+@pytest.mark.parametrize(
+    "whole",
+    [
+        pytest.param(True, id="the whole family paused"),
+        pytest.param(False, id="only the driver's Python paused", marks=pytest.mark.slow),
+    ],
+)
 def test_fault_40_a_zombie_is_fenced_off(scenario: Scenario, *, whole: bool) -> None:
     old = scenario.runner
     assert old is not None

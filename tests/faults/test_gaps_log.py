@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.support.scenario import Scenario
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
 
 def refused(scenario: Scenario, sink: str, *said: str) -> str:

@@ -51,7 +51,16 @@ def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> 
     scenario.assert_equal("--sink", "search")
 
 
-@pytest.mark.parametrize("server", ["connect", "kafka", "elasticsearch", "redis-cache", "redis-store"])
+@pytest.mark.parametrize(
+    "server",
+    [
+        "connect",
+        pytest.param("kafka", marks=pytest.mark.slow),
+        pytest.param("elasticsearch", marks=pytest.mark.slow),
+        pytest.param("redis-cache", marks=pytest.mark.slow),
+        "redis-store",
+    ],
+)
 def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     with scenario.load(seed=hash(server) % 1000, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)

@@ -51,7 +51,10 @@ def followed(shop: Scenario, sink: str, number: int) -> None:
     shop.wait(there)
 
 
-@pytest.mark.parametrize("sink", ["search", "cache", "warehouse"])
+@pytest.mark.parametrize(
+    "sink",
+    ["search", pytest.param("cache", marks=pytest.mark.slow), pytest.param("warehouse", marks=pytest.mark.slow)],
+)
 def test_rebuild_promote_rollback_retire_under_load(shop: Scenario, sink: str) -> None:
     shop.start("--sink", sink)
     with Readers(shop, sink) as readers, shop.load(seed=11, seconds=25, rate=30):

@@ -36,7 +36,7 @@ class Readers(threading.Thread):
         self.wrong: list[str] = []
         self._stop_reading = threading.Event()
         self._read = {"search": self._search, "cache": self._cache, "warehouse": self._warehouse}[sink]
-        self.view = scenario.view("order") if sink == "search" else "orders"
+        self.view = "orders" if sink == "warehouse" else scenario.view("order")
         if sink == "cache":
             self._redis = Redis.from_url(scenario.stack.endpoints.redis_cache_url)
 

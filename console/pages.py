@@ -39,17 +39,25 @@ class Pages:
         tree: its tree.
         said: Spark SQL over the assembled row, whose columns are read as well.
         spark: needed if the tree has aggregates with Spark SQL.
+        keep: read small tables whole; not worth it for a few documents.
     """
 
     def __init__(
-        self, connection: Connection, view: View, tree: Node, said: Sequence[str], spark: SparkSession | None
+        self,
+        connection: Connection,
+        view: View,
+        tree: Node,
+        said: Sequence[str],
+        spark: SparkSession | None,
+        *,
+        keep: bool = True,
     ) -> None:
         self.tree = marked(tree, said)
         self._connection, self._view, self._spark = connection, view, spark
         self._tables, self._said = self.tree.tables(), expressions(self.tree)
         self._names = {name: self._needed(table) for name, table in self._tables.items()}
         self._assembly = Assembly(self.tree, view.key)
-        self._paged = self._hold_small()
+        self._paged = self._hold_small(KEPT_ROWS if keep else 0)
         self.size = self._page_size()
 
     @property
@@ -79,11 +87,11 @@ class Pages:
 
     # -- small tables -------------------------------------------------------------------------------------------------
 
-    def _hold_small(self) -> list[str]:
-        """Keep what is small; returns the names of the other tables."""
-        left, paged = KEPT_ROWS, []
+    def _hold_small(self, left: int) -> list[str]:
+        """Keep what is small, ``left`` rows at the most; returns the names of the other tables."""
+        paged = []
         counted = [(is_small(self._connection, self._tables[name], left), name) for name in self._assembly.joined]
-        for count, name in sorted(counted, key=lambda one: KEPT_ROWS + 1 if one[0] is None else one[0]):
+        for count, name in sorted(counted, key=lambda one: (one[0] is None, one[0] or 0)):
             if count is None or count > left:
                 paged.append(name)
                 continue

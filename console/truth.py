@@ -132,7 +132,7 @@ def _rows(view: View, connection: Connection, ask: _Asking, ids: Sequence[str] |
 
 
 def _joined(view: View, tree: Node, connection: Connection, ask: _Asking, ids: Sequence[str] | None) -> Iterator[_Page]:
-    pages = Pages(connection, view, tree, said_of(view), ask.spark)
+    pages = Pages(connection, view, tree, said_of(view), ask.spark, keep=ids is None)
     seen = sparks(pages.tree, said_of(view))
     shape = shape_of(seen, pages.kinds()) if view.needs_spark else None
     for found in pages.documents(_roots(view, connection, pages.root_columns, ids)):

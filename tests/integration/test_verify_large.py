@@ -26,7 +26,7 @@ from tests.integration.test_truth_joined import shops_down, staff_sums, staff_up
 from tests.support.source import SourceDatabase
 from tests.support.truth import by_truth, fill, origin, people_database, tables_of
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 FEW, MANY = 20_000, 200_000
 # A process of its own for each size, because only the peak of a whole process can be asked for.

@@ -9,7 +9,7 @@ import requests
 from tests.support.scenario import Scenario
 from tests.support.source import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
 
 def drop_slot(scenario: Scenario) -> None:

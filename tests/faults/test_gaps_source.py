@@ -24,7 +24,7 @@ from deploy.local.stack import LocalStack
 from tests.support.postgres import OwnPostgres, own_postgres
 from tests.support.source import SourceDatabase, eventually, source_database
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
 ROWS = 2_000
 # A slot that falls this far behind is lost at the next checkpoint.

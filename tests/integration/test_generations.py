@@ -15,6 +15,8 @@ from tests.support.readers import Readers
 from tests.support.scenario import Scenario
 
 pytestmark = pytest.mark.stack
+# The pipeline's role must not read the tables here, and plan would give it that right back.
+ANY_PLAN = (0, 2)
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +90,9 @@ def test_what_readers_see_can_not_be_retired(shop: Scenario) -> None:
 
 
 def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scenario) -> None:
+    shop.start("--sink", "search")
     before = max(stages(shop, "search"))
-    assert json.loads(shop.run("plan", "--json"))["sinks"] == []
+    assert json.loads(shop.run("plan", "--json", ok=ANY_PLAN))["sinks"] == []
     document = YAML(typ="safe").load(shop.file.read_text())
     view = shop.view("product")
     document["views"][view]["fields"]["shout"] = "upper(name)"
@@ -103,6 +106,7 @@ def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scen
     assert needed["documents"] is not None and needed["minutes"] is not None
     assert "new generation needed, because" in shop.run("plan", ok=(2,))
     # The living generation goes on as it was defined, also after a start with the new file.
+    shop.stop()
     shop.start("--sink", "search")
     shop.execute("UPDATE products SET name = name || '?'")
     shop.assert_equal("--sink", "search")
@@ -111,7 +115,7 @@ def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scen
     assert (report["stage"], report["equal"], report["generation"]) == ("living", True, before + 1)
     found = one(shop, view)
     assert found["shout"] == found["name"].upper()
-    assert json.loads(shop.run("plan", "--json"))["sinks"] == []
+    assert json.loads(shop.run("plan", "--json", ok=ANY_PLAN))["sinks"] == []
     shop.run("rollback", "search")
     assert "shout" not in one(shop, view)
     shop.run("promote", "search")

@@ -133,6 +133,7 @@ def assert_positions_only_grow(source: SourceDatabase, pipeline: Pipeline) -> No
         newest[name] = change.position
 
 
+@pytest.mark.slow
 def test_a_table_is_read_again_under_heavy_writes(source: SourceDatabase) -> None:
     """FAULTS 20 and 23."""
     rows = 40_000
@@ -161,6 +162,7 @@ def test_a_table_is_read_again_under_heavy_writes(source: SourceDatabase) -> Non
     assert plan_pipeline(pipeline) == []
 
 
+@pytest.mark.slow
 def test_it_is_killed_again_and_again(source: SourceDatabase, tmp_path: Path) -> None:
     """FAULTS 21 and 22, for this verb: the command, and the worker under it."""
     rows = 40_000
@@ -195,6 +197,7 @@ def test_apply_goes_on_with_one_that_was_left(source: SourceDatabase) -> None:
     assert equal(source, pipeline)
 
 
+@pytest.mark.slow
 def test_a_lost_signal_is_sent_again_with_its_condition(
     source: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def staff(people: SourceDatabase, count: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(people: SourceDatabase, tmp_path: Path) -> None:
     """All rows are missing in the sink, so that the list of differences is as long as the table."""
     LocalStack().up(["redis-cache"])

@@ -60,9 +60,7 @@ def test_a_definition_is_plain_data_without_secrets_and_comes_back(tmp_path: Pat
         )
         back = defined_as(other, sink, json.loads(text))
         assert back.sinks[sink] == (
-            pipeline.sinks[sink]
-            if sink != "whole"
-            else pipeline.sinks[sink].model_copy(update={"tables": ("orders",)})
+            pipeline.sinks[sink] if sink != "whole" else pipeline.sinks[sink].model_copy(update={"tables": ("orders",)})
         )
         if sink == "search":
             assert back.views["card"] == pipeline.views["card"]

@@ -13,7 +13,7 @@ from console.options import is_terminal, json_option, pipeline_argument, print_j
     epilog="""\b
 Examples:
   headwater resnapshot pipeline.yaml public.orders
-  headwater resnapshot pipeline.yaml public.orders --where "updated_at > '2026-11-01'"
+  headwater resnapshot pipeline.yaml public.orders --where "region = 7"
   headwater resnapshot pipeline.yaml --all           (also after the slot was lost or made anew)
 """
 )

@@ -31,7 +31,7 @@ test: setup ## run the whole test suite against real servers (starts what is mis
 test-unit: setup ## run the tests that need no server
 	@$(BIN)/python -m pytest tests/unit tests/property
 
-test-slow: setup ## the proofs that take minutes each: gaps, kills of every server, zombies (an hour)
+test-slow: setup ## the proofs that take minutes each: generations, gaps, kills, zombies, repairs (an hour and more)
 	@$(BIN)/python -m pytest -m slow
 
 test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the middle (half an hour)

@@ -14,18 +14,12 @@ import pytest
 from spark.lease import EXPIRES_SECONDS
 from tests.support.scenario import Scenario
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
 END_SECONDS = 90.0
 
 
-@pytest.mark.parametrize(
-    "whole",
-    [
-        pytest.param(True, id="the whole family paused"),
-        pytest.param(False, id="only the driver's Python paused", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("whole", [True, False], ids=["the whole family paused", "only the driver's Python paused"])
 def test_fault_40_a_zombie_is_fenced_off(scenario: Scenario, *, whole: bool) -> None:
     old = scenario.runner
     assert old is not None

@@ -54,7 +54,7 @@ def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> 
 @pytest.mark.parametrize(
     "server",
     [
-        "connect",
+        pytest.param("connect", marks=pytest.mark.slow),
         pytest.param("kafka", marks=pytest.mark.slow),
         pytest.param("elasticsearch", marks=pytest.mark.slow),
         pytest.param("redis-cache", marks=pytest.mark.slow),

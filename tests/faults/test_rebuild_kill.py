@@ -1,6 +1,6 @@
 """kill -9 of a rebuild at random moments: the same command goes on, and the new generation equals Postgres.
 
-HEADWATER_REBUILD_KILLS says how often it is killed (`make test`: 2, `make test-rebuild-kill`: 10).
+HEADWATER_REBUILD_KILLS says how often it is killed (`make test-slow`: 2, `make test-rebuild-kill`: 10).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.scenario import Scenario
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
 KILLS = int(os.environ.get("HEADWATER_REBUILD_KILLS", "2"))
 # From before Spark has started to when the last documents are written, on a quiet machine and on a loaded one.

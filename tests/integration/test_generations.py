@@ -53,10 +53,8 @@ def followed(shop: Scenario, sink: str, number: int) -> None:
     shop.wait(there)
 
 
-@pytest.mark.parametrize(
-    "sink",
-    ["search", pytest.param("cache", marks=pytest.mark.slow), pytest.param("warehouse", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", ["search", "cache", "warehouse"])
 def test_rebuild_promote_rollback_retire_under_load(shop: Scenario, sink: str) -> None:
     shop.start("--sink", sink)
     with Readers(shop, sink) as readers, shop.load(seed=11, seconds=25, rate=30):
@@ -136,6 +134,7 @@ def one(shop: Scenario, view: str) -> dict[str, Any]:
     return source
 
 
+@pytest.mark.slow
 def test_a_second_rebuild_waits_until_the_first_is_promoted_or_retired(shop: Scenario) -> None:
     shop.start("--sink", "cache")
     shop.run("rebuild", "cache")

@@ -19,7 +19,7 @@ from tests.support.planting import Planted, Planter, Target
 from tests.support.scenario import Scenario
 
 # The runner, a JVM with seven flows, and another JVM for each `verify`.
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NOBODY = "ffffffff-ffff-4fff-bfff-ffffffffffff"
 TARGETS = [
@@ -159,7 +159,6 @@ def test_later_changes_still_arrive(scenario: Scenario, planted: dict[Target, Pl
     assert verify(scenario, "--wait", "120")["equal"]
 
 
-@pytest.mark.slow
 def test_rows_that_move_are_no_false_alarm(scenario: Scenario, planted: dict[Target, Planted]) -> None:
     with scenario.load(seed=5, seconds=45, rate=60):
         until = time.monotonic() + 30
@@ -168,7 +167,6 @@ def test_rows_that_move_are_no_false_alarm(scenario: Scenario, planted: dict[Tar
             assert report["equal"], report
 
 
-@pytest.mark.slow
 def test_an_audit_goes_on_until_it_is_stopped(scenario: Scenario, planted: dict[Target, Planted]) -> None:
     metric = Path(scenario.folder / "state" / scenario.name / "verify.prom")
     words = [sys.executable, "-m", "console.cli", "verify", str(scenario.file), "--every", "1", "--sample", "20"]

@@ -22,6 +22,7 @@ from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
 from spark.gaps import check_log
 from spark.join.child_expressions import analysed
+from spark.join.query import went_live
 from spark.join.start import is_joined, start_joined
 from spark.runner import Query, Start
 from spark.spec import FlowSpec
@@ -164,11 +165,15 @@ def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) ->
 
 
 def _checked(start: Start) -> Start:
-    """Look whether the log still has what comes next, at each start of a flow."""
+    """Look at each start of a flow whether its place is known, and whether the log still has what comes next.
+
+    Once for all kinds of flows. One that is being filled has run, but has no checkpoint yet; its fill keeps its place.
+    """
 
     def check_and_start(spark: SparkSession, flow: Flow) -> Query:
-        flow.check()
-        check_log(flow)
+        if not is_joined(flow) or went_live(flow):
+            flow.check()
+            check_log(flow)
         return start(spark, flow)
 
     return check_and_start

@@ -245,7 +245,6 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         catalog: the catalogue's name inside Spark.
         lease: of the generation.
     """
-    flow.check()
     (view,) = flow.spec.views.values()
     place = Place(sink, catalog, view.name, flow.spec.generation, lease.token)
     lease.check()

@@ -24,8 +24,6 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
         StateError: the checkpoint or the row store has lost its place, or a new flow finds its target filled.
     """
     live = went_live(flow)
-    if live:
-        flow.check()
     sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
     try:
         store.setup()

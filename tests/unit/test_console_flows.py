@@ -1,0 +1,57 @@
+"""What is looked at before a flow starts, whatever kind of flow it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cdc.catalogue import Column, Table
+from cdc.errors import CheckpointLost
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
+from cdc.view import View
+from console import flows
+from spark.flow import Flow, Reading
+from spark.spec import FlowSpec
+
+TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
+ROOT = Node("v", "root", TABLE, columns=(("id", "id"),))
+JOINED = JoinedView("v", TABLE, ("id",), ROOT.columns, root=ROOT)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of flows that went through to their start; the log is as it should be."""
+    monkeypatch.setattr(flows, "check_log", lambda _flow: None)
+    return []
+
+
+def start(folder: Path, view: View, started: list[str]) -> None:
+    spec = FlowSpec("search", {"v": view}, {}, {}, {}, {})
+    flow = Flow("v", spec, Reading("", cast(Any, {}), None), folder)
+    flows._checked(lambda _spark, one: cast(Any, started.append(one.name)))(cast(Any, None), flow)
+
+
+def write_cut_fill(folder: Path) -> None:
+    """As kill -9 leaves it: the runner has written a status, the fill its place, and no query has begun."""
+    places = {"begins": {"t": {"0": 0}}, "ends": {"t": {"0": 9}}, "rows": {}, "documents": {}}
+    (folder / "fill.json").write_text(json.dumps({"server": "s", "attempt": "a", "root": "t", "once": True, **places}))
+    (folder / "status.json").write_text("{}")
+
+
+def test_a_fill_that_was_cut_goes_on(tmp_path: Path, started: list[str]) -> None:
+    write_cut_fill(tmp_path)
+    start(tmp_path, JOINED, started)
+    assert started == ["v"]
+
+
+@pytest.mark.parametrize("view", [JOINED, View.identity(TABLE)], ids=["joined", "plain"])
+def test_a_live_flow_without_its_checkpoint_is_refused(tmp_path: Path, started: list[str], view: View) -> None:
+    write_cut_fill(tmp_path)
+    (tmp_path / "phase.json").write_text('{"phase": "live"}')
+    with pytest.raises(CheckpointLost, match="is gone, but it has run before"):
+        start(tmp_path, view, started)
+    assert started == []

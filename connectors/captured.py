@@ -18,7 +18,7 @@ from psycopg import sql
 
 from connectors.actions import Action, statements
 from connectors.names import Names
-from connectors.postgres import Connection, explained
+from connectors.postgres import Connection, explained, has_table
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,7 @@ class Captured:
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
     """The list, by table; empty when nothing was applied yet."""
     with explained("reading the list of captured tables"):
-        there = connection.execute(
-            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND c.relname = %s",
-            [names.schema, names.captured],
-        ).fetchone()
-        if there is None:
+        if not has_table(connection, names.schema, names.captured):
             return {}
         # Through JSON: a list that an older version made lacks the last two columns until the next apply.
         select = sql.SQL(

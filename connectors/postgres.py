@@ -99,6 +99,15 @@ def explained(what: str, *, fix: str = "") -> Iterator[None]:
         raise SourceError(f"{what}: {_last_line(error)}", fix=fix) from error
 
 
+def has_table(connection: Connection, schema: str, name: str) -> bool:
+    """Whether a table is there."""
+    found = connection.execute(
+        "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+        [schema, name],
+    )
+    return found.fetchone() is not None
+
+
 def _last_line(error: psycopg.Error) -> str:
     """The line of a message that says why; libpq lists every address it tried before it."""
     diagnostic = error.diag.message_primary if error.diag else None

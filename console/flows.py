@@ -106,7 +106,6 @@ def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_ls
         snapshot_lsn=snapshot_lsn,
         stop_at_new_columns=pipeline.policy.schema_change == "stop",
         generation=generation.number,
-        throttle=build.throttle,
         # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
         tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
     )

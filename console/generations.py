@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from console.options import json_option, pipeline_argument, print_json, sink_option
+from console.status import generation_status, lag_cells
 
 
 @click.command(
@@ -41,7 +42,6 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
 def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """The shape of ``--json``."""
     from console.places import chosen_sinks, registry
-    from console.status import generation_status
     from spark.generations import outdated
     from spark.lag import LogEnds
 
@@ -83,7 +83,7 @@ def _print(report: dict[str, Any]) -> None:
                 str(one["generation"]),
                 one["stage"],
                 one["state"],
-                "?" if one["lag_events"] is None else f"{one['lag_events']:,}",
+                lag_cells(one)[0],
                 _when(one["created_at"]),
                 _when(one["promoted_at"]),
                 one["why"],

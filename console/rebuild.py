@@ -31,7 +31,7 @@ Examples:
     default=1.0,
     show_default=True,
     metavar="SHARE",
-    help="Share of the time that the rebuild may be at work.",
+    help="Share of the time that fills of joined views may be at work.",
 )
 @json_option
 def command(file: Path, sink: str, auto: bool, throttle: float, as_json: bool) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from console.engine import Engine, open_rebuild
 from console.options import is_terminal
 from console.places import chosen_sinks, registry
 from console.progress import Watch
-from console.promotion import promote, retire
+from console.promotion import Say, promote, retire
 from sinks.factory import open_sink
 from spark.files import write_atomic
 from spark.generations import Entry, outdated
@@ -27,8 +26,6 @@ STEP_SECONDS = 0.5
 LINE_SECONDS = 5.0
 # How long verification looks again at what differs: the new generation is some batches behind at the most.
 SETTLE_SECONDS = 60
-
-Say = Callable[[str], None]
 
 
 class Rebuild:

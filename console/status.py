@@ -157,6 +157,12 @@ def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int
     return lag.events, round(lag.seconds, 3)
 
 
+def lag_cells(report: Mapping[str, Any]) -> tuple[str, str]:
+    """Lag and age of a sink or a generation as a table shows them."""
+    events, seconds = report["lag_events"], report["lag_seconds"]
+    return "?" if events is None else f"{events:,}", "?" if seconds is None else f"{seconds:.1f} s"
+
+
 def _print(report: dict[str, Any]) -> None:
     table = Table(title=f"pipeline {report['pipeline']}")
     for heading in ("sink", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
@@ -166,8 +172,7 @@ def _print(report: dict[str, Any]) -> None:
         table.add_row(
             f"{sink['sink']} ({sink['type']})",
             sink["state"],
-            "?" if sink["lag_events"] is None else f"{sink['lag_events']:,}",
-            "?" if sink["lag_seconds"] is None else f"{sink['lag_seconds']:.1f} s",
+            *lag_cells(sink),
             *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
             (sink["last_error"] or "").split("\n")[0],
         )
@@ -175,8 +180,7 @@ def _print(report: dict[str, Any]) -> None:
             table.add_row(
                 f"  generation {other['generation']}: {other['stage']}",
                 other["state"],
-                "?" if other["lag_events"] is None else f"{other['lag_events']:,}",
-                "?" if other["lag_seconds"] is None else f"{other['lag_seconds']:.1f} s",
+                *lag_cells(other),
                 *("", "", ""),
                 (other["last_error"] or "").split("\n")[0],
             )

@@ -26,9 +26,10 @@ from cdc.join.view import JoinedView
 from cdc.view import View
 from spark.apply import SUMMARY_DDL, apply_entries, apply_records
 from spark.expressions import compute, entries_with_rows, entry_schema
+from spark.lag import Offsets
 from spark.source import read_changelog
 from spark.spec import FlowSpec
-from spark.state import check_checkpoint
+from spark.state import check_checkpoint, rebuild_command
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,6 @@ class Flow:
         spec: what its tasks do.
         reading: how it reads.
         folder: holds ``checkpoint`` and ``status.json``.
-        once: stop when all that is in the log now has been applied.
         rebuilding: it fills a generation that nobody reads yet.
         throttle: share of the time that it may be at work while it does, 0 < x <= 1.
     """
@@ -68,7 +68,6 @@ class Flow:
     spec: FlowSpec
     reading: Reading
     folder: Path
-    once: bool = False
     rebuilding: bool = False
     throttle: float = 1.0
 
@@ -89,9 +88,7 @@ class Flow:
         Raises:
             CheckpointLost: (terminal) with the way out.
         """
-        fix = (
-            f"`headwater rebuild FILE {self.spec.sink} --auto` fills a new generation from offset 0 and switches to it"
-        )
+        fix = rebuild_command(self.spec.sink)
         check_checkpoint(self.checkpoint, fix)
         if (self.folder / "status.json").exists() and not (self.checkpoint / "metadata").exists():
             raise CheckpointLost(
@@ -118,22 +115,19 @@ class Flow:
         )
 
 
-def plan_flows(
-    spec: FlowSpec, reading: Reading, folder: Path, *, once: bool = False, separate: bool = False
-) -> list[Flow]:
+def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, separate: bool = False) -> list[Flow]:
     """Cut a sink's views into flows.
 
     Args:
         spec: the sink's whole work.
         reading: how to read.
         folder: the generation's folder.
-        once: see Flow.
         separate: a flow for every view (the warehouse).
     """
     alone = [view for view in spec.views.values() if separate or view.needs_spark or isinstance(view, JoinedView)]
     plain = [view for view in spec.views.values() if view not in alone]
     groups = ([("main", plain)] if plain else []) + [(view.name, [view]) for view in alone]
-    return [Flow(name, _part(spec, views), reading, folder / name, once) for name, views in groups]
+    return [Flow(name, _part(spec, views), reading, folder / name) for name, views in groups]
 
 
 def _part(spec: FlowSpec, views: list[View]) -> FlowSpec:
@@ -148,8 +142,8 @@ def _part(spec: FlowSpec, views: list[View]) -> FlowSpec:
     )
 
 
-def changelog(spark: SparkSession, flow: Flow) -> DataFrame:
-    """The flow's records."""
+def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None) -> DataFrame:
+    """The flow's records, from offset 0, or from ``starts``, where it has no checkpoint yet."""
     reading = flow.reading
     return read_changelog(
         spark,
@@ -157,6 +151,7 @@ def changelog(spark: SparkSession, flow: Flow) -> DataFrame:
         topics=sorted(flow.spec.topics),
         client=reading.client,
         max_offsets=reading.max_offsets,
+        starts=starts,
     )
 
 
@@ -188,8 +183,6 @@ def observed(summary: DataFrame) -> DataFrame:
 
 def with_trigger(writer: DataStreamWriter, flow: Flow) -> DataStreamWriter:
     """Set the flow's trigger on a writer."""
-    if flow.once:
-        return writer.trigger(availableNow=True)
     if flow.reading.trigger_ms:
         return writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
     return writer

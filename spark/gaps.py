@@ -11,7 +11,7 @@ import time
 from cdc.errors import LogTruncated, TooLate
 from spark.flow import Flow
 from spark.lag import LogEnds
-from spark.state import committed_offsets
+from spark.state import committed_offsets, rebuild_command
 from spark.status import FlowStatus
 
 DAY = 86400.0
@@ -30,10 +30,10 @@ def check_log(flow: Flow) -> None:
         return
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
-        first, ends = log.beginnings(committed), log.ends(committed)
+        first, ends = log.bounds(committed)
     finally:
         log.close()
-    fix = f"`headwater rebuild FILE {flow.spec.sink} --auto` fills a new generation from offset 0 and switches to it"
+    fix = rebuild_command(flow.spec.sink)
     for topic, parts in committed.items():
         for part, at in parts.items():
             if at < first.get(topic, {}).get(part, 0):

@@ -59,26 +59,25 @@ class LogEnds:
         Raises:
             KafkaError: the brokers do not answer in time (transient), or a topic does not exist.
         """
-        try:
-            known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
-            out: dict[str, dict[int, int]] = {}
-            for topic in topics:
-                if topic not in known:
-                    raise KafkaError(f"topic {topic} does not exist", fix="run `headwater apply FILE`")
-                out[topic] = {part: self._bounds(topic, part)[1] for part in known[topic].partitions}
-            return out
-        except KafkaException as error:
-            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
+        return self.bounds(topics)[1]
 
-    def beginnings(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """The first offset of every partition of ``topics`` that the log still has.
+    def bounds(self, topics: Iterable[str]) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
+        """The first offset that the log still has, and the end offset, of every partition of ``topics``.
 
         Raises:
             KafkaError: as ``ends``.
         """
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
-            return {t: {part: self._bounds(t, part)[0] for part in known[t].partitions} for t in topics if t in known}
+            first: dict[str, dict[int, int]] = {}
+            ends: dict[str, dict[int, int]] = {}
+            for topic in topics:
+                if topic not in known:
+                    raise KafkaError(f"topic {topic} does not exist", fix="run `headwater apply FILE`")
+                found = {part: self._bounds(topic, part) for part in known[topic].partitions}
+                first[topic] = {part: low for part, (low, _) in found.items()}
+                ends[topic] = {part: high for part, (_, high) in found.items()}
+            return first, ends
         except KafkaException as error:
             raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
 

@@ -30,7 +30,6 @@ class FlowSpec:
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
         generation: which build of the sink.
-        throttle: share of the time that a rebuild may be at work, 0 < x <= 1.
         stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
     """
 
@@ -46,7 +45,6 @@ class FlowSpec:
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
     generation: int = 1
-    throttle: float = 1.0
 
     def pack(self) -> bytes:
         """Serialise for a task's closure."""

@@ -52,6 +52,11 @@ _CHANGED = {
 }
 
 
+def rebuild_command(sink: str) -> str:
+    """The way out of a generation that has lost its place, for the ``fix`` of an error."""
+    return f"`headwater rebuild FILE {sink} --auto` fills a new generation from offset 0 and switches to it"
+
+
 class Generation:
     """One generation's folder.
 
@@ -100,7 +105,7 @@ class Generation:
         try:
             return Identity(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
-            raise StateError(f"{path} can't be read: {error}", fix=self._rebuild()) from error
+            raise StateError(f"{path} can't be read: {error}", fix=rebuild_command(self.sink)) from error
 
     def bind(self, identity: Identity) -> None:
         """Remember the identity at the first start; refuse a different one later.
@@ -120,23 +125,20 @@ class Generation:
                 raise kind(
                     f"sink {self.sink}: {name.replace('_', ' ')} was {before}, is {now}: {why}",
                     means="going on would mix two histories in one target; nothing was written",
-                    fix=self._rebuild() if name == "spec_hash" else self._afresh(),
+                    fix=rebuild_command(self.sink) if name == "spec_hash" else self._afresh(),
                 )
         for topic, before in known.topic_ids.items():
             if identity.topic_ids.get(topic, before) != before:
                 raise TopicRecreated(
                     f"sink {self.sink}: topic {topic} was deleted and created again",
                     means="the offsets this sink has read through belong to the old topic; nothing was written",
-                    fix=f"`headwater apply FILE --wait` (its rows are read again), then {self._rebuild()}",
+                    fix=f"`headwater apply FILE --wait` (its rows are read again), then {rebuild_command(self.sink)}",
                 )
-
-    def _rebuild(self) -> str:
-        return f"`headwater rebuild FILE {self.sink} --auto` fills a new generation from offset 0 and switches to it"
 
     def _afresh(self) -> str:
         return (
             "if that is meant: `headwater drop FILE --topics --keep-sinks`, `headwater apply FILE --wait`, then "
-            + self._rebuild()
+            + rebuild_command(self.sink)
         )
 
     def lock(self) -> int:

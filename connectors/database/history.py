@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from connectors.names import Names
-from connectors.postgres import Connection, explained
+from connectors.postgres import Connection, explained, has_table
 
 # The row that tells one installation of our tables from the next one; no runner is called like this.
 INSTALLATION = ""
@@ -62,12 +62,7 @@ def read_witness(connection: Connection, names: Names, runner: str) -> tuple[str
         runner: whose number; 0 if it has none.
     """
     with explained("reading the witness table"):
-        there = connection.execute(
-            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND c.relname = %s",
-            [names.schema, names.witness],
-        ).fetchone()
-        if there is None:
+        if not has_table(connection, names.schema, names.witness):
             return None
         select = sql.SQL("SELECT runner, token::text, count FROM {} WHERE runner IN (%s, %s)")
         rows = connection.execute(select.format(names.identifier(names.witness)), [INSTALLATION, runner]).fetchall()

@@ -32,6 +32,7 @@ from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
 from spark.lag import LogEnds
 from spark.source import read_slice
+from spark.state import rebuild_command
 
 # Offsets a slice: what a crash repeats, some seconds of work; a job costs about 0.3 s to begin.
 SLICE = 100_000
@@ -65,7 +66,7 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
             raise StateError(
                 f"sink {flow.spec.sink}: {flow.folder}/phase.json is gone",
                 means="whether the target was complete is not known any more; nothing was written",
-                fix=f"`headwater rebuild FILE {flow.spec.sink} --auto` fills a new generation and switches to it",
+                fix=rebuild_command(flow.spec.sink),
             )
         if next(iter(sink.scan(view)), None) is not None:
             flow.refuse_filled(view)
@@ -87,7 +88,7 @@ def _begin(flow: Flow, server: str, slices: int) -> FillState:
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
         topics = sorted(flow.spec.topics)
-        begins, ends = log.beginnings(topics), log.ends(topics)
+        begins, ends = log.bounds(topics)
     finally:
         log.close()
     now = time.time()

@@ -19,13 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.join.view import JoinedView
 from sinks.rowstore.redis import RedisRowStore
 from spark.files import write_atomic
-from spark.flow import Flow, observed, with_trigger
+from spark.flow import Flow, changelog, observed, with_trigger
 from spark.join import health
 from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
 from spark.join.plans import documents, with_computed
 from spark.join.stage import apply_joined, joined_rows, open_store
-from spark.source import read_changelog
 from spark.state import committed_offsets
 
 # "rows" and "documents" are the passes of a fill.
@@ -192,14 +191,7 @@ def went_live(flow: Flow) -> bool:
 def start_documents(spark: SparkSession, flow: Flow) -> StreamingQuery:
     """Start the live phase, where the fill ended if it is the first time."""
     packed, filled = flow.spec.pack(), load(flow)
-    records = read_changelog(
-        spark,
-        bootstrap=flow.reading.bootstrap,
-        topics=sorted(flow.spec.topics),
-        client=flow.reading.client,
-        max_offsets=flow.reading.max_offsets,
-        starts=None if filled is None else filled.ends,
-    )
+    records = changelog(spark, flow, starts=None if filled is None else filled.ends)
     records = with_computed(records, flow.spec, packed)
     summary = observed(documents(records, flow.spec, packed, apply_joined, joined_rows))
     writer = summary.writeStream.queryName(flow.title).format("noop")

@@ -124,11 +124,8 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
         def __init__(self, *_: object) -> None:
             pass
 
-        def ends(self, _topics: object) -> Any:
-            return ENDS
-
-        def beginnings(self, _topics: object) -> Any:
-            return BEGINS
+        def bounds(self, _topics: object) -> Any:
+            return BEGINS, ENDS
 
         def close(self) -> None:
             pass

@@ -13,6 +13,7 @@ from elasticsearch import Elasticsearch
 
 from deploy.local.stack import LocalStack
 from sinks.contract import WRITTEN, Item, Sink
+from sinks.elasticsearch.sink import ElasticsearchSink
 from sinks.redis.reader import FOLLOW, Reader
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
@@ -73,6 +74,8 @@ def filled(subject: Subject) -> tuple[Sink, Sink]:
     for sink, keys, text in zip(sinks, (OLD, NEW), ("old", "new"), strict=True):
         sink.setup()
         assert set(sink.write(VIEW, [Item(str(n), 5, doc(n, text)) for n in keys])) == {WRITTEN}
+        if isinstance(sink, ElasticsearchSink):
+            sink.refresh(VIEW)  # a search right after the load finds nothing: that is not what promotions are about
     return sinks
 
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.stack import ready
 from cdc.pipeline import Pipeline, load
-from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from examples.flights import load as flights
 
@@ -59,8 +59,7 @@ class Bench:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.stack = LocalStack()
-        self.stack.up()
+        self.stack = ready()
         self.file = folder / "pipeline.yaml"
         self.file.write_text(TEXT.replace("FOLDER", str(folder)))
         endpoints = self.stack.endpoints

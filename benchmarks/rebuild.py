@@ -37,6 +37,7 @@ from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.measuring import Settings, wait_until
 from benchmarks.peers.workload import Workload
 from benchmarks.results import Measurement
+from benchmarks.stack import ready
 from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from spark.lag import LogEnds
@@ -69,8 +70,7 @@ def measure(flights: int = FLIGHTS, rows: int | None = None) -> list[Measurement
         flights: of the comparison.
         rows: of the smaller of the two rebuilds whose time and memory are compared.
     """
-    stack = LocalStack()
-    stack.up()
+    stack = ready()
     found = _compared(stack, flights)
     return found + _tenfold(stack, rows or int(os.environ.get("HEADWATER_REBUILD_ROWS", ROWS)))
 

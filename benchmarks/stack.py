@@ -5,7 +5,17 @@ from __future__ import annotations
 import time
 
 from benchmarks.results import Measurement
+from deploy.local import artifacts
 from deploy.local.stack import LocalStack
+from spark import startup
+
+
+def ready() -> LocalStack:
+    """The stack, up, with all that `headwater up` prepares."""
+    stack = LocalStack()
+    stack.up(progress=print)
+    startup.prepare(artifacts.spark_jars(print)[0].parent, stack.endpoints.spark_archive, print)
+    return stack
 
 
 def measure() -> list[Measurement]:

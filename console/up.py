@@ -8,6 +8,7 @@ import time
 import click
 
 from console.local import chosen, only_option
+from spark import startup
 
 
 @click.command()
@@ -40,7 +41,8 @@ def command(only: str | None) -> None:
             click.echo(f"{time.monotonic() - began:6.1f} s  {line}")
 
     seconds = stack.up(chosen(only), say)
-    spark_jars(say)  # `headwater run` needs them whichever servers run here
+    jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
+    startup.prepare(jars[0].parent, stack.endpoints.spark_archive, say)
     total = time.monotonic() - began
     started = sum(1 for value in seconds.values() if value)
     click.echo(f"up: {len(seconds)} servers ({started} started) in {total:.1f} s, data in {stack.site.home}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
+from spark import startup
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
@@ -79,6 +80,7 @@ def build_session(
     log: Path,
     driver_memory: str = "1g",
     conf: Mapping[str, str] | None = None,
+    java_options: str = "",
 ) -> SparkSession:
     """Start (or reuse) this process's Spark session.
 
@@ -89,15 +91,17 @@ def build_session(
         log: Spark's own log file; rolled at 20 MB, three kept.
         driver_memory: JVM heap, in Spark's notation (``1g``).
         conf: the operator's own settings, which win over ours.
+        java_options: instead of our own.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log.parent.mkdir(parents=True, exist_ok=True)
+    java = java_options or JAVA_OPTIONS + startup.java_options()
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     settings = {
         **SETTINGS,
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging} -Dheadwater.log={log}",
+        "spark.driver.extraJavaOptions": f"{java} -Dlog4j2.configurationFile={logging} -Dheadwater.log={log}",
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
         "spark.jars": ",".join(str(jar) for jar in find_jars(jars)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deploy.local import artifacts
 from deploy.local.services.postgres import SUPERUSER
@@ -12,7 +13,7 @@ from deploy.local.site import HOST, Site
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Addresses of every server. The password never shows in a repr."""
+    """Addresses of every server, and files of Spark's. The password never shows in a repr."""
 
     postgres_host: str
     postgres_port: int
@@ -23,6 +24,7 @@ class Endpoints:
     elasticsearch_url: str
     redis_cache_url: str
     redis_store_url: str
+    spark_archive: Path = Path()
 
     @classmethod
     def of(cls, site: Site) -> Endpoints:
@@ -37,6 +39,7 @@ class Endpoints:
             elasticsearch_url=f"http://{HOST}:{site.port('elasticsearch')}",
             redis_cache_url=f"redis://{HOST}:{site.port('redis-cache')}/0",
             redis_store_url=f"redis://{HOST}:{site.port('redis-store')}/0",
+            spark_archive=site.home / "spark.jsa",
         )
 
     def environment(self) -> dict[str, str]:
@@ -52,6 +55,7 @@ class Endpoints:
             "HEADWATER_REDIS_CACHE": self.redis_cache_url,
             "HEADWATER_REDIS_STORE": self.redis_store_url,
             "HEADWATER_SPARK_JARS": str(artifacts.folder("spark")),
+            "HEADWATER_SPARK_ARCHIVE": str(self.spark_archive),
         }
 
     def exports(self) -> str:

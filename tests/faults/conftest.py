@@ -5,15 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.stack import LocalStack
+from tests.support.local import ready
 from tests.support.scenario import Scenario
 
 
 @pytest.fixture(scope="session")
 def local_stack() -> LocalStack:
     """The servers; started when they do not run."""
-    stack = LocalStack()
-    stack.up()
-    return stack
+    return ready()
 
 
 @pytest.fixture(scope="module")

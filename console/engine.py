@@ -96,8 +96,7 @@ class Engine:
             for number in set(self._kept(name)) - here:
                 title = f"{name}, generation {number}"
                 try:
-                    build = open_build(self.pipeline, self.catalogue, name, number)
-                    self.runner.add(flows_of(build, self.catalogue, self.spark, self.snapshot_lsn))
+                    build = self._take_up(name, number)
                 except HeadwaterError as error:  # its rebuild may not have let go of it yet
                     self.refused[title] = str(error)
                     continue
@@ -105,6 +104,15 @@ class Engine:
                 self.builds.append(build)
                 said.append(f"{title}: kept up to date from now on")
         return said
+
+    def _take_up(self, sink: str, number: int) -> Build:
+        build = open_build(self.pipeline, self.catalogue, sink, number)
+        try:
+            self.runner.add(flows_of(build, self.catalogue, self.spark, self.snapshot_lsn))
+        except BaseException:
+            build.generation.unlock()  # kept, its lease would be ours and nobody's work
+            raise
+        return build
 
     def follow_lease(self) -> None:
         """Stop generations that another process has taken over."""

@@ -12,7 +12,8 @@ from console.local import chosen, only_option
 
 @click.command()
 @only_option
-def command(only: str | None) -> None:
+@click.option("--with", "more", metavar="NAME[,NAME…]", help="these as well: registry (schemas, for Avro) is optional")
+def command(only: str | None, more: str | None) -> None:
     """Start the local servers: fetch what is missing, start what isn't running, heal what is half dead.
 
     Running it again changes nothing. Servers listen on 127.0.0.1 only; they go on after this command ends.
@@ -26,6 +27,7 @@ def command(only: str | None) -> None:
     Examples:
       headwater up
       headwater up --only postgres,kafka
+      headwater up --with registry
       eval "$(headwater ps --env)"
     """
     from deploy.local.artifacts import spark_jars
@@ -39,7 +41,7 @@ def command(only: str | None) -> None:
         with lock:
             click.echo(f"{time.monotonic() - began:6.1f} s  {line}")
 
-    seconds = stack.up(chosen(only), say)
+    seconds = stack.up(chosen(only), say, chosen(more) or ())
     spark_jars(say)  # `headwater run` needs them whichever servers run here
     total = time.monotonic() - began
     started = sum(1 for value in seconds.values() if value)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cdc.errors import StackError
+from deploy.images.docker import has_image, program
 
 RELEASE = "bookworm"
 TAG = f"headwater/base:{RELEASE}"
@@ -24,8 +25,7 @@ def ensure(progress: Callable[[str], None] = lambda line: None) -> str:
     Raises:
         StackError: not root, no debootstrap, or it failed (often the network: transient).
     """
-    there = subprocess.run(["docker", "image", "inspect", TAG], capture_output=True, check=False)
-    if there.returncode == 0:
+    if has_image(TAG):
         return TAG
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         raise StackError(
@@ -44,16 +44,16 @@ def ensure(progress: Callable[[str], None] = lambda line: None) -> str:
             (folder / cache).mkdir(parents=True)
         for partial in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
             (folder / partial).mkdir()
-        tar = subprocess.Popen(["tar", "-C", name, "--numeric-owner", "-c", "."], stdout=subprocess.PIPE)
-        done = subprocess.run(
-            ["docker", "import", "--change", 'CMD ["bash"]', "-", TAG],
-            stdin=tar.stdout,
-            capture_output=True,
-            check=False,
-        )
-        if tar.wait() != 0 or done.returncode != 0:
-            raise StackError(f"docker import failed: {done.stderr.decode(errors='replace').strip()}")
+        _import(name)
     return TAG
+
+
+def _import(folder: str) -> None:
+    tar = subprocess.Popen([program("tar"), "-C", folder, "--numeric-owner", "-c", "."], stdout=subprocess.PIPE)
+    command = [program("docker"), "import", "--change", 'CMD ["bash"]', "-", TAG]
+    done = subprocess.run(command, stdin=tar.stdout, capture_output=True, check=False)
+    if tar.wait() != 0 or done.returncode != 0:
+        raise StackError(f"docker import failed: {done.stderr.decode(errors='replace').strip()}")
 
 
 def _run(command: list[str], title: str) -> None:

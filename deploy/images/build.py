@@ -12,6 +12,7 @@ from pathlib import Path
 from cdc.errors import StackError
 from deploy.images.catalog import ROOT, Image, select
 from deploy.images.context import write
+from deploy.images.docker import docker, program
 from deploy.local import artifacts
 
 Progress = Callable[[str], None]
@@ -43,7 +44,7 @@ def build(names: Sequence[str], base: str, progress: Progress = lambda line: Non
 
 
 def _build(image: Image, parent: str, units: dict[str, Path]) -> None:
-    command = ["docker", "build", "--network", "host", "--tag", image.tag, "--build-arg", f"BASE={parent}"]
+    command = [program("docker"), "build", "--network", "host", "--tag", image.tag, "--build-arg", f"BASE={parent}"]
     if image.app:
         command += ["--build-arg", f"UV_VERSION={uv_version()}"]
     process = subprocess.Popen([*command, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -69,7 +70,4 @@ def uv_version() -> str:
 
 def size_mib(tag: str) -> float:
     """An image's size with all of its layers."""
-    done = subprocess.run(
-        ["docker", "image", "inspect", "--format", "{{.Size}}", tag], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout) / 2**20
+    return int(docker("image", "inspect", "--format", "{{.Size}}", tag)) / 2**20

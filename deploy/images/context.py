@@ -6,10 +6,10 @@ give equal layers and Docker's cache holds.
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from deploy.images.catalog import APP, APP_FILES, HERE, ROOT, Image
 
@@ -40,7 +40,7 @@ def _tree(top: Path, prefix: str) -> Iterator[tuple[Path, str]]:
             yield path, f"{prefix}{inner}"
 
 
-def write(image: Image, units: Mapping[str, Path], out: io.BufferedIOBase) -> None:
+def write(image: Image, units: Mapping[str, Path], out: IO[bytes]) -> None:
     """Write the context; raises OSError when the reader has gone."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path, name in files(image, units):

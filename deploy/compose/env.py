@@ -1,4 +1,4 @@
-"""``python -m deploy.compose.env > .env``: new passwords for docker-compose.yml, and with ``--images`` our own images."""
+"""``python -m deploy.compose.env > .env``: new passwords for docker-compose.yml; ``--images``: our own images too."""
 
 from __future__ import annotations
 

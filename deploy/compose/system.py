@@ -100,7 +100,7 @@ class System:
 
     def caught_up(self, seconds: float) -> Mapping[str, Any]:
         """Wait until every sink has applied what is in the log; the status then."""
-        return self.wait(lambda report: all(_at_work(s) and s["lag_events"] == 0 for s in report["sinks"]), seconds)
+        return self.wait(lambda report: all(map(_has_all, report["sinks"])), seconds)
 
     def wait(self, good: Callable[[Mapping[str, Any]], bool], seconds: float) -> Mapping[str, Any]:
         """Ask for the status until it is as wanted; StackError when it does not become so."""
@@ -118,5 +118,5 @@ class System:
             time.sleep(1)
 
 
-def _at_work(sink: Mapping[str, Any]) -> bool:
-    return sink["state"] == "running"
+def _has_all(sink: Mapping[str, Any]) -> bool:
+    return bool(sink["state"] == "running" and sink["lag_events"] == 0)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.endpoints import Endpoints
-from deploy.local.stack import LocalStack
+from tests.support.servers import servers
 from tests.support.source import SourceDatabase, source_database
 
 
 @pytest.fixture(scope="session")
 def stack() -> Endpoints:
     """Where the running servers are."""
-    local = LocalStack()
+    local = servers()
     local.up()
     return local.endpoints
 

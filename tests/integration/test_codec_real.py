@@ -21,9 +21,9 @@ from cdc.catalogue import Catalogue
 from cdc.debezium_json import snapshot_lsn
 from cdc.view import View
 from connectors.catalogue import read_catalogue
-from deploy.local.stack import LocalStack
 from tests.support import codec_cases as cases
 from tests.support.debezium import Lab, Record, lab_on, wait_for
+from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack
 
@@ -39,7 +39,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium_json"
 @pytest.fixture(scope="module", params=["json", "avro"])
 def seen(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """One run of everything: table -> records, with the catalogue and Postgres's own texts."""
-    with lab_on(LocalStack(), request.param) as lab:
+    with lab_on(servers(), request.param) as lab:
         found = _run(lab)
         if os.environ.get("HEADWATER_RECAPTURE") and request.param == "json":
             _save(found)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.encoding import Encoding
 from cdc.registry import encoding_of
-from deploy.local.stack import LocalStack
+from tests.support.servers import Servers
 
 # The settings that docs/types.md asks for; each of them decides how values look.
 VALUE_SETTINGS = {
@@ -54,7 +54,7 @@ Record = tuple[bytes | None, bytes | None, int]
 class Lab:
     """One scratch database captured by one connector; ``name`` is database, slot, publication, connector and prefix."""
 
-    def __init__(self, stack: LocalStack, form: str = "json") -> None:
+    def __init__(self, stack: Servers, form: str = "json") -> None:
         self.ends = stack.endpoints
         self.form = form
         self.name = f"hwcodec_{uuid.uuid4().hex[:8]}"
@@ -189,7 +189,7 @@ def wait_for(what: str, done: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @contextmanager
-def lab_on(stack: LocalStack, form: str = "json") -> Iterator[Lab]:
+def lab_on(stack: Servers, form: str = "json") -> Iterator[Lab]:
     stack.up(["postgres", "kafka", "connect"], more=["registry"] if form == "avro" else ())
     lab = Lab(stack, form)
     with lab.connect("postgres", autocommit=True) as root:

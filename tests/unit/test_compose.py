@@ -1,4 +1,4 @@
-"""docker-compose.yml: the versions of artifacts.toml, nothing open to the network, nothing without limits; the images."""
+"""docker-compose.yml: the versions of artifacts.toml, nothing open to the network or without limits; the images."""
 
 from __future__ import annotations
 

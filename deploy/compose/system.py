@@ -19,7 +19,15 @@ from deploy.images.engine import compose
 FILE = ROOT / "docker-compose.yml"
 # Where the ports begin, unless HEADWATER_PORT_BASE says otherwise: beside the local stack, not on it.
 PORT_BASE = 21000
-PORTS = {"postgres": 432, "kafka": 92, "connect": 83, "elasticsearch": 200, "redis_cache": 379, "redis_store": 380}
+PORTS = {
+    "postgres": 432,
+    "kafka": 92,
+    "connect": 83,
+    "elasticsearch": 200,
+    "redis_cache": 379,
+    "redis_store": 380,
+    "registry": 80,
+}
 # A first `up` loads 367,687 rows and takes a snapshot of them; a loaded machine may need this long.
 UP_SECONDS = 900
 PIPELINE = "/etc/headwater/pipeline.yaml"

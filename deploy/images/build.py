@@ -45,7 +45,7 @@ def build(names: Sequence[str], base: str, progress: Progress = lambda line: Non
 
 def _build(image: Image, parent: str, units: dict[str, Path]) -> None:
     command = [program("docker"), "build", "--network", "host", "--tag", image.tag, "--build-arg", f"BASE={parent}"]
-    if image.app:
+    if image.name == "headwater":
         command += ["--build-arg", f"UV_VERSION={uv_version()}"]
     process = subprocess.Popen([*command, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdin is not None and process.stdout is not None

@@ -32,14 +32,14 @@ class Image:
         parent: the image of ours that it stands on; None for the base.
         units: name in the build context -> unit of the download cache.
         version_of: artifact whose version the image bears; None for our own.
-        app: whether our code goes in.
+        source: folders and files of this repository that go in.
     """
 
     name: str
     parent: str | None = None
     units: tuple[tuple[str, str], ...] = ()
     version_of: str | None = None
-    app: bool = False
+    source: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -77,11 +77,13 @@ IMAGES: dict[str, Image] = {
         Image(
             "connect",
             "java",
-            (("kafka", "kafka"), ("connect-plugins", "connect-plugins")),
+            (("kafka", "kafka"), ("connect-plugins", "connect-plugins"), ("connect-avro", "connect-avro")),
             "debezium-connector-postgres",
+            source=("deploy/connect",),
         ),
         Image("elasticsearch", "java", (("elasticsearch", "elasticsearch"),), "elasticsearch"),
-        Image("headwater", "java", (("spark", "spark"),), app=True),
+        Image("registry", "java", (("registry", "registry"),), "apicurio-registry-app"),
+        Image("headwater", "java", (("spark", "spark"),), source=(*APP, *APP_FILES)),
     )
 }
 

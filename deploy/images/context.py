@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from deploy.images.catalog import APP, APP_FILES, HERE, ROOT, Image
+from deploy.images.catalog import HERE, ROOT, Image
 
 _LEFT_OUT = {"__pycache__", ".pytest_cache"}
 
@@ -26,11 +26,11 @@ def files(image: Image, units: Mapping[str, Path]) -> Iterator[tuple[Path, str]]
     yield from _tree(HERE / image.name, "")
     for name, unit in image.units:
         yield from _tree(units[unit], f"units/{name}/")
-    if image.app:
-        for package in APP:
-            yield from _tree(ROOT / package, f"app/{package}/")
-        for file in APP_FILES:
-            yield ROOT / file, f"app/{file}"
+    for source in image.source:
+        if (ROOT / source).is_dir():
+            yield from _tree(ROOT / source, f"app/{source}/")
+        else:
+            yield ROOT / source, f"app/{source}"
 
 
 def _tree(top: Path, prefix: str) -> Iterator[tuple[Path, str]]:

@@ -13,14 +13,20 @@ from tests.support.containers import NAMES, Containers
 from tests.support.servers import servers
 
 # Who a container's first process is: never root.
-USERS = {"postgres": "postgres", "kafka": "appuser", "connect": "kafka", "elasticsearch": "elasticsearch"}
+USERS = {
+    "postgres": "postgres",
+    "kafka": "appuser",
+    "connect": "kafka",
+    "elasticsearch": "elasticsearch",
+    "registry": "registry",
+}
 
 
 @pytest.fixture(scope="module")
 def containers() -> Containers:
     made = servers()
     assert isinstance(made, Containers), "these tests would otherwise run against the local stack and prove nothing"
-    made.up()
+    made.up(more=["registry"])
     return made
 
 
@@ -36,7 +42,7 @@ def test_every_server_is_a_container_and_not_root(containers: Containers, name: 
 def test_no_port_is_open_to_the_network(containers: Containers) -> None:
     for name, made in containers._made.items():
         ports = docker("inspect", "--format", "{{json .HostConfig.PortBindings}}", made.get_container_id())
-        assert '"HostIp":"127.0.0.1"' in ports or name == "connect", f"{name}: {ports}"
+        assert '"HostIp":"127.0.0.1"' in ports or name in ("connect", "registry"), f"{name}: {ports}"
 
 
 def test_versions_are_the_pinned_ones(containers: Containers) -> None:

@@ -1,8 +1,8 @@
 """The stack's servers as containers, by testcontainers: our images, the settings of docker-compose.yml.
 
-Ports, passwords and health probes are the local stack's (``deploy.local``): one site, other processes. Connect shares
-the host's network, for it must find Postgres at the address that the tests write into their pipelines; all others are
-behind ports of 127.0.0.1.
+Ports, passwords and health probes are the local stack's (``deploy.local``): one site, other processes. Connect and
+the registry share the host's network, for they must find the other servers at the addresses that the tests write into
+their pipelines; all others are behind ports of 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testcontainers.core.container import DockerContainer
 from deploy.images.catalog import IMAGES, ROOT
 from deploy.local import artifacts
 from deploy.local.endpoints import Endpoints
-from deploy.local.services.registry import SERVICES, select
+from deploy.local.services.registry import DEFAULT, SERVICES, select
 from deploy.local.site import HOST, Site
 
 # service of the local stack -> service of docker-compose.yml, and the port it listens on inside
@@ -33,6 +33,7 @@ NAMES = {
     "elasticsearch": ("elasticsearch", 9200),
     "redis-cache": ("redis", 6379),
     "redis-store": ("redis-store", 6379),
+    "registry": ("registry", 8080),
 }
 BOOT_SECONDS = 180.0
 
@@ -50,8 +51,8 @@ class Containers:
     def endpoints(self) -> Endpoints:
         return Endpoints.of(self.site)
 
-    def up(self, only: Sequence[str] | None = None) -> None:
-        for service in select(only, with_needs=True):
+    def up(self, only: Sequence[str] | None = None, *, more: Sequence[str] = ()) -> None:
+        for service in select([*(DEFAULT if only is None else only), *more], with_needs=True):
             name = service.name
             if name not in self._made:
                 self._made[name] = self._container(name).start()
@@ -91,7 +92,7 @@ class Containers:
         if command := described.get("command"):
             container.with_command(command)
         more: dict[str, Any] = {}
-        if name == "connect":
+        if name in ("connect", "registry"):
             more["network_mode"] = "host"
         else:
             # `with_bind_ports` would open the port to the network: it knows no address.
@@ -109,4 +110,12 @@ class Containers:
             kafka = f"{HOST}:{self.site.port('kafka')}"
             listener = f"http://{HOST}:{port}"
             return {"BOOTSTRAP_SERVERS": kafka, "CONNECT_LISTENERS": listener, "ADVERTISED_HOST_NAME": HOST}
+        if name == "registry":
+            return {
+                "APICURIO_KAFKASQL_BOOTSTRAP_SERVERS": f"{HOST}:{self.site.port('kafka')}",
+                "QUARKUS_HTTP_HOST": HOST,
+                "QUARKUS_HTTP_PORT": str(port),
+                "QUARKUS_MANAGEMENT_HOST": HOST,
+                "QUARKUS_MANAGEMENT_PORT": str(self.site.port("registry-management")),
+            }
         return {}

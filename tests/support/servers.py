@@ -27,8 +27,8 @@ class Servers(Protocol):
     @property
     def endpoints(self) -> Endpoints: ...
 
-    def up(self, only: Sequence[str] | None = None) -> Any:
-        """Start what does not run (these servers and what they need; all if None); return when they are healthy."""
+    def up(self, only: Sequence[str] | None = None, *, more: Sequence[str] = ()) -> Any:
+        """Start what does not run (these and what they need; all usual ones if None), and ``more``; wait for health."""
 
     def kill(self, service: str, signal: int = signals.SIGKILL) -> None:
         """Send a signal to a server; return after its death if it is SIGKILL."""

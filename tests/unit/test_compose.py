@@ -58,6 +58,7 @@ def test_images_are_pinned_and_can_be_replaced(service: str) -> None:
         ("elasticsearch", artifact_version("elasticsearch")),
         ("redis", IMAGES["redis"].version),
         ("redis-store", IMAGES["redis"].version),
+        ("registry", artifact_version("apicurio-registry-app")),
         ("headwater", IMAGES["headwater"].version),
         ("flights", IMAGES["headwater"].version),
     ],
@@ -121,7 +122,7 @@ def test_servers_have_the_local_stacks_settings(tmp_path: Path) -> None:
     local = {key: str(value) for key, value in Kafka()._settings(site).items()}
     compose = _properties(services()["kafka"]["environment"], "KAFKA_", leave={"KAFKA_HEAP_OPTS"})
     assert {k: v for k, v in compose.items() if k not in own} == {k: local[k] for k in compose if k not in own}
-    local = {key: str(value) for key, value in Connect()._settings(site, tmp_path).items()}
+    local = {key: str(value) for key, value in Connect()._settings(site, [tmp_path]).items()}
     compose = _properties(services()["connect"]["environment"], "CONNECT_", leave=set())
     assert compose == {k: local[k] for k in compose}
 

@@ -12,7 +12,10 @@ HeadwaterError
 │   └── ConnectUnavailable      (transient)
 ├── KafkaError                  brokers and topics
 │   └── KafkaUnavailable        (transient)
+├── RegistryError               the schema registry refused, or holds other schemas than these topics'
+│   └── RegistryUnavailable     (transient)
 ├── DecodeError                 a record that is not what the codec was told to expect
+│   ├── UnknownSchema           an Avro record whose schema the registry does not have
 │   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
 ├── StateError                  checkpoint, identity or generation state does not fit
 │   ├── Fenced                  another process has taken over; this one's writes are refused
@@ -128,10 +131,29 @@ class KafkaUnavailable(KafkaError):
     transient = True
 
 
+class RegistryError(HeadwaterError):
+    """The schema registry refused, or has lost the schemas of a whole topic: nothing is skipped, the flow stops."""
+
+    code = "registry"
+
+
+class RegistryUnavailable(RegistryError):
+    """The schema registry does not answer, or answers 429 or 5xx; the same call may succeed later."""
+
+    code = "registry-unavailable"
+    transient = True
+
+
 class DecodeError(HeadwaterError):
     """A record in a topic is not what the codec expects; goes to dead letters, never skipped silently."""
 
     code = "decode"
+
+
+class UnknownSchema(DecodeError):
+    """An Avro record names a schema that the registry does not have; goes to dead letters."""
+
+    code = "unknown-schema"
 
 
 class UnavailableValue(DecodeError):

@@ -217,4 +217,5 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
             "topic": pipeline.dead_letter_topic,
             "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
         },
+        registry=pipeline.source.reader(),
     )

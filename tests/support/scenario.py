@@ -21,10 +21,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from psycopg import sql
 from ruamel.yaml import YAML
 
-from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from examples.shop import generate
 from examples.shop.workload import WorkloadReport, run_workload
+from tests.support.servers import Servers
 
 SHOP = Path(generate.__file__).with_name("pipeline.yaml")
 SMALL = generate.Sizes(60, 40, 120)
@@ -37,7 +37,7 @@ EQUAL_SECONDS = 180.0
 class Scenario:
     """One pipeline with its database, its state folder and its runner process."""
 
-    stack: LocalStack
+    stack: Servers
     folder: Path
     name: str = field(default_factory=lambda: f"t{secrets.token_hex(4)}")
     runner: subprocess.Popen[bytes] | None = None

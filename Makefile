@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill test-cluster lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the midd
 
 test-rebuild-kill: setup ## a rebuild is killed at 10 random moments (ten minutes)
 	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest -m '' tests/faults/test_rebuild_kill.py
+
+test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, a worker killed (ten minutes)
+	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/integration/test_spark_cluster_checks.py
 
 lint: setup ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -172,14 +172,14 @@ def await_executors(spark: SparkSession, seconds: float = EXECUTOR_SECONDS) -> i
 
 
 def ask(spark: SparkSession, paths: Sequence[str], count: int) -> list[Mapping[str, Any]]:
-    """Answers of the executors: host, Python, code, and which of ``paths`` they lack.
+    """Answers of the executors: host, where Headwater is there, Python, code, and which of ``paths`` they lack.
 
     Raises:
         ClusterError: they can't run our Python at all.
     """
     tasks = 4 * max(count, spark.sparkContext.defaultParallelism)
     frame = spark.range(0, tasks, 1, tasks)
-    ddl = "host string, python string, code string, lacks string"
+    ddl = "host string, place string, python string, code string, lacks string"
     try:
         rows = frame.mapInArrow(partial(_answer, list(paths)), ddl).distinct().collect()
     except Exception as error:  # Spark wraps what the executors said in many types
@@ -196,14 +196,20 @@ def _answer(paths: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator
     for _ in batches:
         time.sleep(0.1)  # so that no executor does all of them alone
     lacks = "\n".join(path for path in paths if not os.access(path, os.R_OK))
-    answer = {"host": socket.gethostname(), "python": platform.python_version(), "code": fingerprint(), "lacks": lacks}
+    answer = {
+        "host": socket.gethostname(),
+        "place": str(Path(__file__).parents[1]),
+        "python": platform.python_version(),
+        "code": fingerprint(),
+        "lacks": lacks,
+    }
     yield pa.RecordBatch.from_pylist([answer])
 
 
 def _judge(found: Mapping[str, Any], marks: Mapping[str, Path]) -> None:
     if found["code"] != fingerprint():
         raise ClusterError(
-            f"executors on {found['host']} have another Headwater than this process",
+            f"executors on {found['host']} have another Headwater (in {found['place']}) than this process",
             means="rows would be written by code that this process knows nothing of; nothing was started",
             fix="`headwater pack FILE` again, or bring the workers' installation to the same version",
         )

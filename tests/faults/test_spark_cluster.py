@@ -6,13 +6,17 @@ our environment; topics have 8 partitions, rows are in a Redis Cluster of 3 node
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from deploy.local.stack import LocalStack
+from spark.join.slices import FillState
 from tests.support.cluster import FLIGHTS, Clustered, clustered
+from tests.support.scenario import START_SECONDS
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
@@ -41,8 +45,27 @@ def test_a_worker_that_is_killed_changes_nothing(case: Clustered) -> None:
     with case.traffic(seconds=20, seed=2):
         time.sleep(5)
         case.machines.kill_worker(0)
+        assert len(case.machines.executors()) == 1
         time.sleep(8)
         case.machines.start_worker(0)
     case.assert_same_as_alone()
     assert case.runner.poll() is None
+    assert len(case.machines.executors()) == 2  # the new worker was given to the application
     assert not case.dead_letters()
+
+
+def test_a_rebuild_whose_worker_is_killed_ends_equal(case: Clustered) -> None:
+    assert case.machines is not None
+    case.stop()
+    command = [sys.executable, "-m", "console.cli", "rebuild", str(case.file), "search", "--master", case.machines.url]
+    with (case.folder / "rebuild.log").open("ab") as log:
+        process = subprocess.Popen(command, env=case.environment(), stdout=log, stderr=log)
+    begun = case.folder / "state" / case.name / "search" / "g2" / case.view("flight") / "fill.json"
+    until = time.monotonic() + START_SECONDS
+    while not begun.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(4)
+    assert not FillState.from_json(begun.read_text()).done
+    case.machines.kill_worker(1)
+    assert process.wait(START_SECONDS) == 0, (case.folder / "rebuild.log").read_text()[-3000:]
+    case.assert_equal("--sink", "search", "--generation", "2")

@@ -1,13 +1,12 @@
 """A pipeline over Spark on several processes: topics with 8 partitions, a Redis Cluster, indices with 3 shards.
 
-The same two joined views go into two pairs of sinks: one pair is kept by the cluster, the other by a process alone.
+The same two joined views go into two pairs of sinks: one pair is kept by the cluster, the other by a process alone. A
+warehouse is kept by the cluster only: its files are written by executors.
 """
 
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from tests.support.scenario import Scenario
 PARTITIONS, SHARDS = 8, 3
 FLIGHTS = 6000
 CLUSTERED, ALONE = ("search", "totals"), ("search_alone", "totals_alone")
+WAREHOUSE = "warehouse"
 VIEWS: dict[str, Any] = {
     "flight": {
         "root": "flights",
@@ -81,6 +81,14 @@ class Clustered(Scenario):
                     "index": f"{self.name}-{sink}",
                     "settings": {"number_of_shards": SHARDS},
                 }
+        warehouse = self.folder / "warehouse"
+        sinks[WAREHOUSE] = {
+            "type": "iceberg",
+            "tables": ["public.planes"],
+            "catalog_uri": str(warehouse / "catalog.db"),
+            "warehouse": str(warehouse),
+            "namespace": self.name,
+        }
         engine = {"state_dir": str(self.folder / "state"), "python_archive": self.archive, "spark_conf": self.conf}
         document = {
             "version": 1,
@@ -111,17 +119,11 @@ class Clustered(Scenario):
     def on_cluster(self) -> list[str]:
         """Options of ``run`` for the cluster's sinks."""
         assert self.machines is not None
-        return ["--master", self.machines.url, *(word for sink in CLUSTERED for word in ("--sink", sink))]
+        return ["--master", self.machines.url, *(word for sink in (*CLUSTERED, WAREHOUSE) for word in ("--sink", sink))]
 
     def run_alone(self) -> None:
         """The other sinks, filled and caught up by one process."""
         self.run("run", "--until-caught-up", *(word for sink in ALONE for word in ("--sink", sink)))
-
-    def start_in_background(self) -> None:
-        """Start ``run`` on the cluster without waiting for anything."""
-        with (self.folder / "run.log").open("ab") as log:
-            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *self.on_cluster]
-            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
 
     def documents(self, sink: str) -> dict[str, Any]:
         """Every document of a sink, by id."""
@@ -132,7 +134,7 @@ class Clustered(Scenario):
 
     def assert_same_as_alone(self) -> int:
         """Each sink of the cluster's equals Postgres, and equals that of the process alone; how many documents."""
-        self.assert_equal(*(word for sink in CLUSTERED for word in ("--sink", sink)))
+        self.assert_equal(*(word for sink in (*CLUSTERED, WAREHOUSE) for word in ("--sink", sink)))
         self.run_alone()
         self.assert_equal(*(word for sink in ALONE for word in ("--sink", sink)))
         count = 0

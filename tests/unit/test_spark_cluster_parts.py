@@ -10,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import ClusterError, ClusterUnavailable, ConfigError
+from cdc.errors import ClusterError, ClusterUnavailable, ConfigError, SinkUnavailable
 from cdc.pipeline import Pipeline, load
+from cdc.pipeline.rowstore import RowStore
+from console.flows import row_store_settings
 from console.machines import ALONE, alone, with_master
 from console.packing import pack, packages
+from sinks.rowstore.awake import AWAY_SECONDS, Awake
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
 from spark import cluster
+from spark.state import Generation
 
 FILE = """
 version: 1
@@ -85,7 +91,9 @@ def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: 
         names = opened.getnames()
         opened.extractall(tmp_path / "env", filter="data")
     assert "lib/spark/worker_daemon.py" in names and "lib/pyspark/daemon.py" in names
-    assert not [name for name in names if name.endswith(".jar") or "pytest" in name or name.startswith("lib/console/")]
+    assert not [
+        name for name in names if name.endswith(".jar") or "/pytest/" in name or name.startswith("lib/console/")
+    ]
     assert not {"pytest", "mypy", "duckdb"} & {one.metadata["Name"].lower() for one in packages()}
     code = "import spark.apply, spark.join.later, sinks.redis; print(spark.apply.__file__)"
     python = str(tmp_path / "env" / "bin" / "python")
@@ -107,3 +115,40 @@ def test_verify_and_explain_do_not_take_a_clusters_cores(tmp_path: Path) -> None
     assert with_master(pipeline, None) is pipeline
     with pytest.raises(ConfigError, match="--master mesos://x"):
         with_master(pipeline, "mesos://x")
+
+
+def test_a_worker_that_was_away_does_not_go_on() -> None:
+    now = [0.0]
+    awake = Awake(40.0, lambda: now[0])
+    now[0] = 100.0
+    awake.check()  # no task has begun
+    awake.begin()
+    for _ in range(3):
+        now[0] += 39.0
+        awake.check()
+    now[0] += 41.0
+    for _ in range(2):
+        with pytest.raises(SinkUnavailable, match="away for 41 s"):
+            awake.check()
+    now[0] += 1000.0
+    awake.begin()  # the next task of the same worker
+    awake.check()
+    unwatched = Awake(0.0, lambda: now[0])
+    unwatched.begin()
+    now[0] += 1000.0
+    unwatched.check()
+
+
+def test_the_row_store_looks_at_the_clock_before_each_call(tmp_path: Path) -> None:
+    now = [0.0]
+    store = RedisRowStore(StoreSettings(url="redis://127.0.0.1:1/0", namespace="n:", title="t", away_seconds=40.0))
+    store.awake = Awake(40.0, lambda: now[0])
+    store.awake.begin()
+    now[0] = 41.0
+    with pytest.raises(SinkUnavailable, match="away"):
+        store.get(["r0:1"])
+    generation = Generation(tmp_path, "shop", "search")
+    for master, seconds in (("local[2]", 0.0), ("spark://a:1", AWAY_SECONDS)):
+        pipeline = _pipeline(tmp_path, master)
+        pipeline = pipeline.model_copy(update={"row_store": RowStore(url="redis://r:1/0")})
+        assert row_store_settings(pipeline, generation, "t")["away_seconds"] == seconds

@@ -40,7 +40,7 @@ test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the midd
 test-rebuild-kill: setup ## a rebuild is killed at 10 random moments (ten minutes)
 	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest -m '' tests/faults/test_rebuild_kill.py
 
-test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, a worker killed (ten minutes)
+test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, workers killed and paused (a quarter of an hour)
 	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/integration/test_spark_cluster_checks.py
 
 lint: setup ## ruff, mypy --strict, import directions

@@ -48,12 +48,14 @@ class SparkCluster:
         workers: how many are started.
         cores: task slots a worker offers. Tasks wait on servers, so it may be more than the machine has.
         memory: a worker's memory for executors.
+        silence: seconds after which the master gives a silent worker up; it looks as often.
     """
 
     folder: Path
     workers: int = 2
     cores: int = 1
     memory: str = "1g"
+    silence: int = 60
     master: subprocess.Popen[bytes] | None = None
     running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
@@ -98,6 +100,12 @@ class SparkCluster:
                 process.kill()
         worker.wait(30)
 
+    def signal_worker(self, number: int, signal: int) -> None:
+        """Send a signal to a worker, its executors and their Python workers: SIGSTOP is a machine that is frozen."""
+        for process in family(self.running[number].pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal)
+
     def state(self) -> dict[str, Any]:
         """What the master says of itself, its workers and applications."""
         found: dict[str, Any] = requests.get(f"http://{HOST}:{self.web}/json/", timeout=5).json()
@@ -138,7 +146,7 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -Dspark.master.rest.enabled=false -Dspark.worker.timeout={self.silence}",
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:

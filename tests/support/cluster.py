@@ -26,6 +26,7 @@ from tests.support.scenario import Scenario
 
 PARTITIONS, SHARDS = 8, 3
 FLIGHTS = 6000
+SILENCE_SECONDS = 30
 CLUSTERED, ALONE = ("search", "totals"), ("search_alone", "totals_alone")
 WAREHOUSE = "warehouse"
 VIEWS: dict[str, Any] = {
@@ -201,7 +202,10 @@ class Traffic:
 @contextmanager
 def clustered(stack: Any, folder: Any, **settings: Any) -> Iterator[Clustered]:
     """The whole: Spark's master and two workers, three Redis nodes, the pipeline; all of it removed afterwards."""
-    with SparkCluster(folder / "spark", workers=2) as machines, RedisCluster(folder / "redis") as store:
+    with (
+        SparkCluster(folder / "spark", workers=2, silence=SILENCE_SECONDS) as machines,
+        RedisCluster(folder / "redis") as store,
+    ):
         made = Clustered(stack, folder, machines=machines, store=store, **settings)
         try:
             made.prepare()

@@ -26,6 +26,8 @@ from deploy.local.site import HOST
 
 # A JVM starts within seconds; on a loaded machine with two cores it may take ten times that.
 READY_SECONDS = 90.0
+# The master's own REST port is fixed, and nobody here needs it.
+DAEMON_OPTIONS = "-XX:+UseSerialGC -Dspark.master.rest.enabled=false"
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
 
@@ -146,7 +148,7 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -Dspark.master.rest.enabled=false -Dspark.worker.timeout={self.silence}",
+            "SPARK_DAEMON_JAVA_OPTS": f"{DAEMON_OPTIONS} -Dspark.worker.timeout={self.silence}",
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:

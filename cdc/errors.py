@@ -17,6 +17,8 @@ HeadwaterError
 ├── DecodeError                 a record that is not what the codec was told to expect
 │   ├── UnknownSchema           an Avro record whose schema the registry does not have
 │   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
+├── ClusterError                Spark's cluster, or an executor in it, is not as it must be
+│   └── ClusterUnavailable      (transient)
 ├── StateError                  checkpoint, identity or generation state does not fit
 │   ├── Fenced                  another process has taken over; this one's writes are refused
 │   ├── CheckpointLost          the place in the log is lost
@@ -170,6 +172,19 @@ class UnavailableValue(DecodeError):
             means="the document can't be built from this record; what the sink holds for the row is left as it is",
             fix=f"set policy.toast to reselect or full and run `headwater apply`, or leave {names} out of the view",
         )
+
+
+class ClusterError(HeadwaterError):
+    """Executors of a Spark cluster lack what they need: Python, the same Headwater, a file, a shared folder."""
+
+    code = "cluster"
+
+
+class ClusterUnavailable(ClusterError):
+    """Spark's master does not answer, gives no executors, or has ended this application."""
+
+    code = "cluster-unavailable"
+    transient = True
 
 
 class StateError(HeadwaterError):

@@ -97,6 +97,21 @@ def flows(made: Evolving) -> list[dict[str, Any]]:
     return [flow for sink in report["sinks"] for flow in sink["flows"]]
 
 
+def test_a_row_that_is_only_in_the_topic_is_swept(evolving: Evolving) -> None:
+    """Headwater writes its own deletes as the topic is written."""
+    newest = values(evolving, "things")[-1]
+    evolving.produce("things", b'{"id":7777}', newest)
+    assert eventually(lambda: "7777" in evolving.in_redis("thing"), 60)
+    evolving.readable(allowed=True)
+    try:
+        evolving.run("resnapshot", "public.things", "--yes", "--wait")
+    finally:
+        evolving.readable(allowed=False)
+    evolving.assert_settled()
+    first = {value[:1] for value in values(evolving, "things")}
+    assert first == ({b"{"} if evolving.form == "json" else {b"\0"})
+
+
 def test_what_is_no_record_goes_to_the_dead_letters(evolving: Evolving) -> None:
     if evolving.form == "json":
         pytest.skip("tests/faults has it for JSON")

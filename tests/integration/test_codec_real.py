@@ -30,8 +30,9 @@ pytestmark = pytest.mark.stack
 TABLES = ("types", "toasty", "rows", "marker", "odd")
 # Names that are no names in Avro, some that look like escaped ones, and defaults beside NULL.
 ODD = """
-CREATE TABLE odd (id int primary key, "two words" text DEFAULT 'default', "Größe" int DEFAULT 7, "1st" numeric DEFAULT 1,
-  "_u0041" text, "a_u00e9b" text, "__u" text, "𝄞" bytea, "a.b-c" float8 DEFAULT 'NaN', plain text[] DEFAULT '{x}')
+CREATE TABLE odd (id int primary key, "two words" text DEFAULT 'default', "Größe" int DEFAULT 7,
+  "1st" numeric DEFAULT 1, "_u0041" text, "a_u00e9b" text, "__u" text, "𝄞" bytea, "a.b-c" float8 DEFAULT 'NaN',
+  plain text[] DEFAULT '{x}')
 """
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium_json"
 

@@ -117,9 +117,7 @@ class Scenario:
 
     def start(self, *options: str) -> None:
         """Start ``headwater run`` and wait until every sink has applied what is in the log."""
-        with (self.folder / "run.log").open("ab") as log:
-            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
-            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
+        self.launch(*options)
         only = [options[at + 1] for at, word in enumerate(options) if word == "--sink"]
 
         def running(report: dict[str, Any]) -> bool:
@@ -127,6 +125,12 @@ class Scenario:
             return all(sink["lag_events"] == 0 and sink["state"] == "running" for sink in sinks)
 
         self.wait(running)
+
+    def launch(self, *options: str) -> None:
+        """Start ``headwater run`` and wait for nothing."""
+        with (self.folder / "run.log").open("ab") as log:
+            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
+            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
 
     def wait(self, good: Any, seconds: float = START_SECONDS) -> dict[str, Any]:
         """Wait until the status is as ``good`` wants it."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.local import ready
 from tests.support.scenario import Scenario
-from tests.support.servers import Servers, servers
+from tests.support.servers import Servers
 
 
 @pytest.fixture(scope="session")

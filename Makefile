@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill test-cluster test-compose test-containers images lint format bench lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(VENV)/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
@@ -39,6 +39,18 @@ test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the midd
 
 test-rebuild-kill: setup ## a rebuild is killed at 10 random moments (ten minutes)
 	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest -m '' tests/faults/test_rebuild_kill.py
+
+images: setup ## build the container images of Headwater and every server (IMAGES=name … BASE=image)
+	@$(BIN)/python -m deploy.images $(IMAGES) $(if $(BASE),--base $(BASE))
+
+test-compose: setup ## images, docker-compose.yml, the flights example, kills under load (15 minutes; needs Docker, or root to install it)
+	@$(BIN)/python -m deploy.compose.proof
+
+test-containers: setup ## integration tests on containers made from our images (needs Docker, or root to install it)
+	@$(BIN)/python -m tests.containers
+
+test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, workers killed and paused (a quarter of an hour)
+	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/integration/test_spark_cluster_checks.py
 
 lint: setup ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

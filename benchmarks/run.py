@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import idle, joins, loads, rebuild, stack, state
+from benchmarks import avro, idle, joins, loads, rebuild, scaling, stack, state
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
-PARTS = ("stack", "loads", "idle", "joins", "state", "rebuild")
+PARTS = ("stack", "loads", "idle", "joins", "state", "rebuild", "scaling", "avro")
 
 
 def main(parts: tuple[str, ...]) -> None:
@@ -41,6 +41,10 @@ def main(parts: tuple[str, ...]) -> None:
         _report(joins.measure())
     if "rebuild" in chosen:
         _report(rebuild.measure())
+    if "scaling" in chosen:
+        _report(scaling.measure())
+    if "avro" in chosen:
+        _report(avro.measure())
     print(f"written to {LATEST.relative_to(Path.cwd()) if LATEST.is_relative_to(Path.cwd()) else LATEST}")
 
 

@@ -1,4 +1,4 @@
-"""Debezium's change events as JSON without schemas, one decoder a table.
+"""Debezium's change events, one decoder a table: as JSON without schemas, or as what another encoding makes like it.
 
 Which settings the connector must have for this to be exact is in docs/types.md; the rule for positions is in
 docs/decisions/positions.md. Values stay raw here: views convert the columns that they use, and no others.
@@ -12,11 +12,14 @@ import orjson
 
 from cdc.catalogue import Table
 from cdc.change import Change, Op
-from cdc.errors import DecodeError
-from cdc.placeholders import marks_of, unavailable
+from cdc.encoding import JSON, Encoding, UnknownSchemaId
+from cdc.errors import DecodeError, UnknownSchema
+from cdc.placeholders import unavailable
 from cdc.position import MAX_LSN, pack
 
 _OPS = {op.value: op for op in Op if op is not Op.TOMBSTONE}
+# What ``source.snapshot`` says of a streamed event: nothing at all, or the word that is its default.
+STREAMED = (None, "false")
 _WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
 
 
@@ -29,37 +32,39 @@ class Decoder:
         snapshot_lsn: LSN of the initial snapshot, in bytes, as ``snapshot_lsn`` reads it from the marker's record. The
             first transaction after a snapshot may hold records from before it, which would lose against the
             snapshot's rows; 0 if unknown, which leaves that hole open.
+        encoding: how the values are written.
 
     Raises:
         StateError: the epoch does not fit a position.
     """
 
-    def __init__(self, table: Table, epoch: int = 0, snapshot_lsn: int = 0) -> None:
+    def __init__(self, table: Table, epoch: int = 0, snapshot_lsn: int = 0, encoding: Encoding = JSON) -> None:
         self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
         self._qualified = table.qualified
         self._known = frozenset(table.by_name)
-        self._marks = marks_of(table)
+        self._loads, self._marks = encoding.loads, encoding.marks(table)
 
     def decode(self, key: bytes | None, value: bytes | None, topic: str, partition: int, offset: int) -> Change:
         """One record.
 
         Args:
             key: the record's key, JSON; None only for TRUNCATE.
-            value: the record's value, JSON; None is a tombstone.
+            value: the record's value, in the table's encoding; None is a tombstone.
             topic: where it was read, for the change and for messages.
             partition: likewise.
             offset: likewise.
 
         Raises:
             DecodeError: not an event of this table; names topic, partition and offset (terminal).
+            RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
         """
         try:
             if value is None:
                 keys = self._key(key)
                 return Change(self._qualified, Op.TOMBSTONE, keys, None, 0, topic, partition, offset, 0)
-            event = orjson.loads(value)
+            event = self._loads(value)
             source = event["source"]
             op = _OPS[event["op"]]
             if (source["table"], source["schema"]) != self._where:
@@ -101,7 +106,7 @@ class Decoder:
 
     def _position(self, source: dict[str, Any]) -> int:
         lsn = lsn_of(source)
-        if lsn < self.snapshot_lsn and source["snapshot"] == "false":
+        if lsn < self.snapshot_lsn and source["snapshot"] in STREAMED:
             no_commit_before = (source["sequence"] or "[null").startswith("[null")
             lsn = self.snapshot_lsn if no_commit_before else lsn
         return self._base | lsn
@@ -116,6 +121,14 @@ class Decoder:
     def _undecodable(self, error: Exception, value: bytes | None, record: str) -> DecodeError:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         fix = "look at the record: is another connector or application writing to this topic?"
+        if isinstance(error, UnknownSchemaId):
+            return UnknownSchema(
+                f"record {record} can't be read: {why}",
+                means="it goes to the dead letters; the row that it is about may be out of date in the sinks",
+                fix="look who writes into this topic, and into which registry",
+            )
+        if value is not None and value[:1] == b"\0":
+            fix = "if it is Avro, set source.registry; else look who writes into this topic"
         if value is not None and value.startswith(b'{"schema"'):
             fix = "set key.converter.schemas.enable and value.converter.schemas.enable to false: run `headwater apply`"
         return DecodeError(
@@ -144,14 +157,15 @@ def lsn_of(source: dict[str, Any]) -> int:
     return lsn
 
 
-def snapshot_lsn(value: bytes) -> int | None:
+def snapshot_lsn(value: bytes, encoding: Encoding = JSON) -> int | None:
     """The snapshot's LSN from the value of a record that a snapshot read (the marker's); None if it was streamed.
 
     Raises:
         DecodeError: not an event of Debezium (terminal).
+        RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
     """
     try:
-        event = orjson.loads(value)
+        event = encoding.loads(value)
         return lsn_of(event["source"]) if event["op"] == Op.READ.value else None
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"the snapshot marker's record is not an event of Debezium: {error!r}") from error

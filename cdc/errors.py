@@ -12,8 +12,13 @@ HeadwaterError
 │   └── ConnectUnavailable      (transient)
 ├── KafkaError                  brokers and topics
 │   └── KafkaUnavailable        (transient)
+├── RegistryError               the schema registry refused, or holds other schemas than these topics'
+│   └── RegistryUnavailable     (transient)
 ├── DecodeError                 a record that is not what the codec was told to expect
+│   ├── UnknownSchema           an Avro record whose schema the registry does not have
 │   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
+├── ClusterError                Spark's cluster, or an executor in it, is not as it must be
+│   └── ClusterUnavailable      (transient)
 ├── StateError                  checkpoint, identity or generation state does not fit
 │   ├── Fenced                  another process has taken over; this one's writes are refused
 │   ├── CheckpointLost          the place in the log is lost
@@ -128,10 +133,29 @@ class KafkaUnavailable(KafkaError):
     transient = True
 
 
+class RegistryError(HeadwaterError):
+    """The schema registry refused, or has lost the schemas of a whole topic: nothing is skipped, the flow stops."""
+
+    code = "registry"
+
+
+class RegistryUnavailable(RegistryError):
+    """The schema registry does not answer, or answers 429 or 5xx; the same call may succeed later."""
+
+    code = "registry-unavailable"
+    transient = True
+
+
 class DecodeError(HeadwaterError):
     """A record in a topic is not what the codec expects; goes to dead letters, never skipped silently."""
 
     code = "decode"
+
+
+class UnknownSchema(DecodeError):
+    """An Avro record names a schema that the registry does not have; goes to dead letters."""
+
+    code = "unknown-schema"
 
 
 class UnavailableValue(DecodeError):
@@ -148,6 +172,19 @@ class UnavailableValue(DecodeError):
             means="the document can't be built from this record; what the sink holds for the row is left as it is",
             fix=f"set policy.toast to reselect or full and run `headwater apply`, or leave {names} out of the view",
         )
+
+
+class ClusterError(HeadwaterError):
+    """Executors of a Spark cluster lack what they need: Python, the same Headwater, a file, a shared folder."""
+
+    code = "cluster"
+
+
+class ClusterUnavailable(ClusterError):
+    """Spark's master does not answer, gives no executors, or has ended this application."""
+
+    code = "cluster-unavailable"
+    transient = True
 
 
 class StateError(HeadwaterError):

@@ -21,6 +21,8 @@ from connectors.names import Names
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+# Apicurio's, with what it lacks: deploy/connect/RowAvroConverter.java.
+AVRO_CONVERTER = "headwater.connect.RowAvroConverter"
 
 # Rows are queued between Postgres and Kafka. Counted alone, 32,768 rows of 10 MB would kill the worker.
 QUEUE_ROWS, QUEUE_BYTES, BATCH_ROWS = 32_768, 64 * 2**20, 8_192
@@ -65,6 +67,7 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection
         "errors.tolerance": "none",  # a record that cannot be converted must stop the task, not be skipped
         **_source(pipeline, catalogue, facts),
         **_values(),
+        **_converters(pipeline),
         **_snapshots(pipeline),
         **_producer(pipeline),
     }
@@ -118,12 +121,42 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
     return config
 
 
+def _converters(pipeline: Pipeline) -> dict[str, str]:
+    """How records are written. Keys are JSON always: an id in them would change their bytes with their schema."""
+    config = {
+        f"{side}.{name}": value
+        for side in ("key", "value")
+        for name, value in (
+            ("converter", JSON_CONVERTER),
+            ("converter.schemas.enable", "false"),
+            # Else a column's DEFAULT is written where the row has NULL.
+            ("converter.replace.null.with.default", "false"),
+        )
+    }
+    registry = pipeline.source.registry
+    if pipeline.source.format == "json" or registry is None:
+        return config
+    avro = {
+        "url": registry.writer_url(),
+        "auto-register": "true",
+        "as-confluent": "true",
+        "use-id": "contentId",
+        "id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
+        "headers.enabled": "false",
+        # A schema in one piece, not one that refers to others: that is what Confluent's API tells readers.
+        "serializer.dereference-schema": "true",
+    }
+    config = {name: value for name, value in config.items() if not name.startswith("value.")}
+    config |= {"value.converter": AVRO_CONVERTER, "schema.name.adjustment.mode": "avro"}
+    config |= {f"value.converter.apicurio.registry.{name}": value for name, value in avro.items()}
+    if registry.user is not None and registry.password is not None:
+        config["value.converter.apicurio.auth.username"] = registry.user
+        config["value.converter.apicurio.auth.password"] = registry.password.get_secret_value()
+    return config
+
+
 def _values() -> dict[str, str]:
     return {
-        "key.converter": JSON_CONVERTER,
-        "key.converter.schemas.enable": "false",
-        "value.converter": JSON_CONVERTER,
-        "value.converter.schemas.enable": "false",
         "decimal.handling.mode": "string",  # the digits Postgres holds; a JSON number would become a float
         # Not isostring: it makes 00:00:00 of the time 24:00:00. Microseconds keep it, and infinite dates as sentinels.
         "time.precision.mode": "microseconds",

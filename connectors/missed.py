@@ -21,7 +21,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import orjson
 from confluent_kafka import OFFSET_BEGINNING, Message
 
 from cdc.catalogue import Table
@@ -88,12 +87,14 @@ class Ghosts:
 
     def __init__(self, servers: Servers, table: Table, folder: Path) -> None:
         self.kafka, self.table, self.folder = servers.kafka, table, folder
+        self.encoding = servers.encoding
         self.topic = servers.kafka.describe([servers.pipeline.topic(table.qualified)])[
             servers.pipeline.topic(table.qualified)
         ]
         self.check = KeyCheck(servers.setup, table)
         self.read: dict[int, int] = {}  # partition -> where to read on
         self.template: dict[str, Any] = {}
+        self.like = b""  # a value of this topic, as which ours are written
         self.suspects = 0
         first = self.kafka.ends({self.topic.name: self.topic.partitions}, first=True)[self.topic.name]
         ends = self.kafka.ends({self.topic.name: self.topic.partitions})[self.topic.name]
@@ -134,7 +135,8 @@ class Ghosts:
             alive = self._alive([self._file("suspects", bucket), self._file("since", bucket)])
             for key in self.check.absent([key for key in suspects if key in alive]):
                 partition, at = alive[key].split(b"\t")
-                yield int(partition), key, ghost_event(self.template, at.decode(), now_ms)
+                event = ghost_event(self.template, at.decode(), now_ms)
+                yield int(partition), key, self.encoding.dumps(event, self.like)
 
     def _spill(self, kind: str, told: Told) -> None:
         """Write a line a record into the file of its key's bucket; from where the last reading ended."""
@@ -163,10 +165,10 @@ class Ghosts:
         if value is None:
             return DEAD
         try:
-            event = orjson.loads(value)
+            event = self.encoding.loads(value)
             if event["op"] == "d":
                 return DEAD
-            self.template = event["source"]
+            self.template, self.like = event["source"], value
             return standing(event["source"])
         except (ValueError, KeyError, TypeError) as error:
             raise KafkaError(
@@ -200,10 +202,9 @@ def standing(source: dict[str, Any]) -> bytes:
     return (b"~%d" if first else b"%d") % lsn_of(source)
 
 
-def ghost_event(source: dict[str, Any], at: str, now_ms: int) -> bytes:
+def ghost_event(source: dict[str, Any], at: str, now_ms: int) -> dict[str, Any]:
     """A delete as Debezium writes it, at the ghost's own position: the later of two equal ones wins. Pure."""
     lsn = at.removeprefix("~")
     sequence = f'[null,"{lsn}"]' if at.startswith("~") else f'["{lsn}","{lsn}"]'
     place = {**source, "snapshot": "false", "lsn": int(lsn), "sequence": sequence, "ts_ms": now_ms}
-    event = {"before": None, "after": None, "source": place, "transaction": None, "op": "d", "ts_ms": now_ms}
-    return orjson.dumps(event)
+    return {"before": None, "after": None, "source": place, "transaction": None, "op": "d", "ts_ms": now_ms}

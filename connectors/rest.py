@@ -126,9 +126,10 @@ class ConnectClient:
             )
         return answer.json() if answer.content else None
 
-    def plugins(self) -> dict[str, str]:
-        """Connector class -> version."""
-        return {p["class"]: str(p.get("version", "")) for p in self.request("GET", "/connector-plugins")}
+    def plugins(self, *, connectors_only: bool = True) -> dict[str, str]:
+        """Class -> version, of connectors, or of converters and all other plugins too."""
+        found = self.request("GET", f"/connector-plugins?connectorsOnly={str(connectors_only).lower()}")
+        return {p["class"]: str(p.get("version", "")) for p in found}
 
     def config(self, name: str) -> dict[str, str] | None:
         """A connector's configuration, secrets included; None if there is no such connector."""

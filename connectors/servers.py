@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from cdc.encoding import Encoding
 from cdc.pipeline import Pipeline
+from cdc.registry import encoding_of
 from connectors.debezium import connector_name
 from connectors.kafka import Kafka
 from connectors.names import Names
@@ -36,6 +38,11 @@ class Servers:
     def names(self) -> Names:
         """Names of what we keep in the database."""
         return Names.of(self.pipeline)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How to read and write records of this pipeline's topics."""
+        return encoding_of(self.pipeline.source.reader())
 
     @property
     def connector(self) -> str:

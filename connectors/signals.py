@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 
 from cdc.errors import KafkaUnavailable
 from cdc.pipeline import Pipeline
+from cdc.registry import encoding_of
 from connectors.debezium import notification_topic, pattern
 from connectors.kafka import PARTITION_EOF, SECONDS, Kafka
 
@@ -113,6 +114,7 @@ class Notifications:
     def __init__(self, kafka: Kafka, pipeline: Pipeline) -> None:
         self.heard = Heard()
         self.caught_up = False
+        self._encoding = encoding_of(pipeline.source.reader())
         self.consumer = kafka.consumer()
         self.consumer.assign([TopicPartition(notification_topic(pipeline), 0, OFFSET_BEGINNING)])
 
@@ -132,6 +134,7 @@ class Notifications:
 
         Raises:
             KafkaUnavailable: it could not be read in time (transient).
+            RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
         """
         deadline = time.monotonic() + seconds
         self.caught_up = False
@@ -151,6 +154,6 @@ class Notifications:
             self.caught_up = self.caught_up or error.code() == PARTITION_EOF
             return
         try:
-            self.heard.hear(json.loads(message.value() or b"{}"))
+            self.heard.hear(self._encoding.loads(message.value() or b"{}"))
         except ValueError:
             return  # not Debezium's: somebody else writes into this topic

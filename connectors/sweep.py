@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 from cdc.errors import KafkaError, KafkaUnavailable
@@ -23,7 +22,7 @@ from connectors.servers import Servers
 
 # A fetch of an idle partition answers within half a second; no answer for this long is an outage.
 SILENCE_SECONDS = 30.0
-STREAMED = ("false", "incremental")
+STREAMED = (None, "false", "incremental")
 
 
 def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
@@ -40,7 +39,7 @@ def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
 
     Raises:
         KafkaError: the marker's record is not there, or a delete was not acknowledged (do it again).
-        KafkaUnavailable: no answer (transient).
+        KafkaUnavailable, RegistryUnavailable: no answer (transient).
     """
     servers.connect.stop(servers.connector)
     servers.connect.wait_stopped(servers.connector)
@@ -50,7 +49,7 @@ def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
         out = {}
         for table in tables:
             topic = topics[servers.pipeline.topic(table)]
-            out[table] = sum(_sweep(servers.kafka, topic.name, part, position) for part in range(topic.partitions))
+            out[table] = sum(_sweep(servers, topic.name, part, position) for part in range(topic.partitions))
         return out
     finally:
         servers.connect.resume(servers.connector)
@@ -66,7 +65,7 @@ def snapshot_position(servers: Servers) -> int:
     topic, position = marker_topic(servers.pipeline), None
     for message in records(servers.kafka, topic, 0):
         if value := message.value():
-            position = int(orjson.loads(value)["source"]["lsn"])
+            position = int(servers.encoding.loads(value)["source"]["lsn"])
     if position is None:
         raise KafkaError(
             f"topic {topic} is empty: the snapshot's position is not known",
@@ -75,19 +74,23 @@ def snapshot_position(servers: Servers) -> int:
     return position
 
 
-def _sweep(kafka: Kafka, topic: str, partition: int, position: int) -> int:
+def _sweep(servers: Servers, topic: str, partition: int, position: int) -> int:
     ghosts: dict[bytes, dict[str, Any]] = {}
+    kafka, encoding, like = servers.kafka, servers.encoding, b""
     for message in records(kafka, topic, partition):
         key, value = message.key(), message.value()
         if key is None:
             continue
         ghosts.pop(bytes(key), None)  # whatever was known of this row, there is something newer
-        source = orjson.loads(value)["source"] if value else None
+        source = encoding.loads(value)["source"] if value else None
         if source is not None and is_ghost(source, position):
-            ghosts[bytes(key)] = source
+            ghosts[bytes(key)], like = source, bytes(value or b"")
     if ghosts:
         now_ms = int(time.time() * 1000)
-        events = ((partition, key, delete_event(source, position, now_ms)) for key, source in ghosts.items())
+        events = (
+            (partition, key, encoding.dumps(delete_event(source, position, now_ms), like))
+            for key, source in ghosts.items()
+        )
         write_deletes(kafka, topic, events)
     return len(ghosts)
 
@@ -97,10 +100,10 @@ def is_ghost(source: dict[str, Any], position: int) -> bool:
     return source.get("snapshot") not in STREAMED and source.get("lsn") != position
 
 
-def delete_event(source: dict[str, Any], position: int, now_ms: int) -> bytes:
+def delete_event(source: dict[str, Any], position: int, now_ms: int) -> dict[str, Any]:
     """A delete as Debezium writes it, at the snapshot's position: newer than what was read before. Pure."""
     at = {**source, "snapshot": "false", "lsn": position, "sequence": f'[null,"{position}"]', "ts_ms": now_ms}
-    return orjson.dumps({"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms})
+    return {"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms}
 
 
 def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, bytes]]) -> int:

@@ -32,6 +32,7 @@ VERBS = {
     "rollback": "make readers see the previous generation again",
     "retire": "remove a generation that nobody reads",
     "explain": "why a document looks as it does: its rows, their positions, its version",
+    "pack": "pack the Python environment for a Spark cluster's executors",
     "drop": "remove what apply and run created",
 }
 

@@ -14,14 +14,16 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
-from cdc.errors import Fenced, HeadwaterError, KafkaError, StateError
+from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError, KafkaError, StateError
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_views
 from console.flows import Build, catalog_name, flows_of
+from console.machines import check_machines
 from console.marker import read_snapshot_lsn
 from console.places import chosen_sinks, registry, state_dir
 from console.promotion import Say, promote
 from sinks import iceberg
+from spark.cluster import ended, is_local
 from spark.generations import as_defined, define, outdated
 from spark.runner import Runner
 from spark.session import build_session
@@ -37,14 +39,21 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") ->
         if isinstance(sink, IcebergSink):
             conf = {**catalog_settings(catalog_name(name), iceberg.spark_properties(sink)), **conf}
     engine = pipeline.engine
-    return build_session(
+    spark = build_session(
         f"headwater {pipeline.name}",
         master=engine.master,
         jars=Path(engine.jars or os.environ.get("HEADWATER_SPARK_JARS", "")),
         log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{log}.log",
         driver_memory=engine.driver_memory,
         conf=conf,
+        python_archive=engine.python_archive,
     )
+    try:
+        check_machines(pipeline, sinks, spark)
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
 
 
 # A promotion takes some twenty seconds for a million keys; one that takes longer than this was killed.
@@ -81,6 +90,7 @@ class Engine:
             what was done, a line each.
         """
         said: list[str] = []
+        self.follow_cluster()
         self.follow_lease()
         for name in chosen_sinks(self.pipeline, self.only):
             finish_promotion(self.pipeline, name, PROMOTION_SECONDS, said.append)
@@ -96,8 +106,7 @@ class Engine:
             for number in set(self._kept(name)) - here:
                 title = f"{name}, generation {number}"
                 try:
-                    build = open_build(self.pipeline, self.catalogue, name, number)
-                    self.runner.add(flows_of(build, self.catalogue, self.spark, self.snapshot_lsn))
+                    build = self._take_up(name, number)
                 except HeadwaterError as error:  # its rebuild may not have let go of it yet
                     self.refused[title] = str(error)
                     continue
@@ -105,6 +114,30 @@ class Engine:
                 self.builds.append(build)
                 said.append(f"{title}: kept up to date from now on")
         return said
+
+    def _take_up(self, sink: str, number: int) -> Build:
+        build = open_build(self.pipeline, self.catalogue, sink, number)
+        try:
+            self.runner.add(flows_of(build, self.catalogue, self.spark, self.snapshot_lsn))
+        except BaseException:
+            build.generation.unlock()  # kept, its lease would be ours and nobody's work
+            raise
+        return build
+
+    def follow_cluster(self) -> None:
+        """See whether Spark's cluster still runs this application.
+
+        Raises:
+            ClusterUnavailable: it does not: this process can only be started again (transient).
+        """
+        if not is_local(self.pipeline.engine.master) and ended(self.spark):
+            error = ClusterUnavailable(
+                f"Spark's cluster at {self.pipeline.engine.master} has ended this application",
+                means="its executors failed again and again, or somebody killed it; offsets are where they were",
+                fix="the master's page and the executors' logs say why; then start this command again",
+            )
+            self.stop(str(error))
+            raise error
 
     def follow_lease(self) -> None:
         """Stop generations that another process has taken over."""

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from console.options import json_option, pipeline_argument, print_json
+from console.options import json_option, master_option, pipeline_argument, print_json
 
 # More than this of anything only hides the rest; --json has all.
 MAX_ROWS = 40
@@ -37,8 +37,11 @@ Examples:
 @click.argument("key", metavar="KEY")
 @click.option("--view", "view", metavar="NAME", help="Which view, when the sink has several.")
 @click.option("--expected", is_flag=True, help="Also build the document from Postgres, and show what differs.")
+@master_option
 @json_option
-def command(file: Path, sink: str, key: str, view: str | None, expected: bool, as_json: bool) -> None:
+def command(
+    file: Path, sink: str, key: str, view: str | None, expected: bool, master: str | None, as_json: bool
+) -> None:
     """Show why a document looks as it does.
 
     What SINK holds under KEY, with its version and generation; of a view with joins every row that makes it, each with
@@ -51,9 +54,10 @@ def command(file: Path, sink: str, key: str, view: str | None, expected: bool, a
     """
     from cdc.pipeline import load
     from console.explained import explain_report
+    from console.machines import alone
 
     report = explain_report(
-        load(file), sink, key, view, expected=expected, progress=lambda line: click.echo(line, err=True)
+        alone(load(file), master), sink, key, view, expected=expected, progress=lambda line: click.echo(line, err=True)
     )
     if as_json:
         print_json(report)

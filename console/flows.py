@@ -17,7 +17,9 @@ from cdc.resolve import view_tables
 from cdc.view import View
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
+from sinks.rowstore.awake import AWAY_SECONDS
 from sinks.rowstore.keys import namespace
+from spark.cluster import is_local
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
 from spark.gaps import check_log
@@ -160,6 +162,7 @@ def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) ->
         "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
         "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
         "give_up_seconds": GIVE_UP_SECONDS,
+        "away_seconds": 0.0 if is_local(pipeline.engine.master) else AWAY_SECONDS,
     }
 
 
@@ -217,4 +220,5 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
             "topic": pipeline.dead_letter_topic,
             "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
         },
+        registry=pipeline.source.reader(),
     )

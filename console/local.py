@@ -7,7 +7,7 @@ import click
 only_option = click.option(
     "--only",
     metavar="NAME[,NAME…]",
-    help="these servers only: postgres, kafka, connect, elasticsearch, redis-cache, redis-store",
+    help="these servers only: postgres, kafka, connect, elasticsearch, redis-cache, redis-store, registry",
 )
 
 

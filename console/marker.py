@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from cdc.debezium_json import snapshot_lsn
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
+from cdc.registry import encoding_of
 from connectors.debezium import marker_topic
 
 # Debezium reads the tables in an order of its own: the marker may come after a large one.
@@ -24,8 +25,9 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
 
     Raises:
         KafkaError: there is no such record after ``patience`` seconds.
+        RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
     """
-    topic = marker_topic(pipeline)
+    topic, encoding = marker_topic(pipeline), encoding_of(pipeline.source.reader())
     settings = {"group.id": "headwater-marker", "enable.auto.commit": False, "isolation.level": "read_committed"}
     consumer = Consumer({**pipeline.kafka.client(), **settings, "log_level": 0})
     try:
@@ -34,7 +36,7 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         while time.monotonic() < until:
             message = consumer.poll(1.0)
             value = None if message is None or message.error() else message.value()
-            found = snapshot_lsn(value) if value is not None else None
+            found = snapshot_lsn(value, encoding) if value is not None else None
             if found is not None:
                 return found
     finally:

@@ -44,6 +44,13 @@ def sink_option(function: F) -> F:
     )
 
 
+def master_option(function: F) -> F:
+    """``--master URL``: where Spark runs, instead of what the file says."""
+    return click.option(
+        "--master", default=None, metavar="URL", help="Where Spark runs, instead of engine.master of the file."
+    )(function)
+
+
 def print_json(value: Any) -> None:
     """Print a JSON document."""
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=str))

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from console.options import json_option, pipeline_argument, print_json, sink_argument
+from console.options import json_option, master_option, pipeline_argument, print_json, sink_argument
 
 
 @click.command(
@@ -33,8 +33,9 @@ Examples:
     metavar="SHARE",
     help="Share of the time that fills of joined views may be at work.",
 )
+@master_option
 @json_option
-def command(file: Path, sink: str, auto: bool, throttle: float, as_json: bool) -> None:
+def command(file: Path, sink: str, auto: bool, throttle: float, master: str | None, as_json: bool) -> None:
     """Fill a new generation of SINK from the log, from offset 0, beside the living one, as the file says now.
 
     Readers see nothing of it until `promote`. The source database is not asked for its rows. Kill it when you like: the
@@ -43,6 +44,7 @@ def command(file: Path, sink: str, auto: bool, throttle: float, as_json: bool) -
     Exit code 0: ready (with --auto: promoted); 2: with --auto, it differs from Postgres and was not promoted; 1: error.
     """
     from cdc.pipeline import load
+    from console.machines import with_master
     from console.rebuilding import Rebuild
 
     stop = threading.Event()
@@ -52,7 +54,7 @@ def command(file: Path, sink: str, auto: bool, throttle: float, as_json: bool) -
 
     signal.signal(signal.SIGTERM, asked)
     signal.signal(signal.SIGINT, asked)
-    pipeline = load(file)
+    pipeline = with_master(load(file), master)
     report = Rebuild(pipeline, file, sink, throttle, stop, lambda line: click.echo(line, err=True)).run(auto=auto)
     if as_json:
         print_json(report)

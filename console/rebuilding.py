@@ -105,6 +105,7 @@ class Rebuild:
         with Watch(self.pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
             while not self.stop.wait(STEP_SECONDS):
                 statuses = engine.runner.step()
+                engine.follow_cluster()
                 engine.follow_lease()
                 watch.show(statuses)
                 if engine.runner.errors:

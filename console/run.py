@@ -13,7 +13,7 @@ from types import FrameType
 import click
 
 from cdc.errors import StateError
-from console.options import is_terminal, pipeline_argument, sink_option
+from console.options import is_terminal, master_option, pipeline_argument, sink_option
 
 # How often progress is looked at and status files are written.
 STEP_SECONDS = 0.5
@@ -26,6 +26,7 @@ LINE_SECONDS = 10.0
 Examples:
   headwater run pipeline.yaml
   headwater run pipeline.yaml --sink search
+  headwater run pipeline.yaml --master spark://host:7077
   headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
 """
 )
@@ -35,7 +36,10 @@ Examples:
 @click.option(
     "--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this."
 )
-def command(file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: float | None) -> None:
+@master_option
+def command(
+    file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: float | None, master: str | None
+) -> None:
     """Keep the sinks of a pipeline in sync with its source.
 
     Each sink has its own offsets: one that is down waits and catches up, the others go on. Stop with Ctrl-C or SIGTERM;
@@ -49,22 +53,29 @@ def command(file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: f
 
     signal.signal(signal.SIGTERM, asked)
     signal.signal(signal.SIGINT, asked)
-    failed = _run(file, only, stop, until_caught_up=until_caught_up, timeout=timeout)
+    failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
     sys.exit(1 if failed else 0)
 
 
 def _run(
-    file: Path, only: Sequence[str], stop: threading.Event, *, until_caught_up: bool, timeout: float | None
+    file: Path,
+    only: Sequence[str],
+    stop: threading.Event,
+    master: str | None,
+    *,
+    until_caught_up: bool,
+    timeout: float | None,
 ) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
     from cdc.pipeline import load
     from console.catalogue import source_catalogue
     from console.engine import open_engine, warn_outdated
+    from console.machines import with_master
     from console.progress import Watch
     from console.sourcewatch import SourceWatch
 
     started = time.monotonic()
-    pipeline = load(file)
+    pipeline = with_master(load(file), master)
     click.echo(f"pipeline {pipeline.name}: starting", err=True)
     with SourceWatch(pipeline) as source:
         engine = open_engine(pipeline, source_catalogue(pipeline), only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline, load
+from console.alive import ailments
 from console.options import json_option, pipeline_argument, print_json, sink_option
 from console.sourcestate import SourceState, line, warning
 
@@ -34,12 +36,16 @@ _ALIVE = ("filling", "running", "retrying")
 Examples:
   headwater status pipeline.yaml
   headwater status pipeline.yaml --sink search --json | jq .sinks[0].lag_events
+  headwater status pipeline.yaml --alive       (a container's health check)
 """
 )
 @pipeline_argument
 @sink_option
 @json_option
-def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
+@click.option(
+    "--alive", is_flag=True, help="Only: is a process at work on every sink? Asks no server; exit code 1 if not."
+)
+def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool) -> None:
     """Show each sink's offsets, lag and last error, whether or not it is running now; and how the source is.
 
     Offsets are read from the checkpoints, the log's ends from Kafka. lag_events counts offsets, of which compaction may
@@ -48,6 +54,10 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
     slot keeps.
     """
     pipeline = load(file)
+    if alive:
+        found = ailments(pipeline, only)
+        click.echo("\n".join(found) or "alive")
+        sys.exit(1 if found else 0)
     report = status_report(pipeline, only)
     exceeded = warning(pipeline, report["source"])
     if exceeded:

@@ -13,7 +13,8 @@ from spark import startup
 
 @click.command()
 @only_option
-def command(only: str | None) -> None:
+@click.option("--with", "more", metavar="NAME[,NAME…]", help="these as well: registry (schemas, for Avro) is optional")
+def command(only: str | None, more: str | None) -> None:
     """Start the local servers: fetch what is missing, start what isn't running, heal what is half dead.
 
     Running it again changes nothing. Servers listen on 127.0.0.1 only; they go on after this command ends.
@@ -27,6 +28,7 @@ def command(only: str | None) -> None:
     Examples:
       headwater up
       headwater up --only postgres,kafka
+      headwater up --with registry
       eval "$(headwater ps --env)"
     """
     from deploy.local.artifacts import spark_jars
@@ -40,7 +42,7 @@ def command(only: str | None) -> None:
         with lock:
             click.echo(f"{time.monotonic() - began:6.1f} s  {line}")
 
-    seconds = stack.up(chosen(only), say)
+    seconds = stack.up(chosen(only), say, chosen(more) or ())
     jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
     startup.prepare(jars[0].parent, stack.endpoints.spark_archive, say)
     total = time.monotonic() - began

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.options import json_option, pipeline_argument, print_json, sink_option
+from console.options import json_option, master_option, pipeline_argument, print_json, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -50,6 +50,7 @@ Examples:
 @click.option(
     "--generation", type=click.IntRange(1), default=None, metavar="N", help="Not the one that readers see, but this."
 )
+@master_option
 def command(
     file: Path,
     only: tuple[str, ...],
@@ -60,6 +61,7 @@ def command(
     seed: int | None,
     every: float | None,
     generation: int | None,
+    master: str | None,
 ) -> None:
     """Compare every row that a sink holds with what Postgres says it should hold.
 
@@ -72,9 +74,10 @@ def command(
     """
     from cdc.pipeline import load
     from console.comparing import Asked
+    from console.machines import alone
 
     asked = Asked(only, wait, repair, sample, int(time.time()) if seed is None else seed, generation)
-    pipeline = load(file)
+    pipeline = alone(load(file), master)
     if every is not None:
         from console.audit import audit
 

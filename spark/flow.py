@@ -30,6 +30,7 @@ from spark.lag import Offsets
 from spark.source import read_changelog
 from spark.spec import FlowSpec
 from spark.state import check_checkpoint, rebuild_command
+from spark.status import FlowStatus
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,21 @@ class Flow:
         """
         fix = rebuild_command(self.spec.sink)
         check_checkpoint(self.checkpoint, fix)
-        if (self.folder / "status.json").exists() and not (self.checkpoint / "metadata").exists():
+        if self._has_run and not (self.checkpoint / "metadata").exists():
             raise CheckpointLost(
                 f"sink {self.spec.sink}: the checkpoint of {self.title} is gone, but it has run before",
                 means="starting at offset 0 over a living target would leave rows that were deleted meanwhile",
                 fix=fix,
             )
+
+    @property
+    def _has_run(self) -> bool:
+        """Whether a query of it ever came to run; one that failed before it began has written nothing."""
+        if not (self.folder / "status.json").exists():
+            return False
+        status = FlowStatus.read(self.folder)
+        never = status and status.state in ("retrying", "failed") and status.batch_id < 0 and not status.current_at
+        return not never
 
     @property
     def is_new(self) -> bool:

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
-from spark import startup
+from cdc.pipeline.masking import looks_secret, mask_text
+from spark import cluster, startup
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
@@ -26,10 +28,10 @@ REQUIRED_JARS = (
 # Deep regular expressions overflow the default stack when a query stops; serial GC keeps a small heap small.
 JAVA_OPTIONS = "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
 
+# Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
 SETTINGS: Mapping[str, str] = {
-    # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     # Each checkpoint file otherwise gets a checksum file beside it: twice the files and twice the pause a batch.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
@@ -51,6 +53,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.ansi.enabled": "true",
+    # What Spark's pages and logs show of settings: stars for these. Its own pattern does not know all of ours.
+    "spark.redaction.regex": "(?i)secret|passw|passphrase|token|credential|access[._-]?key|api[._-]?key|jaas|sasl[.]",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|passw|token|credential|jaas|sasl[.]",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }
 
@@ -80,6 +85,7 @@ def build_session(
     log: Path,
     driver_memory: str = "1g",
     conf: Mapping[str, str] | None = None,
+    python_archive: str = "",
     java_options: str = "",
 ) -> SparkSession:
     """Start (or reuse) this process's Spark session.
@@ -87,27 +93,53 @@ def build_session(
     Args:
         app: name shown by Spark's tools.
         master: a Spark master URL; ``local[4]`` runs here. More threads than cores are right: tasks wait on servers.
-        jars: folder with the pinned jars.
+        jars: folder with the pinned jars; a cluster's executors fetch them from this process.
         log: Spark's own log file; rolled at 20 MB, three kept.
         driver_memory: JVM heap, in Spark's notation (``1g``).
         conf: the operator's own settings, which win over ours.
+        python_archive: for a cluster, see ``spark.cluster.settings``.
         java_options: instead of our own.
+
+    Raises:
+        ConfigError: jars or the archive are missing, or a setting can't be right (terminal).
+        ClusterUnavailable: the master does not answer (transient).
+        ClusterError: Spark could not be started on it.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    log.parent.mkdir(parents=True, exist_ok=True)
     java = java_options or JAVA_OPTIONS + startup.java_options()
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    ours = LOOPBACK if cluster.is_local(master) else cluster.settings(master, python_archive, JAVA_OPTIONS)
     settings = {
         **SETTINGS,
         "spark.driver.extraJavaOptions": f"{java} -Dlog4j2.configurationFile={logging} -Dheadwater.log={log}",
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
         "spark.jars": ",".join(str(jar) for jar in find_jars(jars)),
+        **ours,
         **(conf or {}),
     }
+    if settings.get("spark.speculation", "false") != "false":
+        raise ConfigError(
+            "engine.spark_conf: spark.speculation is on",
+            means="two attempts at one task would work on the same rows of the row store at once",
+            fix="leave it out",
+        )
+    # PySpark takes the executors' Python from here, and not from spark.pyspark.python.
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = settings["spark.pyspark.python"], sys.executable
+    if cluster.is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _launch({"spark.master": master, **settings})
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _launch(settings: Mapping[str, str]) -> None:
+    """Start the virtual machine, if it is not there, with what is no secret: all users may read its command line."""
+    if SparkContext._gateway is None:
+        shown = SparkConf(loadDefaults=False)
+        for name, value in settings.items():
+            if not (looks_secret(name) or mask_text(str(value)) != str(value)):
+                shown.set(name, str(value))
+        SparkContext._ensure_initialized(conf=shown)

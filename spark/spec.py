@@ -11,6 +11,7 @@ from typing import Any
 
 from cdc.catalogue import Table
 from cdc.debezium_json import Decoder
+from cdc.registry import encoding_of
 from cdc.view import View
 
 
@@ -30,6 +31,7 @@ class FlowSpec:
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
         generation: which build of the sink.
+        registry: settings of the schema registry (``cdc.registry.encoding_of``); None when no record can be Avro.
         stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
     """
 
@@ -45,6 +47,7 @@ class FlowSpec:
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
     generation: int = 1
+    registry: Mapping[str, str] | None = field(default=None, repr=False)
 
     def pack(self) -> bytes:
         """Serialise for a task's closure."""
@@ -52,7 +55,8 @@ class FlowSpec:
 
     def decoders(self) -> dict[str, Decoder]:
         """A decoder a topic."""
-        return {topic: Decoder(table, self.epoch, self.snapshot_lsn) for topic, table in self.tables.items()}
+        encoding = encoding_of(self.registry)
+        return {t: Decoder(table, self.epoch, self.snapshot_lsn, encoding) for t, table in self.tables.items()}
 
 
 @lru_cache(maxsize=32)

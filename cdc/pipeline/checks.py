@@ -10,7 +10,7 @@ from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, SinkPart
-from cdc.pipeline.source import Connect, Source
+from cdc.pipeline.source import Connect, Registry, Source
 from cdc.pipeline.views import JOINS, View
 
 # Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways.
@@ -57,9 +57,13 @@ def _source(source: Source) -> Iterator[Wrong]:
             )
     if source.setup_password is not None and source.setup_user is None:
         yield Wrong(("source", "setup_password"), "source.setup_password without source.setup_user")
+    if source.registry is not None:
+        yield from _credentials(source.registry, ("source", "registry"))
+    elif source.format == "avro":
+        yield Wrong(("source", "format"), "source.format: avro needs source.registry", "registry: {url: http://…}")
 
 
-def _credentials(part: Connect | ElasticsearchSink, path: Path) -> Iterator[Wrong]:
+def _credentials(part: Connect | ElasticsearchSink | Registry, path: Path) -> Iterator[Wrong]:
     where = ".".join(map(str, path))
     if part.password is not None and part.user is None:
         yield Wrong((*path, "password"), f"{where}.password without {where}.user")

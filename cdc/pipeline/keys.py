@@ -15,7 +15,7 @@ from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS
-from cdc.pipeline.source import Connect, Kafka, Source
+from cdc.pipeline.source import Connect, Kafka, Registry, Source
 from cdc.pipeline.views import View
 
 
@@ -68,7 +68,9 @@ class Section:
 def sections() -> Iterator[Section]:
     """Every mapping of the file, in the order in which the file has them."""
     yield Section((), "", _doc(Pipeline), _keys(Pipeline, frozenset(("version", "name"))))
-    for name, part in (("source", Source), ("kafka", Kafka), ("connect", Connect)):
+    yield Section(("source",), "", _doc(Source), _keys(Source))
+    yield Section(("source", "registry"), "", _doc(Registry), _keys(Registry))
+    for name, part in (("kafka", Kafka), ("connect", Connect)):
         yield Section((name,), "", _doc(part), _keys(part))
     yield Section(("views", "<name>"), "", _doc(View), _keys(View))
     for name, nested in (("refs", Ref), ("children", Child), ("aggregates", Aggregate)):
@@ -138,7 +140,7 @@ def kind_of(schema: dict[str, Any]) -> str:  # noqa: PLR0911 - one line a kind
         return " or ".join(f"`{item}`" for item in schema["enum"])
     if "const" in schema:
         return f"`{schema['const']}`"
-    kind = schema.get("type")
+    kind = "object" if "$ref" in schema else schema.get("type")
     if kind in ("integer", "number"):
         return ("whole number" if kind == "integer" else "number") + _range(schema)
     if kind in _KINDS:

@@ -74,6 +74,12 @@ class Engine(Part):
         shown_default="$HEADWATER_SPARK_JARS",
         example="${HEADWATER_SPARK_JARS:-}",
     )
+    python_archive: str = entry(
+        "",
+        "For a cluster: the Python environment that its executors are sent, a file made by `headwater pack`. Empty: "
+        "they have one at the path of this process's.",
+        example="/srv/headwater/python.tar.gz",
+    )
     trigger_ms: Whole = entry(
         0, "Least time between micro-batches; 0: one after the other.", unit="milliseconds", ge=0, le=3_600_000
     )

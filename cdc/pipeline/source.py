@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
 from cdc.pipeline.fields import BROKERS, HTTP, SLOT, TOPIC, Number, Options, Part, Table, Text, Whole, entry
 from cdc.pipeline.masking import reveal
+
+
+class Registry(Part):
+    """The schema registry of Avro records: without its schemas no record can be read."""
+
+    url: str = entry(
+        description="Address of its Confluent API; Apicurio has it at /apis/ccompat/v7.",
+        example="${HEADWATER_REGISTRY:-http://127.0.0.1:8080/apis/ccompat/v7}",
+        pattern=HTTP,
+    )
+    connect_url: str = entry(
+        "",
+        "Address at which the Connect workers find Apicurio's own API, when it is another one than here.",
+        shown_default="`url` with /apis/registry/v2",
+        example="http://registry:8080/apis/registry/v2",
+        pattern=HTTP,
+    )
+    user: Text | None = entry(None, "User, if it asks for one (Basic).", example="headwater")
+    password: SecretStr | None = entry(None, "Its password.", example="${REGISTRY_PASSWORD:-}", shown_default="none")
+
+    def client(self) -> dict[str, str]:
+        """Plain settings of a client, with the password: never for printing."""
+        out = {"url": self.url.rstrip("/")}
+        if self.user is not None and self.password is not None:
+            out |= {"user": self.user, "password": self.password.get_secret_value()}
+        return out
+
+    def writer_url(self) -> str:
+        """Where Connect's converter finds the registry."""
+        return self.connect_url or re.sub(r"/apis/ccompat/v\d+/?$", "", self.url) + "/apis/registry/v2"
 
 
 class Source(Part):
@@ -80,7 +111,16 @@ class Source(Part):
         gt=0,
         le=3600,
     )
-    format: Literal["json"] = entry("json", "Encoding of the records in Kafka.")
+    format: Literal["json", "avro"] = entry(
+        "json",
+        "Encoding of the records in Kafka that `apply` asks of the connector. Avro is smaller and needs `registry`; "
+        "keys stay JSON in both. It may be changed: with a `registry`, records of both are read.",
+    )
+    registry: Registry | None = entry(
+        None,
+        "The schema registry; needed for Avro.",
+        example={"url": "${HEADWATER_REGISTRY:-http://127.0.0.1:8080/apis/ccompat/v7}"},
+    )
     snapshot_fetch_size: Whole = entry(
         10240,
         "Rows that a snapshot fetches at a time: memory of the connector against round trips.",
@@ -88,6 +128,10 @@ class Source(Part):
         ge=1,
         le=1_000_000,
     )
+
+    def reader(self) -> dict[str, str] | None:
+        """Plain settings of ``cdc.registry.encoding_of``: None when no record can be Avro."""
+        return None if self.registry is None else self.registry.client()
 
 
 class Kafka(Part):

@@ -34,6 +34,8 @@ def template() -> str:
     lines = [_HEAD]
     every = list(sections())
     for section in every:
+        if section.path == ("source", "registry"):
+            continue  # one line of the source's
         if section.path[:1] != ("views",):
             lines += _section(section)
         elif len(section.path) == 2:

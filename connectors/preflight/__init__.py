@@ -21,6 +21,7 @@ from connectors.preflight import (
     disk,
     keys,
     publication,
+    registry,
     rights,
     role,
     server,
@@ -47,6 +48,7 @@ CHECKS: tuple[Check, ...] = (
     disk.CHECK,
     brokers.CHECK,
     worker.CHECK,
+    registry.CHECK,
 )
 # A check waits for a server that is away no longer than an operator would.
 PATIENCE_SECONDS = 5.0

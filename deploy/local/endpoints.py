@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deploy.local import artifacts
 from deploy.local.services.postgres import SUPERUSER
+from deploy.local.services.registry import SERVICES
 from deploy.local.site import HOST, Site
 
 
@@ -24,6 +25,7 @@ class Endpoints:
     elasticsearch_url: str
     redis_cache_url: str
     redis_store_url: str
+    registry_url: str
     spark_archive: Path = Path()
 
     @classmethod
@@ -39,6 +41,7 @@ class Endpoints:
             elasticsearch_url=f"http://{HOST}:{site.port('elasticsearch')}",
             redis_cache_url=f"redis://{HOST}:{site.port('redis-cache')}/0",
             redis_store_url=f"redis://{HOST}:{site.port('redis-store')}/0",
+            registry_url=SERVICES["registry"].address(site),
             spark_archive=site.home / "spark.jsa",
         )
 
@@ -54,6 +57,7 @@ class Endpoints:
             "HEADWATER_ELASTICSEARCH": self.elasticsearch_url,
             "HEADWATER_REDIS_CACHE": self.redis_cache_url,
             "HEADWATER_REDIS_STORE": self.redis_store_url,
+            "HEADWATER_REGISTRY": self.registry_url,
             "HEADWATER_SPARK_JARS": str(artifacts.folder("spark")),
             "HEADWATER_SPARK_ARCHIVE": str(self.spark_archive),
         }

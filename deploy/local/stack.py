@@ -21,7 +21,7 @@ from deploy.local.endpoints import Endpoints
 from deploy.local.keeper import Keeper
 from deploy.local.ports import describe, holder, is_free
 from deploy.local.services.base import Service
-from deploy.local.services.registry import SERVICES, select
+from deploy.local.services.registry import DEFAULT, SERVICES, select
 from deploy.local.site import SYSTEM_DATA, Site
 
 Progress = Callable[[str], None]
@@ -66,12 +66,15 @@ class LocalStack:
         """Addresses and the Postgres superuser's password."""
         return Endpoints.of(self.site)
 
-    def up(self, only: Sequence[str] | None = None, progress: Progress | None = None) -> dict[str, float]:
+    def up(
+        self, only: Sequence[str] | None = None, progress: Progress | None = None, more: Sequence[str] = ()
+    ) -> dict[str, float]:
         """Start what isn't running and heal what is half dead; returns when every server is healthy.
 
         Args:
-            only: names of servers; what they need is started too. All if None.
+            only: names of servers; what they need is started too. If None, all that are not optional.
             progress: called with one line at a time, from several threads.
+            more: names of servers to start as well.
 
         Returns:
             Seconds that each server took (0.0: it was already running).
@@ -80,7 +83,7 @@ class LocalStack:
             StackError: a server can't be fetched, started or reached; the others have been started none the less.
         """
         say = progress or (lambda line: None)
-        services = select(only, with_needs=True)
+        services = select([*(DEFAULT if only is None else only), *more], with_needs=True)
         with self._lock(say):
             wanted = {unit for service in services for unit in service.units()} | ({"spark"} if only is None else set())
             units = artifacts.ensure(sorted(wanted), say)

@@ -17,7 +17,7 @@ def unpack(unit: str, files: Sequence[Path], target: Path) -> None:
         _postgres(files[0], target)
     elif unit == "elasticsearch":
         _zip(files[0], target)
-    elif unit == "connect-plugins":
+    elif unit in ("connect-plugins", "registry"):
         with tarfile.open(files[0]) as archive:
             archive.extractall(target, filter="data")
     elif unit == "redis":

@@ -7,10 +7,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 
-import click
-
-from cdc.errors import HeadwaterError
-from examples.common import SETUP_LOCK, PostgresEndpoint, Server, connect, ensure_database
+from examples.common import PostgresEndpoint
+from examples.filling import Row, command, fill
 
 OWNER = "profiles_owner"
 SCHEMA = Path(__file__).with_name("schema.sql")
@@ -23,7 +21,6 @@ SKILLS = ("Postgres", "Kafka", "Spark", "Elasticsearch", "Redis", "Python", "Coo
 FIRST = ("Amara", "Björn", "Carmen", "Dev", "Elif", "Femi", "Grace", "Hugo", "Ines", "Joon")
 LAST = ("Adler", "Brook", "Castro", "Diallo", "Egede", "Fontaine")
 TITLES = ("Engineer", "Analyst", "Head of Data", "Cook", "Counsel", "Intern")
-Row = tuple[object, ...]
 
 
 def rows(seed: int = 1) -> Iterator[tuple[str, list[Row]]]:
@@ -53,41 +50,11 @@ def rows(seed: int = 1) -> Iterator[tuple[str, list[Row]]]:
 
 
 def load(endpoint: PostgresEndpoint, database: str = "profiles", owner: str = OWNER) -> str:
-    """Create database, roles and tables, and fill the tables if they are empty.
-
-    Args:
-        endpoint: the server.
-        database: its name; created when missing.
-        owner: role that owns the tables; created when missing.
-
-    Returns:
-        the owner's connection string.
-
-    Raises:
-        SourceError: Postgres can't be reached.
-    """
-    info = ensure_database(endpoint, database, owner)
-    with connect(info) as conn:
-        conn.execute("SELECT pg_advisory_xact_lock(%s)", [SETUP_LOCK])
-        conn.execute(SCHEMA.read_text(encoding="utf-8"))
-        if conn.execute("SELECT 1 FROM people LIMIT 1").fetchone() is None:
-            for table, values in rows():
-                with conn.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
-                    for row in values:
-                        copy.write_row(row)
-    return info
+    """See ``examples.filling.fill``; returns the owner's connection string."""
+    return fill(endpoint, database, owner, SCHEMA, rows)
 
 
-@click.command()
-@click.option("--database", default="profiles", show_default=True, help="Database; created when missing.")
-def main(database: str) -> None:
-    """Load the profiles into Postgres (HEADWATER_POSTGRES_HOST, _PORT, …; default: the local stack)."""
-    try:
-        load(Server.from_environment(), database)
-    except HeadwaterError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"{database}: {PEOPLE} people, {len(COMPANIES)} companies")
-
+main = command("profiles", load, "the profiles", f"{PEOPLE} people, {len(COMPANIES)} companies")
 
 if __name__ == "__main__":
     main()

@@ -7,10 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-import click
-
-from cdc.errors import HeadwaterError
-from examples.common import SETUP_LOCK, PostgresEndpoint, Server, connect, ensure_database
+from examples.common import PostgresEndpoint
+from examples.filling import Row, command, fill
 
 OWNER = "social_owner"
 SCHEMA = Path(__file__).with_name("schema.sql")
@@ -20,7 +18,6 @@ NAMES = ("Ada", "Bruno", "Chiara", "Dmitri", "Eun-ji", "Fatou", "Göran", "Hana"
 WORDS = ("log", "stream", "table", "order", "late", "again", "kept", "river", "source", "mouth", "ça va", "🚀")
 EMOJIS = ("❤", "👍", "🎉")
 START = datetime(2024, 5, 1, 8, tzinfo=UTC)
-Row = tuple[object, ...]
 
 
 def rows(seed: int = 1) -> Iterator[tuple[str, list[Row]]]:
@@ -44,41 +41,11 @@ def rows(seed: int = 1) -> Iterator[tuple[str, list[Row]]]:
 
 
 def load(endpoint: PostgresEndpoint, database: str = "social", owner: str = OWNER) -> str:
-    """Create database, roles and tables, and fill the tables if they are empty.
-
-    Args:
-        endpoint: the server.
-        database: its name; created when missing.
-        owner: role that owns the tables; created when missing.
-
-    Returns:
-        the owner's connection string.
-
-    Raises:
-        SourceError: Postgres can't be reached.
-    """
-    info = ensure_database(endpoint, database, owner)
-    with connect(info) as conn:
-        conn.execute("SELECT pg_advisory_xact_lock(%s)", [SETUP_LOCK])
-        conn.execute(SCHEMA.read_text(encoding="utf-8"))
-        if conn.execute("SELECT 1 FROM users LIMIT 1").fetchone() is None:
-            for table, values in rows():
-                with conn.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
-                    for row in values:
-                        copy.write_row(row)
-    return info
+    """See ``examples.filling.fill``; returns the owner's connection string."""
+    return fill(endpoint, database, owner, SCHEMA, rows)
 
 
-@click.command()
-@click.option("--database", default="social", show_default=True, help="Database; created when missing.")
-def main(database: str) -> None:
-    """Load the social network into Postgres (HEADWATER_POSTGRES_HOST, _PORT, …; default: the local stack)."""
-    try:
-        load(Server.from_environment(), database)
-    except HeadwaterError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"{database}: {USERS} users, {TWEETS} tweets")
-
+main = command("social", load, "the social network", f"{USERS} users, {TWEETS} tweets")
 
 if __name__ == "__main__":
     main()

@@ -16,6 +16,7 @@ from sinks.redis.client import connect, is_no_script, is_passing, lacks_rights, 
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
 from sinks.rowstore import keys
+from sinks.rowstore.awake import Awake
 from sinks.rowstore.commands import (
     Command,
     batches,
@@ -65,6 +66,7 @@ class RedisRowStore:
         )
         self._made: Any = None
         self._stop = threading.Event()
+        self.awake = Awake(settings.away_seconds)
 
     @property
     def who(self) -> str:
@@ -83,6 +85,7 @@ class RedisRowStore:
             self.who, give_up_seconds=self.settings.give_up_seconds, on_wait=self._on_wait, stop=self._stop
         )
         while True:
+            self.awake.check()
             try:
                 return work(self._client())
             except (redis.RedisError, OSError) as error:

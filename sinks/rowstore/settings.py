@@ -13,6 +13,7 @@ class StoreSettings:
         namespace: see ``sinks.rowstore.keys``.
         title: what the namespace stands for, in words.
         fade_seconds: how long marks of deleted rows and documents are kept: longer than any replay.
+        away_seconds: see ``sinks.rowstore.awake``; 0 where workers live and die with this process.
     """
 
     url: str = field(repr=False)
@@ -25,3 +26,4 @@ class StoreSettings:
     fade_seconds: int = 7 * 86400
     request_timeout_seconds: float = 30.0
     give_up_seconds: float | None = None
+    away_seconds: float = 0.0

@@ -18,7 +18,7 @@ from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore
 from spark.files import write_atomic
 from spark.flow import Flow
-from spark.state import committed_offsets, rewind
+from spark.state import committed_offsets, rebuild_command, rewind
 
 _BATCH, _FILLED = "batch", "filled"
 
@@ -96,8 +96,7 @@ def check_layout(layout: Layout, flow: Flow) -> None:
     raise StateError(
         f"sink {flow.spec.sink}: {flow.title} stores other columns now of {', '.join(changed) or 'its tables'}",
         means="a table of the view has gained or lost a column; the rows in the row store lack it, nothing was written",
-        fix=f"name the columns in the view, or fill the sink anew: `headwater drop FILE --sink {flow.spec.sink}`, then "
-        "`headwater run FILE`",
+        fix=f"name the columns in the view; or {rebuild_command(flow.spec.sink)}",
     )
 
 
@@ -113,12 +112,12 @@ def check(store: RowStore, flow: Flow) -> int:
     ours, server, noted = known(flow), store.server(), store.noted()
     held = noted.get(_BATCH, 0) - 1
     committed, _ = committed_offsets(flow.checkpoint)
-    fix = f"fill the sink anew: `headwater drop FILE --sink {flow.spec.sink}`, then `headwater run FILE`"
+    fix = rebuild_command(flow.spec.sink)
     if not noted.get(_FILLED) and (ours.filled or held < 0 <= ours.batch):
         raise StateError(
             f"sink {flow.spec.sink}: the row store has none of the rows of {flow.title}",
             means="it was wiped, or row_store.url leads to another server; documents can't be put together",
-            fix=f"point row_store.url at the server that has them, or {fix}",
+            fix=f"point row_store.url at the server that has them; or {fix}",
         )
     state = replace(ours, server=server)
     # The same run of the server has lost nothing, whatever it was last told.

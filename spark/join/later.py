@@ -18,7 +18,7 @@ from spark.entries import Decoded
 from spark.expressions import entry_batch
 from spark.flow import Flow
 from spark.join.plans import documents
-from spark.join.stage import entries_of, joiner_of, view_of
+from spark.join.stage import begin, entries_of, joiner_of, view_of
 from spark.spec import unpack
 
 
@@ -35,7 +35,7 @@ def shard_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _made(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    joiner = joiner_of(packed)
+    joiner = begin(joiner_of(packed))
     for batch in batches:
         for shard in batch.column("id").to_pylist():
             for made in joiner.later(shard):

@@ -44,6 +44,12 @@ def _filler(packed: bytes, attempt: str) -> Joiner:
     return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch, filling=True)
 
 
+def begin(joiner: Joiner) -> Joiner:
+    """A task begins: from now on its worker must not be away for long (sinks/rowstore/awake.py)."""
+    cast(RedisRowStore, joiner.store).awake.begin()
+    return joiner
+
+
 def view_of(spec: FlowSpec) -> JoinedView:
     """The one view of a joined flow."""
     (view,) = spec.views.values()
@@ -72,7 +78,7 @@ def load_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     """Records into the row store, no documents: the first pass of a fill."""
 
     def decoded() -> Iterator[Decoded]:
-        spec, joiner = unpack(packed), joiner_of(packed)
+        spec, joiner = unpack(packed), begin(joiner_of(packed))
         reader = RecordReader(spec, joiner.view)
         for batch in batches:
             if batch.num_rows:
@@ -118,12 +124,12 @@ class _Refused:
 
 
 def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    joiner = joiner_of(packed)
+    joiner = begin(joiner_of(packed))
     yield from _documents(joiner, joiner.process, packed, batches)
 
 
 def _filled(attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    joiner = _filler(packed, attempt)
+    joiner = begin(_filler(packed, attempt))
     if once:
         yield from _documents(joiner, joiner.fill, packed, batches)
         return

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from deploy.local.stack import LocalStack
 from tests.support.bank import ACCOUNTS, GRAND_TOTAL, TRANSFER_SECONDS, Bank, Transfers
+from tests.support.servers import Servers
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault]
 
@@ -25,7 +25,7 @@ SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "1"))
 
 
 @pytest.fixture(scope="module")
-def bank(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+def bank(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     """Ten accounts in three banks, captured and followed."""
     made = Bank(local_stack, tmp_path_factory.mktemp("bank"))
     try:

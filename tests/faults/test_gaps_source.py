@@ -20,8 +20,8 @@ from connectors.gaps import Remembered, check_source
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
 from connectors.snapshot import Progress, wait_snapshot
-from deploy.local.stack import LocalStack
 from tests.support.postgres import OwnPostgres, own_postgres
+from tests.support.servers import Servers
 from tests.support.source import SourceDatabase, eventually, source_database
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
@@ -32,14 +32,14 @@ SMALL_LOG = {"max_slot_wal_keep_size": "32MB", "max_wal_size": "48MB", "min_wal_
 
 
 @pytest.fixture(scope="module")
-def server(local_stack: LocalStack) -> Iterator[OwnPostgres]:
+def server(local_stack: Servers) -> Iterator[OwnPostgres]:
     """A Postgres that the tests of this file may break."""
     with own_postgres(**SMALL_LOG) as made:
         yield made
 
 
 @pytest.fixture
-def source(server: OwnPostgres, local_stack: LocalStack) -> Iterator[SourceDatabase]:
+def source(server: OwnPostgres, local_stack: Servers) -> Iterator[SourceDatabase]:
     with source_database(server.endpoints(local_stack.endpoints)) as database:
         database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         database.execute(f"INSERT INTO t SELECT i, 'old' FROM generate_series(1, {ROWS}) i")
@@ -251,7 +251,7 @@ def test_a_gap_that_is_being_closed_can_be_interrupted_anywhere(
 
 
 def test_no_false_alarm_under_load_while_everything_is_killed(
-    server: OwnPostgres, source: SourceDatabase, pipeline: Pipeline, local_stack: LocalStack
+    server: OwnPostgres, source: SourceDatabase, pipeline: Pipeline, local_stack: Servers
 ) -> None:
     stop, alarms, checks = threading.Event(), [], [0]
 

@@ -27,9 +27,9 @@ CRASHED = [8, 9, 12]
 def server() -> Server:
     """Every server: as the environment says, else the local stack, started if need be."""
     if "HEADWATER_ELASTICSEARCH" not in os.environ:
-        from deploy.local.stack import LocalStack
+        from tests.support.servers import servers
 
-        stack = LocalStack()
+        stack = servers()
         stack.up()
         os.environ.update(stack.endpoints.environment())
     return Server.from_environment()

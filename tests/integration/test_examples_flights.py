@@ -26,9 +26,9 @@ def server() -> Server:
         connect(conninfo(Server.from_environment(), "postgres")).close()
         return Server.from_environment()
     except SourceError:
-        from deploy.local.stack import LocalStack
+        from tests.support.servers import servers
 
-        stack = LocalStack()
+        stack = servers()
         stack.up(["postgres"])
         return Server.from_environment(stack.endpoints.environment())
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from deploy.local.stack import LocalStack
 from examples.profiles import load as profiles
 from examples.social import load as social
 from examples.wiki import load as wiki
 from tests.support.joined import Joined
+from tests.support.servers import Servers, servers
 
 pytestmark = pytest.mark.stack
 
@@ -31,15 +31,15 @@ EXAMPLES = [social, wiki, profiles]
 
 
 @pytest.fixture(scope="module")
-def local_stack() -> LocalStack:
+def local_stack() -> Servers:
     """The servers; started when they do not run."""
-    stack = LocalStack()
+    stack = servers()
     stack.up()
     return stack
 
 
 @pytest.fixture(scope="module")
-def examples(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
+def examples(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
     """All examples behind one running pipeline, whose role has lost every table before the runner began."""
     made = Joined(local_stack, tmp_path_factory.mktemp("joined"), loaders=EXAMPLES)
     try:
@@ -138,7 +138,7 @@ def test_nobody_asked_the_source_until_verify_does(examples: Joined) -> None:
 
 
 @pytest.mark.parametrize("loader", EXAMPLES, ids=lambda loader: Joined.folder_of(loader).name)
-def test_a_second_load_changes_nothing(local_stack: LocalStack, examples: Joined, loader: ModuleType) -> None:
+def test_a_second_load_changes_nothing(local_stack: Servers, examples: Joined, loader: ModuleType) -> None:
     before = truth(examples, loader)
     loader.load(local_stack.endpoints, examples.name, examples.owner)
     assert truth(examples, loader) == before

@@ -14,9 +14,9 @@ import pytest
 from redis import Redis
 from ruamel.yaml import YAML
 
-from deploy.local.stack import LocalStack
 from examples.social import load as social
 from tests.support.joined import Joined
+from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack
 
@@ -83,7 +83,7 @@ class Explained(Joined):
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explained]:
     """Filled, and no longer running: what is broken here stays broken."""
-    stack = LocalStack()
+    stack = servers()
     stack.up()
     made = Explained(stack, tmp_path_factory.mktemp("explain"), loaders=[social])
     made.prepare()

@@ -10,9 +10,9 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from deploy.local.stack import LocalStack
 from tests.support.readers import Readers
 from tests.support.scenario import Scenario
+from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack
 # The pipeline's role must not read the tables here, and plan would give it that right back.
@@ -22,7 +22,7 @@ ANY_PLAN = (0, 2)
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     """A captured shop."""
-    stack = LocalStack()
+    stack = servers()
     stack.up()
     made = Scenario(stack, tmp_path_factory.mktemp("generations"))
     try:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from cdc.errors import ConfigError, SinkUnavailable
-from deploy.local.stack import LocalStack
 from sinks.contract import MAX_VERSION, STALE, UNVERSIONED, WRITTEN, Item, Outcome, Sink
 from tests.support.proxy import proxy_to
+from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
 
 pytestmark = pytest.mark.stack
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(params=["elasticsearch", "redis"])
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    with subject_on(LocalStack(), request.param) as made:
+    with subject_on(servers(), request.param) as made:
         yield made
 
 

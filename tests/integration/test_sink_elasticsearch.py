@@ -12,12 +12,12 @@ import pytest
 from elasticsearch import Elasticsearch
 
 from cdc.errors import SinkRefused
-from deploy.local.stack import LocalStack
 from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch import ElasticsearchSink
 from sinks.elasticsearch.bulk import encode
 from sinks.retry import Patience
 from tests.support.proxy import HttpGate
+from tests.support.servers import servers
 from tests.support.sinks import PROPERTIES, VIEW, Subject, doc, held, items, subject_on
 
 pytestmark = pytest.mark.stack
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 def subject() -> Iterator[Subject]:
-    with subject_on(LocalStack(), "elasticsearch") as made:
+    with subject_on(servers(), "elasticsearch") as made:
         yield made
 
 

@@ -8,9 +8,9 @@ import pytest
 from elasticsearch import Elasticsearch
 
 from cdc.errors import Fenced, SinkRefused
-from deploy.local.stack import LocalStack
 from sinks.contract import WRITTEN, Item
 from sinks.elasticsearch import ElasticsearchSink
+from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
 
 pytestmark = pytest.mark.stack
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 def subject() -> Iterator[Subject]:
-    with subject_on(LocalStack(), "elasticsearch") as made:
+    with subject_on(servers(), "elasticsearch") as made:
         yield made
 
 

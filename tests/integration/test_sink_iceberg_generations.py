@@ -20,8 +20,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 from cdc.errors import SinkRefused
 from deploy.local import artifacts
-from deploy.local.stack import LocalStack
 from sinks import iceberg
+from tests.support.servers import servers
 from tests.support.source import source_database
 
 pytestmark = pytest.mark.stack
@@ -42,7 +42,7 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "sqlite":
         yield lake(str(tmp_path / "catalog.db"), tmp_path)
         return
-    stack = LocalStack()
+    stack = servers()
     stack.up(["postgres"])
     with source_database(stack.endpoints) as source:
         ends = source.endpoints

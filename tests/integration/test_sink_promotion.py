@@ -11,10 +11,10 @@ import pytest
 import redis
 from elasticsearch import Elasticsearch
 
-from deploy.local.stack import LocalStack
 from sinks.contract import WRITTEN, Item, Sink
 from sinks.elasticsearch.sink import ElasticsearchSink
 from sinks.redis.reader import FOLLOW, Reader
+from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
 pytestmark = pytest.mark.stack
@@ -65,7 +65,7 @@ def numbers(first: int) -> list[int]:
 
 @pytest.fixture(params=["elasticsearch", "redis"])
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    with subject_on(LocalStack(), request.param) as made:
+    with subject_on(servers(), request.param) as made:
         yield made
 
 

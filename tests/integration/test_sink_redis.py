@@ -20,10 +20,10 @@ from redis.cluster import key_slot
 from cdc.errors import Fenced, SinkRefused
 from deploy.local import artifacts
 from deploy.local.services.redis import program
-from deploy.local.stack import LocalStack
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Item, Outcome
 from sinks.redis import RedisSink, names
 from sinks.redis.reader import Reader
+from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
 
 pytestmark = pytest.mark.stack
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 def subject() -> Iterator[Subject]:
-    with subject_on(LocalStack(), "redis") as made:
+    with subject_on(servers(), "redis") as made:
         yield made
 
 

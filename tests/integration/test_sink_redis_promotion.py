@@ -15,11 +15,11 @@ import pytest
 import redis
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from deploy.local.stack import LocalStack
 from sinks.contract import WRITTEN, Item
 from sinks.redis import RedisSink, promotion
 from sinks.redis.names import Names
 from sinks.redis.reader import FOLLOW, Reader
+from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
 pytestmark = pytest.mark.stack
@@ -90,7 +90,7 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    with subject_on(LocalStack(), "redis") as subject, redis.Redis.from_url(subject.url) as client:
+    with subject_on(servers(), "redis") as subject, redis.Redis.from_url(subject.url) as client:
         yield Stage(subject, client)
 
 

@@ -10,8 +10,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploy.local.stack import LocalStack
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Item, Sink
+from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, subject_on
 
 pytestmark = pytest.mark.stack
@@ -54,7 +54,7 @@ class Model:
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[Subject]:
-    with subject_on(LocalStack(), "redis") as made:
+    with subject_on(servers(), "redis") as made:
         yield made
 
 

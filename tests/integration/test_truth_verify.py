@@ -21,10 +21,10 @@ from cdc.truth_joined import documents
 from console.rows import read_rows, snapshot
 from console.truth import expected
 from console.verify import verify_report
-from deploy.local.stack import LocalStack
 from sinks.configure import sink_config
 from sinks.contract import Item, Outcome, Sink
 from sinks.factory import open_sink
+from tests.support.servers import servers
 from tests.support.source import SourceDatabase
 from tests.support.truth import fill, origin, people_database, tables_of
 
@@ -99,7 +99,7 @@ def test_verify_compares_joined_views(
     people: SourceDatabase, tables: dict[str, Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real sinks: equal at first, whatever way a real is spelled; then each kind of difference is named."""
-    LocalStack().up(["redis-cache", "elasticsearch"])
+    servers().up(["redis-cache", "elasticsearch"])
     fill(people, 3, staff=60)
     # A shop of its own to be changed deep inside, whatever the seed gave.
     people.execute(

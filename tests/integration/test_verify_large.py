@@ -21,8 +21,8 @@ from console.compare import digest
 from console.rows import rows_of_ids, sampled_ids, snapshot
 from console.truth import digests, expected
 from console.typed import with_singles
-from deploy.local.stack import LocalStack
 from tests.integration.test_truth_joined import shops_down, staff_sums, staff_up
+from tests.support.servers import servers
 from tests.support.source import SourceDatabase
 from tests.support.truth import by_truth, fill, origin, people_database, tables_of
 
@@ -83,7 +83,7 @@ def staff(people: SourceDatabase, count: int) -> None:
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(people: SourceDatabase, tmp_path: Path) -> None:
     """All rows are missing in the sink, so that the list of differences is as long as the table."""
-    LocalStack().up(["redis-cache"])
+    servers().up(["redis-cache"])
     raw, peaks = pipeline(people, tmp_path), []
     for count in (FEW, MANY):
         staff(people, count)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from deploy.local.stack import LocalStack
 from tests.support.planting import Planted, Planter, Target
 from tests.support.scenario import Scenario
+from tests.support.servers import servers
 
 # The runner, a JVM with seven flows, and another JVM for each `verify`.
 pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -53,7 +53,7 @@ class Patient(Scenario):
 @pytest.fixture(scope="module")
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     """A shop at work, all sinks equal."""
-    stack = LocalStack()
+    stack = servers()
     stack.up()
     made = Patient(stack, tmp_path_factory.mktemp("repair"))
     # Only what is looked at: each flow is a query of its own.

@@ -15,6 +15,7 @@ from cdc import truth, types
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.change import Change, Op
 from cdc.debezium_json import Decoder
+from cdc.encoding import JSON, Encoding
 from cdc.errors import DecodeError
 from cdc.types.limits import null_breaks_array
 from cdc.view import View
@@ -30,9 +31,10 @@ class Captured:
 
     table: Table
     records: list[tuple[bytes | None, bytes | None, int]]
+    encoding: Encoding = JSON
 
     def changes(self, snapshot_lsn: int = 0) -> list[Change]:
-        decoder = Decoder(self.table, snapshot_lsn=snapshot_lsn)
+        decoder = Decoder(self.table, snapshot_lsn=snapshot_lsn, encoding=self.encoding)
         return [decoder.decode(key, value, "topic", 0, offset) for key, value, offset in self.records]
 
 
@@ -170,7 +172,7 @@ def check_positions(captured: Captured, final: dict[int, str], snapshot_lsn: int
 
 def _check_kinds(changes: list[Change], captured: Captured, snapshot_lsn: int) -> None:
     """The capture has the cases that matter, or this test shows nothing."""
-    values = [json.loads(value) for _, value, _ in captured.records if value]
+    values = [captured.encoding.loads(value) for _, value, _ in captured.records if value]
     incremental = [v for v in values if v["source"]["snapshot"] == "incremental"]
     assert incremental
     assert all(v["source"]["lsn"] is None for v in incremental)

@@ -17,14 +17,14 @@ import requests
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deploy.local.stack import LocalStack
+from cdc.encoding import Encoding
+from cdc.registry import encoding_of
+from tests.support.servers import Servers
 
 # The settings that docs/types.md asks for; each of them decides how values look.
 VALUE_SETTINGS = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "value.converter.schemas.enable": "false",
     "decimal.handling.mode": "string",
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
@@ -32,14 +32,31 @@ VALUE_SETTINGS = {
     "hstore.handling.mode": "json",
     "include.unknown.datatypes": "true",
 }
+JSON_SETTINGS = {
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "value.converter.replace.null.with.default": "false",
+}
+# The registry's address is still to be put in.
+AVRO_SETTINGS = {
+    "value.converter": "headwater.connect.RowAvroConverter",
+    "value.converter.apicurio.registry.auto-register": "true",
+    "value.converter.apicurio.registry.as-confluent": "true",
+    "value.converter.apicurio.registry.use-id": "contentId",
+    "value.converter.apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
+    "value.converter.apicurio.registry.headers.enabled": "false",
+    "value.converter.apicurio.registry.serializer.dereference-schema": "true",
+    "schema.name.adjustment.mode": "avro",
+}
 Record = tuple[bytes | None, bytes | None, int]
 
 
 class Lab:
     """One scratch database captured by one connector; ``name`` is database, slot, publication, connector and prefix."""
 
-    def __init__(self, stack: LocalStack) -> None:
+    def __init__(self, stack: Servers, form: str = "json") -> None:
         self.ends = stack.endpoints
+        self.form = form
         self.name = f"hwcodec_{uuid.uuid4().hex[:8]}"
         self._admin = AdminClient({"bootstrap.servers": self.ends.kafka})
         self._topics: list[str] = []
@@ -72,30 +89,44 @@ class Lab:
 
     def start(self, tables: Sequence[str], **more: str) -> None:
         ends = self.ends
-        config = VALUE_SETTINGS | {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "database.hostname": ends.postgres_host,
-            "database.port": str(ends.postgres_port),
-            "database.user": ends.postgres_superuser,
-            "database.password": ends.postgres_password or "",
-            "database.dbname": self.name,
-            "topic.prefix": self.name,
-            "plugin.name": "pgoutput",
-            "slot.name": self.name,
-            "publication.name": self.name,
-            "publication.autocreate.mode": "disabled",
-            "table.include.list": ",".join(f"public.{table}" for table in tables),
-            "signal.enabled.channels": "source,kafka",
-            "signal.data.collection": "public.signal",
-            "signal.kafka.topic": f"{self.name}-signal",
-            "signal.kafka.bootstrap.servers": ends.kafka,
-            "incremental.snapshot.watermarking.strategy": "insert_delete",
-            "poll.interval.ms": "10",
-            "skipped.operations": "t",
-            **more,
-        }
+        config = (
+            VALUE_SETTINGS
+            | self._converter()
+            | {
+                "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+                "database.hostname": ends.postgres_host,
+                "database.port": str(ends.postgres_port),
+                "database.user": ends.postgres_superuser,
+                "database.password": ends.postgres_password or "",
+                "database.dbname": self.name,
+                "topic.prefix": self.name,
+                "plugin.name": "pgoutput",
+                "slot.name": self.name,
+                "publication.name": self.name,
+                "publication.autocreate.mode": "disabled",
+                "table.include.list": ",".join(f"public.{table}" for table in tables),
+                "signal.enabled.channels": "source,kafka",
+                "signal.data.collection": "public.signal",
+                "signal.kafka.topic": f"{self.name}-signal",
+                "signal.kafka.bootstrap.servers": ends.kafka,
+                "incremental.snapshot.watermarking.strategy": "insert_delete",
+                "poll.interval.ms": "10",
+                "skipped.operations": "t",
+                **more,
+            }
+        )
         answer = requests.put(f"{ends.connect_url}/connectors/{self.name}/config", json=config, timeout=60)
         assert answer.status_code < 300, answer.text
+
+    def _converter(self) -> dict[str, str]:
+        if self.form == "json":
+            return JSON_SETTINGS
+        url = self.ends.registry_url.replace("/apis/ccompat/v7", "/apis/registry/v2")
+        return AVRO_SETTINGS | {"value.converter.apicurio.registry.url": url}
+
+    @property
+    def encoding(self) -> Encoding:
+        return encoding_of(None if self.form == "json" else {"url": self.ends.registry_url})
 
     def restart(self) -> None:
         url = f"{self.ends.connect_url}/connectors/{self.name}/restart?includeTasks=true"
@@ -158,9 +189,9 @@ def wait_for(what: str, done: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @contextmanager
-def lab_on(stack: LocalStack) -> Iterator[Lab]:
-    stack.up(["postgres", "kafka", "connect"])
-    lab = Lab(stack)
+def lab_on(stack: Servers, form: str = "json") -> Iterator[Lab]:
+    stack.up(["postgres", "kafka", "connect"], more=["registry"] if form == "avro" else ())
+    lab = Lab(stack, form)
     with lab.connect("postgres", autocommit=True) as root:
         root.execute(f"CREATE DATABASE {lab.name} ENCODING 'UTF8' TEMPLATE template0")
     try:

@@ -1,4 +1,4 @@
-"""The local stack, ready for tests."""
+"""The servers, ready for tests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
 from spark import startup
+from tests.support.servers import Servers, servers
 
 
-def ready() -> LocalStack:
+def ready() -> Servers:
     """The servers, started when they do not run, and what lets Spark start faster, here and in commands."""
-    stack = LocalStack()
+    stack = servers()
     stack.up()
-    archive = stack.endpoints.spark_archive
+    archive = LocalStack().endpoints.spark_archive
     startup.prepare(artifacts.spark_jars()[0].parent, archive, print)
     os.environ[startup.VARIABLE] = str(archive)
     return stack

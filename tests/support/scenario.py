@@ -21,10 +21,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from psycopg import sql
 from ruamel.yaml import YAML
 
-from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from examples.shop import generate
 from examples.shop.workload import WorkloadReport, run_workload
+from tests.support.servers import Servers
 
 SHOP = Path(generate.__file__).with_name("pipeline.yaml")
 SMALL = generate.Sizes(60, 40, 120)
@@ -37,7 +37,7 @@ EQUAL_SECONDS = 180.0
 class Scenario:
     """One pipeline with its database, its state folder and its runner process."""
 
-    stack: LocalStack
+    stack: Servers
     folder: Path
     name: str = field(default_factory=lambda: f"t{secrets.token_hex(4)}")
     runner: subprocess.Popen[bytes] | None = None
@@ -117,9 +117,7 @@ class Scenario:
 
     def start(self, *options: str) -> None:
         """Start ``headwater run`` and wait until every sink has applied what is in the log."""
-        with (self.folder / "run.log").open("ab") as log:
-            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
-            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
+        self.launch(*options)
         only = [options[at + 1] for at, word in enumerate(options) if word == "--sink"]
 
         def running(report: dict[str, Any]) -> bool:
@@ -127,6 +125,12 @@ class Scenario:
             return all(sink["lag_events"] == 0 and sink["state"] == "running" for sink in sinks)
 
         self.wait(running)
+
+    def launch(self, *options: str) -> None:
+        """Start ``headwater run`` and wait for nothing."""
+        with (self.folder / "run.log").open("ab") as log:
+            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
+            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
 
     def wait(self, good: Any, seconds: float = START_SECONDS) -> dict[str, Any]:
         """Wait until the status is as ``good`` wants it."""

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import redis
 from elasticsearch import Elasticsearch
 
-from deploy.local.stack import LocalStack
 from sinks.contract import Item, Sink
 from sinks.factory import open_sink
+from tests.support.servers import Servers
 
 VIEW = "thing"
 PROPERTIES: dict[str, Any] = {"n": {"type": "long"}, "t": {"type": "text"}}
@@ -81,13 +81,13 @@ class Subject:
                         client.delete(key)
 
 
-def address_of(stack: LocalStack, kind: str) -> str:
+def address_of(stack: Servers, kind: str) -> str:
     ends = stack.endpoints
     return ends.elasticsearch_url if kind == "elasticsearch" else ends.redis_cache_url
 
 
 @contextmanager
-def subject_on(stack: LocalStack, kind: str) -> Iterator[Subject]:
+def subject_on(stack: Servers, kind: str) -> Iterator[Subject]:
     stack.up(["elasticsearch" if kind == "elasticsearch" else "redis-cache"])
     subject = Subject(kind, address_of(stack, kind))
     try:

@@ -16,7 +16,7 @@ from cdc.truth_joined import documents, used_columns
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
 from console.rows import read_rows, snapshot
-from deploy.local.stack import LocalStack
+from tests.support.servers import servers
 from tests.support.source import SourceDatabase, source_database
 
 TABLES = """
@@ -41,7 +41,7 @@ AVERAGES = {"numeric(12,2)": 6, "numeric": 16}
 @contextmanager
 def people_database() -> Iterator[SourceDatabase]:
     """A database with those tables; of the servers it needs only Postgres."""
-    local = LocalStack()
+    local = servers()
     local.up(["postgres"])
     with source_database(local.endpoints) as database:
         database.execute(*TABLES.strip().split(";\n"))

@@ -11,6 +11,7 @@ import pytest
 
 from cdc.catalogue import Column, Table
 from cdc.debezium_json import Decoder
+from cdc.encoding import JSON
 from cdc.errors import ConfigError, SourceChanged
 from cdc.types.times import days_of
 from connectors.captured import Captured
@@ -154,7 +155,7 @@ def test_a_ghosts_delete_stands_where_the_ghost_stands(source: dict[str, Any]) -
     source |= {"schema": "public", "table": "t", "ts_ms": 1}
     op = "c" if source["snapshot"] == "false" else "r"
     alive = decoder.decode(b'{"id":1}', orjson.dumps({"op": op, "source": source, "after": {"id": 1}}), "t", 0, 1)
-    event = ghost_event({**source, "lsn": 1, "sequence": "[]"}, standing(source).decode(), 5)
+    event = JSON.dumps(ghost_event({**source, "lsn": 1, "sequence": "[]"}, standing(source).decode(), 5), b"")
     dead = decoder.decode(b'{"id":1}', event, "t", 0, 2)
     assert (dead.op.value, dead.position) == ("d", alive.position)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from cdc.view import View
 from console import flows
 from spark.flow import Flow, Reading
 from spark.spec import FlowSpec
+from spark.status import FlowStatus
 
 TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
 ROOT = Node("v", "root", TABLE, columns=(("id", "id"),))
@@ -55,3 +57,18 @@ def test_a_live_flow_without_its_checkpoint_is_refused(tmp_path: Path, started: 
     with pytest.raises(CheckpointLost, match="is gone, but it has run before"):
         start(tmp_path, view, started)
     assert started == []
+
+
+@pytest.mark.parametrize(
+    ("state", "current_at", "refused"),
+    [("retrying", 0.0, False), ("failed", 0.0, False), ("retrying", 9.0, True), ("running", 0.0, True)],
+)
+def test_a_flow_that_never_came_to_run_has_no_checkpoint_to_lose(
+    tmp_path: Path, started: list[str], state: str, current_at: float, refused: bool
+) -> None:
+    """A first start that fails, because something is not installed say, is simply tried again."""
+    status = FlowStatus("s/v", state, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0, "no pandas", [], 9.0, current_at)
+    status.write(tmp_path)
+    with pytest.raises(CheckpointLost) if refused else nullcontext():
+        start(tmp_path, View.identity(TABLE), started)
+    assert started == ([] if refused else ["v"])

@@ -113,7 +113,7 @@ def test_fault_37_a_wiped_store_is_refused_with_the_way_out(flow: Flow) -> None:
     with pytest.raises(StateError) as caught:
         health.check(store, flow)
     assert "none of the rows" in str(caught.value)
-    assert "headwater drop FILE --sink search" in str(caught.value)
+    assert "headwater rebuild FILE search --auto" in str(caught.value)
     assert json.loads((flow.folder / "rowstore.json").read_text())["batch"] == 0
 
 
@@ -128,4 +128,4 @@ def test_fault_25_rows_that_were_stored_with_other_columns_are_not_read_as_these
     with pytest.raises(StateError) as caught:
         health.check_layout(_layout("id", "a", "b"), flow)
     assert "stores other columns now of public.t" in str(caught.value)
-    assert "headwater drop FILE --sink search" in str(caught.value)
+    assert "headwater rebuild FILE search --auto" in str(caught.value)

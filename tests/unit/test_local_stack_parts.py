@@ -59,7 +59,9 @@ def test_the_pinned_list_is_whole_and_names_no_host() -> None:
     assert "://" not in artifacts.LIST.read_text()
     assert {
         "kafka",
+        "connect-avro",
         "connect-plugins",
+        "registry",
         "elasticsearch",
         "postgres-x86_64",
         "postgres-aarch64",
@@ -230,7 +232,7 @@ def test_selection_pulls_in_needs_in_order_or_not() -> None:
 def test_ports_do_not_collide() -> None:
     site = Site(Path("/x"), 15000, None)
     numbers = [site.port(name) for service in SERVICES.values() for name in service.port_names]
-    assert len(numbers) == len(set(numbers)) == 8
+    assert len(numbers) == len(set(numbers)) == 10
     assert ports.describe(None) == "a process that belongs to someone else"
 
 

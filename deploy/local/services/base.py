@@ -23,6 +23,7 @@ class Service(ABC):
     first is the one clients use. ``boot_seconds``: how long it may take to become healthy on a loaded two-core machine
     with cold disks. ``stop_seconds``: how long a clean stop may take before SIGKILL. ``programs``: names of its
     executables. ``stray_seconds``: how long processes of a killed server may take to notice and end by themselves.
+    ``optional``: started only when it is named.
     """
 
     name: ClassVar[str]
@@ -34,6 +35,7 @@ class Service(ABC):
     stray_seconds: ClassVar[float] = 0.0
     refuses_root: ClassVar[bool] = False
     programs: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

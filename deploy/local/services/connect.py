@@ -7,7 +7,7 @@ from pathlib import Path
 import requests
 
 from deploy.local.process import Launch
-from deploy.local.services import jvm
+from deploy.local.services import converter, jvm
 from deploy.local.services.base import PROBE_SECONDS
 from deploy.local.services.kafka import MAX_MESSAGE_BYTES
 from deploy.local.site import HOST, Site
@@ -27,15 +27,17 @@ class Connect(jvm.JavaService):
     @classmethod
     def units(cls) -> tuple[str, ...]:
         """Connect's runtime is among Kafka's jars."""
-        return ("kafka", "connect-plugins")
+        return ("kafka", "connect-plugins", "connect-avro")
 
     def prepare(self, site: Site, units: dict[str, Path]) -> None:
         """Write the worker's configuration."""
         folder = site.data(self.name)
         jvm.logging(site, self.name, folder)
-        (folder / "connect.properties").write_text(jvm.properties(self._settings(site, units["connect-plugins"])))
+        avro = converter.plugin(site, units["connect-avro"], units["kafka"])
+        plugins = [units["connect-plugins"], avro]
+        (folder / "connect.properties").write_text(jvm.properties(self._settings(site, plugins)))
 
-    def _settings(self, site: Site, plugins: Path) -> dict[str, object]:
+    def _settings(self, site: Site, plugins: list[Path]) -> dict[str, object]:
         settings: dict[str, object] = {
             "bootstrap.servers": f"{HOST}:{site.port('kafka')}",
             "group.id": "headwater-connect",
@@ -46,7 +48,7 @@ class Connect(jvm.JavaService):
             # Offsets are flushed with the transaction when exactly-once is on; this is for connectors without it.
             "offset.flush.interval.ms": 1000,
             "offset.flush.timeout.ms": 5000,
-            "plugin.path": plugins,
+            "plugin.path": ",".join(map(str, plugins)),
             "plugin.discovery": "service_load",  # no scan of every class in every jar: seconds at each start
             "scheduled.rebalance.max.delay.ms": 0,  # one worker: nobody to wait for
             "connector.client.config.override.policy": "All",

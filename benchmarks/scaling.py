@@ -1,0 +1,199 @@
+"""One Spark worker and two: how much faster is a joined view built, what does it cost, and where does the time go?
+
+A real standalone cluster on this machine (one task slot a worker), topics with 8 partitions, a Redis Cluster of three
+nodes as the row store, an index of three shards. The same view is rebuilt from offset 0 with one worker and with two,
+in turns, and each side's best fill counts. All of it shares the machine's cores, Kafka, Elasticsearch and Redis too:
+the CPU seconds that are printed say what was at its limit. Then rows are updated while two workers run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.costs import Costs, Group, below, is_java
+from benchmarks.joins import INDEX, TEXT, OurIndex
+from benchmarks.peers.copies import copied
+from benchmarks.peers.measuring import Settings, wait_until
+from benchmarks.peers.workload import Workload
+from benchmarks.results import Measurement
+from deploy.local.rediscluster import RedisCluster
+from deploy.local.sparkcluster import SparkCluster
+from deploy.local.stack import LocalStack
+from examples.common import Passwords
+
+COMMAND = "python -m benchmarks.run scaling"
+FLIGHTS, UPDATES, ROUNDS = 40_000, 10_000, 2
+PARTITIONS, NODES, SHARDS = 8, 3, 3
+CAUGHT_UP_SECONDS = 180.0
+
+
+def measure(flights: int | None = None) -> list[Measurement]:
+    """One worker against two, in turns.
+
+    Args:
+        flights: documents of the view; ``HEADWATER_SCALING_ROWS`` or 40,000.
+    """
+    flights = flights or int(os.environ.get("HEADWATER_SCALING_ROWS", FLIGHTS))
+    settings = Settings(flights=flights, updates=UPDATES, database="bench_scaling")
+    stack = LocalStack()
+    stack.up()
+    with (
+        tempfile.TemporaryDirectory(prefix="headwater-scaling-") as name,
+        copied(stack.endpoints, settings, print) as workload,
+        RedisCluster(Path(name) / "redis", NODES) as store,
+    ):
+        run = _Run(stack, Path(name), settings.database, store)
+        run.headwater("apply", "--wait")
+        try:
+            rates = run.in_turns(flights)
+            updated, costs = run.updated(workload)
+        finally:
+            run.headwater("drop", "--topics", "--yes")
+    print(f"\nupdates with two workers, {UPDATES:,} rows: {updated:,.0f}/s\n{costs.table(UPDATES)}")
+    one, two = max(rates[1]), max(rates[2])
+    return [
+        Measurement(
+            "two_workers_vs_one_rate_ratio", two / one, "ratio", flights, "one worker", one, two / one, command=COMMAND
+        ),
+        Measurement("two_workers_build_docs_s", two, "documents/s", flights, command=COMMAND),
+        Measurement("two_workers_update_docs_s", updated, "documents/s", UPDATES, command=COMMAND),
+        Measurement(
+            "cpu_seconds_per_million_changes",
+            sum(cost.cpu_s for cost in costs.found.values()) / UPDATES * 1e6,
+            "s",
+            UPDATES,
+            command=COMMAND,
+        ),
+    ]
+
+
+class _Run:
+    """The pipeline that is measured."""
+
+    def __init__(self, stack: LocalStack, folder: Path, database: str, store: RedisCluster) -> None:
+        self.stack, self.folder, self.store = stack, folder, store
+        self.file = folder / "pipeline.yaml"
+        text = TEXT.replace("FOLDER", str(folder)).replace("DATABASE", database)
+        text = text.replace("${HEADWATER_REDIS_STORE}", store.url).replace("}\nviews:", ", cluster: true}\nviews:")
+        text = text.replace('KAFKA}"}', f'KAFKA}}", partitions: {PARTITIONS}}}')
+        text = text.replace("view: bench_card}", f"view: bench_card, settings: {{number_of_shards: {SHARDS}}}}}")
+        self.file.write_text(text)
+        self.env = {**os.environ, **stack.endpoints.environment()}
+        self.env |= Passwords.load(home=stack.site.home).as_environment()
+
+    def _command(self, verb: str, *options: str) -> list[str]:
+        return [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
+
+    def headwater(self, verb: str, *options: str) -> None:
+        """Run a verb to its end."""
+        subprocess.run(self._command(verb, *options), env=self.env, check=True, stdout=subprocess.DEVNULL)
+
+    def in_turns(self, flights: int) -> dict[int, list[float]]:
+        """Documents a second of fills with one and with two workers; generation 1 warms the servers up."""
+        self.headwater("run", "--until-caught-up")
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        generation = 2
+        for _ in range(ROUNDS):
+            for workers in (1, 2):
+                if generation > 2:
+                    self.headwater("retire", "search", "--generation", str(generation - 1), "--yes")
+                with SparkCluster(self.folder / f"spark{generation}", workers) as machines:
+                    seconds, costs = self._rebuilt(machines, generation)
+                rates[workers].append(flights / seconds)
+                print(f"\n{workers} worker(s): {flights:,} documents in {seconds:.1f} s, {flights / seconds:,.0f}/s")
+                print(
+                    f"{costs.table(flights)}\ncores busy: {_busy(costs, seconds):.2f} of {os.cpu_count()}", flush=True
+                )
+                generation += 1
+        return rates
+
+    def _rebuilt(self, machines: SparkCluster, generation: int) -> tuple[float, Costs]:
+        """Seconds of a fill, and its costs from its first slice to its last."""
+        fill = self.folder / "state" / "benchcard" / "search" / f"g{generation}" / INDEX / "fill.json"
+        words = self._command("rebuild", "search", "--master", machines.url)
+        with (self.folder / "rebuild.log").open("ab") as log:
+            process = subprocess.Popen(words, env=self.env, stdout=log, stderr=log)
+        while not fill.exists():
+            if process.poll() is not None:
+                raise RuntimeError(f"the rebuild ended:\n{(self.folder / 'rebuild.log').read_text()[-3000:]}")
+            time.sleep(0.05)
+        with Costs(self._groups(machines, process.pid)) as costs:
+            until = time.monotonic() + CAUGHT_UP_SECONDS
+            while not _filled(fill) and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.1)
+        if process.wait(CAUGHT_UP_SECONDS) != 0:
+            raise RuntimeError(f"the rebuild failed:\n{(self.folder / 'rebuild.log').read_text()[-3000:]}")
+        state: dict[str, Any] = json.loads(fill.read_text())
+        return state["at"] - state["begun"], costs
+
+    def updated(self, workload: Workload) -> tuple[float, Costs]:
+        """Updates a second while two workers keep the sink, and their costs."""
+        with SparkCluster(self.folder / "spark-live", 2) as machines, self._running(machines) as index:
+            workload.updates(index)  # once for the virtual machines
+            with Costs(self._groups(machines, index.runner.pid)) as costs:
+                rate = workload.updates(index)
+        return rate.docs_s, costs
+
+    @contextmanager
+    def _running(self, machines: SparkCluster) -> Iterator[OurIndex]:
+        log = self.folder / "run.log"
+        with log.open("ab") as out:
+            words = self._command("run", "--master", machines.url)
+            runner = subprocess.Popen(words, env=self.env, stdout=out, stderr=out)
+        index = OurIndex(self.stack.endpoints.elasticsearch_url, runner, log)
+        try:
+            wait_until(self._caught_up, index.check, 1.0, "a sink that has caught up", CAUGHT_UP_SECONDS)
+            yield index
+        finally:
+            runner.send_signal(signal.SIGTERM)
+            runner.wait(60)
+            index.close()
+
+    def _caught_up(self) -> bool:
+        words = self._command("status", "--json")
+        text = subprocess.run(words, env=self.env, check=True, stdout=subprocess.PIPE).stdout
+        sinks = json.loads(text)["sinks"]
+        return all(sink["state"] == "running" and sink["lag_events"] == 0 for sink in sinks)
+
+    def _groups(self, machines: SparkCluster, driver: int) -> dict[str, Group]:
+        def executors(*, java: bool) -> list[psutil.Process]:
+            found = [p for worker in machines.running.values() for p in below(worker.pid)[1:]]
+            return [process for process in found if is_java(process) == java]
+
+        daemons = [machines.master, *machines.running.values()]
+        servers = {one.name: one.pid for one in self.stack.ps()}
+        groups: dict[str, Group] = {
+            "executors: Python": lambda: executors(java=False),
+            "executors: JVM": lambda: executors(java=True),
+            "driver: Python": lambda: [p for p in below(driver) if not is_java(p)],
+            "driver: JVM": lambda: [p for p in below(driver) if is_java(p)],
+            "Spark's master and workers": lambda: [psutil.Process(one.pid) for one in daemons if one],
+            "Redis Cluster": lambda: [psutil.Process(node.pid) for node in self.store.running],
+        }
+        for name in ("elasticsearch", "kafka", "connect", "postgres"):
+            groups[name] = partial(below, servers.get(name))
+        return groups
+
+
+def _filled(fill: Path) -> bool:
+    """Whether every offset of both passes is done."""
+    from spark.join.slices import FillState
+
+    return FillState.from_json(fill.read_text()).done
+
+
+def _busy(costs: Costs, seconds: float) -> float:
+    return sum(cost.cpu_s for cost in costs.found.values()) / seconds

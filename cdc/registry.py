@@ -1,0 +1,156 @@
+"""The schema registry through Confluent's API: an id's schema, fetched once a process and kept.
+
+What a registry says of one id is about one record (UnknownSchemaId: a dead letter). That it does not answer, refuses,
+or is empty is not: these stop the flow, and no record is passed over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from cdc.encoding import JSON, Encoding, UnknownSchemaId
+from cdc.errors import RegistryError, RegistryUnavailable
+
+if TYPE_CHECKING:  # half a second to load, and not needed for JSON
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    from cdc.debezium_avro import Parsed
+
+# Parsed schemas that a process keeps: one a table and a change of its columns. Each is some 100 KB at the most.
+KEPT = 2_000
+# An id that is not there is asked for again after so long: writers register a schema before they use it.
+UNKNOWN_SECONDS = 10.0
+REQUEST_SECONDS = 10.0
+NOT_FOUND = 404
+BUSY = 429
+
+
+class Schemas:
+    """The schemas of one registry; safe for threads.
+
+    Args:
+        settings: ``url``, and ``user`` and ``password`` where it asks for them.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+        self._client: SchemaRegistryClient | None = None
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, Parsed] = OrderedDict()
+        self._unknown: OrderedDict[int, float] = OrderedDict()
+
+    def get(self, number: int) -> Parsed:
+        """The schema of an id.
+
+        Raises:
+            UnknownSchemaId: there is none.
+            ValueError: it is not one for records.
+            RegistryUnavailable: no answer, 429 or 5xx (transient).
+            RegistryError: it refused, or it holds no schema at all (terminal).
+        """
+        found = self._known.get(number)
+        if found is None:
+            with self._lock:
+                found = self._known.get(number) or self._fetch(number)
+        return found
+
+    def _fetch(self, number: int) -> Parsed:
+        if time.monotonic() - self._unknown.get(number, -UNKNOWN_SECONDS) < UNKNOWN_SECONDS:
+            raise _unknown(number)
+        text = self._ask(number)
+        if text is None:
+            _keep(self._unknown, number, time.monotonic())
+            raise _unknown(number)
+        from cdc.debezium_avro import parse
+
+        _keep(self._known, number, parsed := parse(text))
+        return parsed
+
+    def _ask(self, number: int) -> str | None:
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        url = self._settings["url"]
+        try:
+            client = self._open()
+            try:
+                schema = client.get_schema(number)
+            except SchemaRegistryError as error:
+                if error.http_status_code != NOT_FOUND:
+                    raise
+                if not client.get_subjects():
+                    raise RegistryError(
+                        f"the schema registry at {url} is empty, but records name schema {number}",
+                        means="it has lost its schemas, or it is another registry: no record of Avro can be read",
+                        fix="bring its data back or correct source.registry.url; else `headwater drop FILE --topics "
+                        "--keep-sinks`, `headwater apply FILE --wait`, and rebuild the sinks",
+                    ) from error
+                return None
+            if schema.schema_type not in (None, "AVRO"):
+                raise ValueError(f"schema {number} is {schema.schema_type}, not Avro")
+            return str(schema.schema_str)
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            if status == BUSY or status >= 500 or status <= 0:
+                raise _unavailable(url, f"it answers {status}") from error
+            raise RegistryError(
+                f"the schema registry at {url} answers {status}: {error.error_message}",
+                means="records of Avro can't be read; nothing is skipped",
+                fix="correct source.registry (url, user, password)",
+            ) from error
+        except (ValueError, RegistryError):
+            raise
+        except Exception as error:  # the client lets its HTTP library's own family through
+            raise _unavailable(url, f"{type(error).__name__} {error}") from error
+
+    def _open(self) -> SchemaRegistryClient:
+        if self._client is None:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+
+            conf: dict[str, Any] = {"url": self._settings["url"], "timeout": REQUEST_SECONDS, "max.retries": 1}
+            if "user" in self._settings:
+                conf["basic.auth.user.info"] = f"{self._settings['user']}:{self._settings['password']}"
+            self._client = SchemaRegistryClient(conf)
+        return self._client
+
+
+def _keep(kept: OrderedDict[int, Any], number: int, value: Any) -> None:
+    kept[number] = value
+    kept.move_to_end(number)
+    while len(kept) > KEPT:
+        kept.popitem(last=False)
+
+
+def _unknown(number: int) -> UnknownSchemaId:
+    return UnknownSchemaId(f"the schema registry has no schema {number}")
+
+
+def _unavailable(url: str, why: str) -> RegistryUnavailable:
+    return RegistryUnavailable(
+        f"the schema registry at {url} does not answer: {why}",
+        means="records of Avro can't be read until it does; nothing is skipped",
+        fix="start it (`headwater up --with registry` for the local one), or correct source.registry.url",
+    )
+
+
+def encoding_of(settings: Mapping[str, str] | None) -> Encoding:
+    """How to read a pipeline's records.
+
+    Args:
+        settings: of ``cdc.pipeline.source.Source.reader``; None for JSON.
+
+    Returns:
+        the same object for the same settings in one process: its schemas are fetched once.
+    """
+    return JSON if settings is None else _avro(tuple(sorted(settings.items())))
+
+
+@lru_cache(maxsize=16)
+def _avro(settings: tuple[tuple[str, str], ...]) -> Encoding:
+    from cdc.debezium_avro import Avro
+
+    return Avro(Schemas(dict(settings)).get)

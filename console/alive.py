@@ -1,0 +1,32 @@
+"""Is a process at work on every sink? From the status files alone: cheap enough to be asked every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc.pipeline import Pipeline
+
+# A flow that waits for its server is well: a new process would wait as well.
+_WELL = ("running", "filling", "retrying", "finished")
+
+
+def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
+    """What is wrong with the living generations' flows, a line each; empty when all are at work.
+
+    Args:
+        pipeline: the loaded file.
+        only: these sinks; all if empty.
+    """
+    from console.places import chosen_sinks, registry
+    from console.status import state_of
+    from spark.status import FlowStatus
+
+    found: list[str] = []
+    for sink in chosen_sinks(pipeline, only):
+        generation = registry(pipeline, sink).generation()
+        flows = generation.flows()
+        states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in flows}
+        found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]
+        if not flows:
+            found.append(f"{sink}: never run")
+    return found

@@ -1,0 +1,1 @@
+"""The system in containers: docker-compose.yml's environment, and the proof that it works."""

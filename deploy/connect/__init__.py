@@ -1,0 +1,1 @@
+"""What Kafka Connect needs beside Debezium: the Avro converter, see ``RowAvroConverter.java``."""

@@ -1,0 +1,157 @@
+"""Avro from commit to document, and what happens when columns change, the registry is away, or a record is none.
+
+The evolution runs in both formats: they must end the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from deploy.local.stack import LocalStack
+from tests.support.evolving import Evolving, Writer
+from tests.support.source import eventually
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module", params=["json", "avro"])
+def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evolving]:
+    stack = LocalStack()
+    stack.up(more=["registry"] if request.param == "avro" else ())
+    made = Evolving(stack, tmp_path_factory.mktemp("evolving"), form=request.param)
+    try:
+        made.prepare()
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def values(made: Evolving, table: str) -> list[bytes]:
+    """Every value of a table's topic, oldest first in each partition."""
+    settings = {"group.id": "test", "bootstrap.servers": made.stack.endpoints.kafka, "enable.partition.eof": True}
+    consumer = Consumer(settings | {"isolation.level": "read_committed"})
+    found: list[bytes] = []
+    try:
+        for partition in range(2):
+            consumer.assign([TopicPartition(f"{made.name}.public.{table}", partition, OFFSET_BEGINNING)])
+            while (message := consumer.poll(10)) is not None and not message.error():
+                if value := message.value():
+                    found.append(bytes(value))
+    finally:
+        consumer.close()
+    return found
+
+
+def versions(made: Evolving) -> list[int]:
+    """Versions of the things' schema in the registry."""
+    answer = requests.get(f"{made.stack.endpoints.registry_url}/subjects/{made.name}.public.things-value/versions")
+    found: list[int] = answer.json()
+    return found
+
+
+def test_the_first_rows_arrive(evolving: Evolving) -> None:
+    evolving.assert_settled()
+    first = {value[:1] for value in values(evolving, "things")}
+    assert first == ({b"{"} if evolving.form == "json" else {b"\0"})
+
+
+def test_columns_come_go_and_widen_while_traffic_flows(evolving: Evolving) -> None:
+    before = {flow["flow"]: flow["pid"] for flow in flows(evolving)}
+    with Writer(evolving.conninfo) as writer:
+        for change in (
+            "ADD COLUMN came text DEFAULT 'here'",
+            "DROP COLUMN gone",
+            "ALTER n TYPE bigint",
+            "ALTER a TYPE text",
+            "ALTER price TYPE numeric(12,2)",
+            'ADD COLUMN "and then" int[]',
+            "DROP COLUMN came",
+        ):
+            time.sleep(1)
+            evolving.execute(f"ALTER TABLE things {change}")
+        writer.largest = 10**12
+        time.sleep(2)
+    evolving.execute(
+        "UPDATE things SET n = 5000000000, a = 'longer than eight' WHERE id = (SELECT min(id) FROM things)"
+    )
+    evolving.assert_settled()
+    after = flows(evolving)
+    assert {flow["state"] for flow in after} == {"running"}
+    assert {flow["flow"]: flow["pid"] for flow in after} == before
+    if evolving.form == "avro":
+        assert len(versions(evolving)) >= 6  # each change of a column made a schema, and all are still read
+    refused = [letter for letter in evolving.dead_letters() if letter["view"] != evolving.view("thing")]
+    assert not refused
+
+
+def flows(made: Evolving) -> list[dict[str, Any]]:
+    report = json.loads(made.run("status", "--json"))
+    return [flow for sink in report["sinks"] for flow in sink["flows"]]
+
+
+def test_a_row_that_is_only_in_the_topic_is_swept(evolving: Evolving) -> None:
+    """Headwater writes its own deletes as the topic is written."""
+    newest = values(evolving, "things")[-1]
+    evolving.produce("things", b'{"id":7777}', newest)
+    assert eventually(lambda: "7777" in evolving.in_redis("thing"), 60)
+    evolving.readable(allowed=True)
+    try:
+        evolving.run("resnapshot", "public.things", "--yes", "--wait")
+    finally:
+        evolving.readable(allowed=False)
+    evolving.assert_settled()
+    first = {value[:1] for value in values(evolving, "things")}
+    assert first == ({b"{"} if evolving.form == "json" else {b"\0"})
+
+
+def test_what_is_no_record_goes_to_the_dead_letters(evolving: Evolving) -> None:
+    if evolving.form == "json":
+        pytest.skip("tests/faults has it for JSON")
+    known = next(value for value in values(evolving, "things") if value[:1] == b"\0")
+    wrong = {
+        b'{"id":9001}': (b"no Avro at all", "does not begin with a zero byte"),
+        b'{"id":9002}': (b"\0\x7f\xff\xff\xfe" + known[5:], "the schema registry has no schema 2147483646"),
+        b'{"id":9003}': (known[:5] + b"\x02\xff\xff", "it is not Avro of schema"),
+        b'{"id":9004}': (known + b"more", "4 bytes are left"),
+        b'{"id":9005}': (known[:3], "does not begin with a zero byte"),
+    }
+    for key, (value, _) in wrong.items():
+        evolving.produce("things", key, value)
+    evolving.execute("INSERT INTO things (id, a, n) VALUES (9000, 'after', 1)")
+    evolving.assert_settled()
+    letters = {letter["key"]: letter["reason"] for letter in evolving.dead_letters() if letter["sink"] == "search"}
+    for key, (_, reason) in wrong.items():
+        assert reason in letters.get(key.decode(), ""), (key, letters.keys())
+
+
+def test_without_the_registry_nothing_is_skipped(evolving: Evolving) -> None:
+    """What is known goes on; what is not waits, and lands when the registry is back."""
+    if evolving.form == "json":
+        pytest.skip("JSON needs none")
+    evolving.stack.kill("registry")
+    evolving.execute("UPDATE things SET a = 'known' WHERE id < 50")
+    evolving.assert_settled()  # schemas are kept by the connector and by the engine
+    evolving.stop()
+    evolving.execute("UPDATE things SET a = 'unread' WHERE id < 100")
+    letters = len(evolving.dead_letters())
+    offsets = {flow["flow"]: flow["offsets"] for flow in flows(evolving)}
+    evolving.launch()  # new processes know no schema
+    assert eventually(lambda: all(away(flow) for flow in flows(evolving)), 120), (flows(evolving), evolving.log())
+    assert {flow["flow"]: flow["offsets"] for flow in flows(evolving)} == offsets
+    evolving.stack.up(["registry"])
+    evolving.assert_settled()
+    assert len(evolving.dead_letters()) == letters
+
+
+def away(flow: dict[str, Any]) -> bool:
+    """It is tried again, and says why."""
+    why = str(flow["last_error"])
+    return flow["state"] == "retrying" and "schema registry" in why and "does not answer" in why

@@ -1,0 +1,228 @@
+"""Avro: decoding gives what JSON gives, escaped names come back, what is no Avro is told as such."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from io import BytesIO
+from math import isnan
+from typing import Any
+
+import orjson
+import pytest
+from fastavro import schemaless_writer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.catalogue import Column, Table
+from cdc.change import Op
+from cdc.debezium_avro import HEAD, Avro, Parsed, parse, unescaped
+from cdc.debezium_json import Decoder, snapshot_lsn
+from cdc.encoding import JSON, UnknownSchemaId
+from cdc.errors import DecodeError, RegistryUnavailable, UnknownSchema
+from cdc.placeholders import NUMBERS
+from connectors.sweep import delete_event
+
+TABLE = Table(
+    "public",
+    "t",
+    (
+        Column("id", "integer", "int4", nullable=False),
+        Column("Größe 1", "text", "text"),
+        Column("raw", "bytea", "bytea"),
+        Column("f4", "real", "float4"),
+        Column("f8", "double precision", "float8"),
+        Column("many", "bytea[]", "bytea", array=True),
+    ),
+    ("id",),
+)
+# As Apicurio's converter writes it: the second mention of a record is its name, connect.* tells Connect's own types.
+VALUE = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "p.public.t",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "Gr_u00f6_u00dfe_u00201", "type": ["null", "string"], "default": None},
+        {"name": "raw", "type": ["null", "bytes"]},
+        {"name": "f4", "type": ["null", "float"]},
+        {"name": "f8", "type": ["null", {"type": "double", "connect.name": "x"}]},
+        {"name": "many", "type": ["null", {"type": "array", "items": ["null", "bytes"]}]},
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
+    ],
+}
+SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "namespace": "io.debezium",
+    "fields": [
+        *({"name": name, "type": ["null", "string"], "default": None} for name in ("snapshot", "sequence")),
+        *({"name": name, "type": "string"} for name in ("schema", "table")),
+        *({"name": name, "type": ["null", "long"], "default": None} for name in ("lsn", "ts_ms")),
+    ],
+}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "p.public.t",
+    "fields": [
+        {"name": "before", "type": ["null", VALUE], "default": None},
+        {"name": "after", "type": ["null", "p.public.t.Value"], "default": None},
+        {"name": "source", "type": SOURCE},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+}
+PARSED = parse(json.dumps(ENVELOPE))
+PLACE = {"schema": "public", "table": "t", "lsn": 70, "sequence": None, "snapshot": None, "ts_ms": 5}
+
+
+def known(number: int) -> Parsed:
+    if number == 7:
+        return PARSED
+    raise UnknownSchemaId(f"the schema registry has no schema {number}")
+
+
+AVRO = Avro(known)
+
+
+def written(after: dict[str, Any] | None, op: str = "c", number: int = 7) -> bytes:
+    out = BytesIO()
+    out.write(HEAD.pack(0, number))
+    schemaless_writer(out, PARSED.writing, {"after": after, "source": PLACE, "op": op})
+    return out.getvalue()
+
+
+def decode(value: bytes | None) -> Any:
+    return Decoder(TABLE, encoding=AVRO).decode(b'{"id":1}', value, "p.public.t", 0, 3)
+
+
+@given(
+    raw=st.none() | st.binary(max_size=50),
+    f4=st.none() | st.floats(width=32),
+    f8=st.none() | st.floats(),
+    text=st.none() | st.text(),
+    many=st.none() | st.lists(st.none() | st.binary(max_size=5), max_size=4),
+)
+def test_a_row_is_what_json_makes_of_it(raw: Any, f4: Any, f8: Any, text: Any, many: Any) -> None:
+    row = {"id": 1, "Gr_u00f6_u00dfe_u00201": text, "raw": raw, "f4": f4, "f8": f8, "many": many, "day": 12}
+    change = decode(written(row))
+    after = change.after
+    assert after["Größe 1"] == text
+    assert after["raw"] == (None if raw is None else base64.b64encode(raw).decode())
+    assert after["many"] == (many and [None if one is None else base64.b64encode(one).decode() for one in many])
+    assert after["day"] == 12  # Kafka Connect's logical types are not fastavro's dates
+    for name, value in (("f4", f4), ("f8", f8)):
+        if value is None or value in (float("inf"), float("-inf")) or isnan(value):
+            assert after[name] == (
+                None if value is None else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+            )
+        else:
+            assert struct.pack(">d" if name == "f8" else ">f", after[name]) == struct.pack(
+                ">d" if name == "f8" else ">f", value
+            )
+    assert (change.op, change.position & (1 << 48) - 1, change.ts_ms) == (Op.CREATE, 70, 5)
+    assert orjson.loads(orjson.dumps(after)) == after
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.1, "0.1"), (16777217.0, "16777216.0"), (3.4028234663852886e38, "3.4028235e+38")]
+)
+def test_a_float_of_four_bytes_has_its_shortest_digits(value: float, shown: str) -> None:
+    row = dict.fromkeys(("Gr_u00f6_u00dfe_u00201", "raw", "f8", "many", "day")) | {"id": 1, "f4": value}
+    assert orjson.dumps(decode(written(row)).after["f4"]) == shown.encode()
+
+
+def test_a_tombstone_is_one_and_json_is_still_read() -> None:
+    assert decode(None).op is Op.TOMBSTONE
+    change = decode(orjson.dumps({"before": None, "after": {"id": 1}, "source": PLACE, "op": "u"}))
+    assert (change.op, change.after) == (Op.UPDATE, {"id": 1})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        (b"", DecodeError, "does not begin with a zero byte"),
+        (b"garbage", DecodeError, "does not begin with a zero byte"),
+        (b"\0\0\0", DecodeError, "does not begin with a zero byte"),
+        (HEAD.pack(0, 8) + b"x", UnknownSchema, "no schema 8"),
+        (HEAD.pack(0, 7), DecodeError, "not Avro of schema 7"),
+        (HEAD.pack(0, 7) + b"\xff" * 40, DecodeError, "not Avro of schema 7"),
+        (written(None, "d") + b"more", DecodeError, "4 bytes are left"),
+        (written(None, "?"), DecodeError, "p.public.t/0/3"),
+    ],
+)
+def test_what_is_no_record_is_told(value: bytes, kind: type[DecodeError], words: str) -> None:
+    with pytest.raises(DecodeError, match=words) as caught:
+        decode(value)
+    assert type(caught.value) is kind
+    assert "p.public.t/0/3" in str(caught.value)
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_bring_the_decoder_down(rest: bytes) -> None:
+    for value in (rest, HEAD.pack(0, 7) + rest):
+        try:
+            decode(value)
+        except DecodeError:
+            continue
+
+
+def test_a_registry_that_is_away_is_not_the_records_fault() -> None:
+    def away(number: int) -> Parsed:
+        raise RegistryUnavailable("it is down")
+
+    with pytest.raises(RegistryUnavailable):
+        Decoder(TABLE, encoding=Avro(away)).decode(b'{"id":1}', written(None, "d"), "t", 0, 0)
+
+
+def test_avro_without_a_registry_is_a_decode_error_that_says_so() -> None:
+    with pytest.raises(DecodeError, match=r"source\.registry"):
+        Decoder(TABLE, encoding=JSON).decode(b'{"id":1}', written(None, "d"), "t", 0, 0)
+
+
+def test_deletes_of_ours_are_written_as_the_topic_is() -> None:
+    event = delete_event(
+        AVRO.loads(written({"id": 1, "raw": None, "f4": None, "f8": None, "many": None}))["source"], 9, 1
+    )
+    value = AVRO.dumps(event, written(None, "d"))
+    assert value[:5] == HEAD.pack(0, 7)
+    change = Decoder(TABLE, snapshot_lsn=9, encoding=AVRO).decode(b'{"id":1}', value, "t", 0, 0)
+    assert (change.op, change.position & (1 << 48) - 1) == (Op.DELETE, 9)
+    assert orjson.loads(AVRO.dumps(event, b'{"op":"c"}')) == event  # a topic that was JSON
+    assert snapshot_lsn(written(None, "r"), AVRO) == 70
+
+
+@given(st.text(min_size=1))
+def test_names_survive_escaping(name: str) -> None:
+    assert unescaped(escaped(name)) == name
+
+
+def escaped(name: str) -> str:
+    """As deploy/connect/RowAvroConverter.java does it, by UTF-16 units."""
+    raw = name.encode("utf-16-be", "surrogatepass")
+    units = [int.from_bytes(raw[at : at + 2], "big") for at in range(0, len(raw), 2)]
+    out = []
+    for at, unit in enumerate(units):
+        rest = [chr(one) for one in units[at + 1 : at + 6]]
+        looks = len(rest) == 5 and rest[0] == "u" and all(c in "0123456789abcdef" for c in rest[1:])
+        plain = (chr(unit).isascii() and chr(unit).isalpha()) or (unit == ord("_") and not looks)
+        out.append(chr(unit) if plain or (at and 48 <= unit <= 57) else f"_u{unit:04x}")
+    return "".join(out)
+
+
+def test_a_placeholder_is_looked_for_in_rows_of_number_arrays_always() -> None:
+    numbers = Table("public", "t", (TABLE.columns[0], Column("n", "integer[]", "int4", array=True)), ("id",))
+    assert AVRO.marks(numbers) == (b"",)
+    assert AVRO.marks(Table("public", "t", TABLE.columns[:1], ("id",))) == ()
+    assert b"__debezium_unavailable_value" in AVRO.marks(TABLE)
+    assert NUMBERS
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '"string"', '{"type":"record"}', '{"type":"record","name":"a","fields":[{}]}']
+)
+def test_a_schema_that_is_none_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse(text)

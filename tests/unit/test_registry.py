@@ -1,0 +1,137 @@
+"""The schema registry's client against a real HTTP server: what is one record's trouble, and what is everybody's."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from cdc import registry
+from cdc.encoding import JSON, UnknownSchemaId
+from cdc.errors import RegistryError, RegistryUnavailable
+from cdc.registry import Schemas, encoding_of
+
+SCHEMA = json.dumps({"type": "record", "name": "a", "fields": [{"name": "x", "type": "int"}]})
+
+
+class Registry(ThreadingHTTPServer):
+    """Answers as it is told, and remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.told: dict[str, tuple[int, Any]] = {"/subjects": (200, ["t-value"])}
+        self.asked: list[str] = []
+        self.logins: set[str | None] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Answers(BaseHTTPRequestHandler):
+    server: Registry
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.server.asked.append(path)
+        self.server.logins.add(self.headers.get("Authorization"))
+        status, body = self.server.told.get(path, (404, {"error_code": 40403, "message": "Schema not found"}))
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Registry]:
+    made = Registry()
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.shutdown()
+        made.server_close()
+        thread.join()
+
+
+def test_a_schema_is_fetched_once_and_so_is_its_absence(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.told["/schemas/ids/3"] = (200, {"schema": SCHEMA})
+    schemas = Schemas({"url": server.url})
+    assert schemas.get(3) is schemas.get(3)
+    assert server.asked == ["/schemas/ids/3"]
+    for _ in range(3):
+        with pytest.raises(UnknownSchemaId, match="no schema 4"):
+            schemas.get(4)
+    assert server.asked.count("/schemas/ids/4") == 1
+    monkeypatch.setattr(registry, "UNKNOWN_SECONDS", 0.0)
+    server.told["/schemas/ids/4"] = (200, {"schema": SCHEMA})
+    assert schemas.get(4).names == {}  # it has come since
+
+
+def test_what_is_kept_is_bounded(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "KEPT", 2)
+    server.told |= {f"/schemas/ids/{n}": (200, {"schema": SCHEMA}) for n in range(4)}
+    schemas = Schemas({"url": server.url})
+    for number in (0, 1, 2, 3, 3, 2, 0):
+        schemas.get(number)
+    assert len(schemas._known) == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_registry_that_is_ill_is_transient(server: Registry, status: int) -> None:
+    server.told["/schemas/ids/3"] = (status, {"error_code": status, "message": "later"})
+    with pytest.raises(RegistryUnavailable, match=str(status)) as caught:
+        Schemas({"url": server.url}).get(3)
+    assert caught.value.transient
+
+
+def test_a_registry_that_is_down_is_transient(server: Registry) -> None:
+    schemas = Schemas({"url": "http://127.0.0.1:9"})
+    with pytest.raises(RegistryUnavailable, match="does not answer"):
+        schemas.get(3)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_is_not_transient(server: Registry, status: int) -> None:
+    server.told["/schemas/ids/3"] = (status, {"error_code": status, "message": "who are you"})
+    with pytest.raises(RegistryError, match="who are you") as caught:
+        Schemas({"url": server.url}).get(3)
+    assert not caught.value.transient
+    assert "secret" not in str(caught.value)
+
+
+def test_an_empty_registry_is_not_one_records_trouble(server: Registry) -> None:
+    server.told["/subjects"] = (200, [])
+    with pytest.raises(RegistryError, match="is empty") as caught:
+        Schemas({"url": server.url}).get(3)
+    assert not caught.value.transient
+
+
+def test_user_and_password_are_sent(server: Registry) -> None:
+    server.told["/schemas/ids/3"] = (200, {"schema": SCHEMA})
+    Schemas({"url": server.url, "user": "me", "password": "secret"}).get(3)
+    assert server.logins == {"Basic bWU6c2VjcmV0"}
+
+
+def test_a_schema_of_another_kind_is_one_records_trouble(server: Registry) -> None:
+    server.told["/schemas/ids/3"] = (200, {"schema": "{}", "schemaType": "JSON"})
+    with pytest.raises(ValueError, match="JSON, not Avro"):
+        Schemas({"url": server.url}).get(3)
+
+
+def test_one_encoding_a_process() -> None:
+    assert encoding_of(None) is JSON
+    assert encoding_of({"url": "http://a"}) is encoding_of({"url": "http://a"})
+    assert encoding_of({"url": "http://a"}) is not encoding_of({"url": "http://b"})

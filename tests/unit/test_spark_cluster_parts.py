@@ -1,0 +1,154 @@
+"""A cluster's parts that need no cluster: URLs, settings, judging an executor's answer, the packed environment."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import ClusterError, ClusterUnavailable, ConfigError, SinkUnavailable
+from cdc.pipeline import Pipeline, load
+from cdc.pipeline.rowstore import RowStore
+from console.flows import row_store_settings
+from console.machines import ALONE, alone, with_master
+from console.packing import pack, packages
+from sinks.rowstore.awake import AWAY_SECONDS, Awake
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
+from spark import cluster
+from spark.state import Generation
+
+FILE = """
+version: 1
+name: shop
+source: {host: db, database: shop, user: u, password: p, setup_user: o, setup_password: p, tables: [public.t]}
+kafka: {bootstrap: "k:9092"}
+connect: {url: "http://c:8083"}
+views: {t: {root: t}}
+sinks: {search: {type: elasticsearch, url: "http://e:9200", view: t}}
+engine: {master: MASTER}
+"""
+
+
+def _pipeline(folder: Path, master: str) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(FILE.replace("MASTER", f'"{master}"'))
+    return load(path, {})
+
+
+def test_a_master_may_have_stand_bys() -> None:
+    assert cluster.masters("spark://a:7077,b:7078") == [("a", 7077), ("b", 7078)]
+    assert cluster.masters("spark://[::1]:7077") == [("::1", 7077)]
+    assert cluster.masters("yarn") == []
+    assert cluster.is_local("local[4]") and not cluster.is_local("k8s://https://x")
+
+
+def test_executors_call_the_driver_back_where_it_reaches_the_master() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        found = cluster.settings(f"spark://127.0.0.1:1,127.0.0.1:{port}", "", "-Xss4m")
+    assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "127.0.0.1"
+    assert found["spark.speculation"] == "false" and found["spark.executor.extraJavaOptions"] == "-Xss4m"
+    with pytest.raises(ClusterUnavailable, match=r"does not answer at 127\.0\.0\.1:1"):
+        cluster.settings("spark://127.0.0.1:1", "", "")
+
+
+def test_an_archive_is_sent_and_its_python_used(tmp_path: Path) -> None:
+    archive = tmp_path / "python.tar.gz"
+    archive.write_bytes(b"")
+    found = cluster.settings("yarn", str(archive), "")
+    assert found["spark.archives"] == f"file://{archive}#headwater-env"
+    assert found["spark.pyspark.python"] == "./headwater-env/bin/python"
+    assert "spark.driver.host" not in found
+    with pytest.raises(ConfigError, match="headwater pack"):
+        cluster.settings("yarn", str(tmp_path / "none.tar.gz"), "")
+
+
+def test_an_executor_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    answer = {"host": "w1", "place": "/opt/x", "python": "3.11.2", "code": cluster.fingerprint(), "lacks": ""}
+    cluster._judge(answer, {})
+    with pytest.raises(ClusterError, match=r"another Headwater \(in /opt/x\)"):
+        cluster._judge({**answer, "code": "0"}, {})
+    with pytest.raises(ClusterError, match=r"have no readable /ca\.pem"):
+        cluster._judge({**answer, "lacks": "/ca.pem"}, {})
+    with pytest.raises(ClusterError, match="do not see /warehouse as this process does"):
+        cluster._judge({**answer, "lacks": "/warehouse/.mark"}, {"/warehouse/.mark": Path("/warehouse")})
+    with cluster._marked([tmp_path / "new"]) as marks:
+        assert [Path(path).exists() for path in marks] == [True]
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: Path) -> None:
+    archive, again = tmp_path / "python.tar.gz", tmp_path / "again.tar.gz"
+    pack(archive)
+    pack(again)
+    assert archive.read_bytes() == again.read_bytes()
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+        opened.extractall(tmp_path / "env", filter="data")
+    assert "lib/spark/worker_daemon.py" in names and "lib/pyspark/daemon.py" in names
+    assert not [
+        name for name in names if name.endswith(".jar") or "/pytest/" in name or name.startswith("lib/console/")
+    ]
+    assert not {"pytest", "mypy", "duckdb"} & {one.metadata["Name"].lower() for one in packages()}
+    code = "import spark.apply, spark.join.later, sinks.redis; print(spark.apply.__file__)"
+    python = str(tmp_path / "env" / "bin" / "python")
+    environment = {"PATH": str(Path(sys.executable).resolve().parent) + ":/usr/bin:/bin"}
+    environment["HEADWATER_PYTHON"] = str(Path(sys.executable).resolve())
+    done = subprocess.run(
+        [python, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == str(tmp_path / "env" / "lib" / "spark" / "apply.py"), done.stderr
+    with pytest.raises(ConfigError, match=r"\.tar\.gz"):
+        pack(tmp_path / "python.zip")
+
+
+def test_verify_and_explain_do_not_take_a_clusters_cores(tmp_path: Path) -> None:
+    pipeline = _pipeline(tmp_path, "spark://a:7077")
+    assert alone(pipeline, None).engine.master == ALONE
+    assert alone(pipeline, "yarn").engine.master == "yarn"
+    assert alone(_pipeline(tmp_path, "local[3]"), None).engine.master == "local[3]"
+    assert with_master(pipeline, None) is pipeline
+    with pytest.raises(ConfigError, match="--master mesos://x"):
+        with_master(pipeline, "mesos://x")
+
+
+def test_a_worker_that_was_away_does_not_go_on() -> None:
+    now = [0.0]
+    awake = Awake(40.0, lambda: now[0])
+    now[0] = 100.0
+    awake.check()  # no task has begun
+    awake.begin()
+    for _ in range(3):
+        now[0] += 39.0
+        awake.check()
+    now[0] += 41.0
+    for _ in range(2):
+        with pytest.raises(SinkUnavailable, match="away for 41 s"):
+            awake.check()
+    now[0] += 1000.0
+    awake.begin()  # the next task of the same worker
+    awake.check()
+    unwatched = Awake(0.0, lambda: now[0])
+    unwatched.begin()
+    now[0] += 1000.0
+    unwatched.check()
+
+
+def test_the_row_store_looks_at_the_clock_before_each_call(tmp_path: Path) -> None:
+    now = [0.0]
+    store = RedisRowStore(StoreSettings(url="redis://127.0.0.1:1/0", namespace="n:", title="t", away_seconds=40.0))
+    store.awake = Awake(40.0, lambda: now[0])
+    store.awake.begin()
+    now[0] = 41.0
+    with pytest.raises(SinkUnavailable, match="away"):
+        store.get(["r0:1"])
+    generation = Generation(tmp_path, "shop", "search")
+    for master, seconds in (("local[2]", 0.0), ("spark://a:1", AWAY_SECONDS)):
+        pipeline = _pipeline(tmp_path, master)
+        pipeline = pipeline.model_copy(update={"row_store": RowStore(url="redis://r:1/0")})
+        assert row_store_settings(pipeline, generation, "t")["away_seconds"] == seconds

@@ -223,7 +223,8 @@ def rewind(checkpoint: Path, batch: int) -> bool:
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
     """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit.
 
-    A joined view's flow begins where its fill ended (spark/join/fill.py), and may wait there for its first batch.
+    No offsets if their file is damaged: whoever only shows how far a flow is must not fall over what ``check_checkpoint``
+    refuses by name. A joined view's flow begins where its fill ended (spark/join/fill.py), and may wait there for its first batch.
     """
     commits = _numbers(checkpoint / "commits")
     if not commits:
@@ -232,4 +233,7 @@ def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]
             return -1, {}
         ends = json.loads(filled.read_text())["ends"]
         return -1, {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in ends.items()}
-    return commits[-1], batch_offsets(checkpoint, commits[-1])
+    try:
+        return commits[-1], batch_offsets(checkpoint, commits[-1])
+    except (OSError, ValueError, IndexError):
+        return commits[-1], {}

@@ -94,6 +94,13 @@ def test_fault_32_an_empty_offset_file_is_named(tmp_path: Path) -> None:
         check_checkpoint(checkpoint, "fix")
 
 
+def test_fault_32_who_shows_how_far_a_flow_is_does_not_fall_over_an_empty_offset_file(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 2, 2)
+    for damaged in ("", "v1\n{}\n{"):
+        (checkpoint / "offsets" / "1").write_text(damaged)
+        assert committed_offsets(checkpoint) == (1, {})
+
+
 def test_fault_32_a_gap_in_the_offsets_is_named(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path, 4, 4)
     (checkpoint / "offsets" / "2").unlink()

@@ -55,6 +55,7 @@ def test_fault_18_a_sink_that_was_away_for_longer_than_tombstones_are_kept(scena
 
 
 def test_fault_32_an_empty_offset_file(scenario: Scenario) -> None:
+    scenario.stop()
     offsets = flow_folder(scenario, "search", "main") / "checkpoint" / "offsets"
     newest = max((path for path in offsets.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     newest.write_text("")
@@ -63,6 +64,7 @@ def test_fault_32_an_empty_offset_file(scenario: Scenario) -> None:
 
 
 def test_fault_31_a_checkpoint_without_its_metadata(scenario: Scenario) -> None:
+    scenario.stop()
     (flow_folder(scenario, "search", "main") / "checkpoint" / "metadata").unlink()
     refused(scenario, "search", "metadata is missing", "headwater rebuild FILE search --auto")
     cured(scenario, "search")
@@ -74,13 +76,14 @@ def _remove(admin: AdminClient, topic: str) -> None:
 
 
 def test_fault_33_offsets_that_the_log_no_longer_has(scenario: Scenario) -> None:
+    scenario.stop()
     admin = AdminClient({"bootstrap.servers": scenario.stack.endpoints.kafka})
     topic = f"{scenario.name}.public.products"
     scenario.execute("UPDATE products SET name = name || '-'")
     time.sleep(3)
     # A broker removes records only from topics that may lose old ones, as an operator's mistake would make it.
-    settings = ConfigResource(ConfigResource.Type.TOPIC, topic)
     for policy in ("compact,delete", "compact"):
+        settings = ConfigResource(ConfigResource.Type.TOPIC, topic)
         settings.add_incremental_config(
             ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
         )
@@ -95,6 +98,7 @@ def test_fault_33_offsets_that_the_log_no_longer_has(scenario: Scenario) -> None
 
 
 def test_fault_33_a_topic_that_was_deleted_and_made_again(scenario: Scenario) -> None:
+    scenario.stop()
     admin = AdminClient({"bootstrap.servers": scenario.stack.endpoints.kafka})
     topic = f"{scenario.name}.public.products"
     for future in admin.delete_topics([topic]).values():

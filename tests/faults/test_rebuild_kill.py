@@ -35,6 +35,7 @@ def kill_family(pid: int) -> None:
                 os.kill(one, signal.SIGKILL)
 
 
+@pytest.mark.timeout(600 + 60 * KILLS)
 def test_a_rebuild_that_is_killed_again_and_again_ends_equal(scenario: Scenario) -> None:
     rng = random.Random(5)
     moments = [rng.uniform(1.0, LATEST_SECONDS) for _ in range(KILLS)]

@@ -223,8 +223,9 @@ def rewind(checkpoint: Path, batch: int) -> bool:
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:
     """The newest committed batch and its end offsets; ``(-1, {})`` before the first commit.
 
-    No offsets if their file is damaged: whoever only shows how far a flow is must not fall over what ``check_checkpoint``
-    refuses by name. A joined view's flow begins where its fill ended (spark/join/fill.py), and may wait there for its first batch.
+    No offsets if their file is damaged: whoever only shows how far a flow is must not fall over what
+    ``check_checkpoint`` refuses by name. A joined view's flow begins where its fill ended (spark/join/fill.py), and may
+    wait there for its first batch.
     """
     commits = _numbers(checkpoint / "commits")
     if not commits:

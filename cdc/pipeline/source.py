@@ -26,7 +26,7 @@ class Registry(Part):
         example="http://registry:8080/apis/registry/v2",
         pattern=HTTP,
     )
-    user: Text | None = entry(None, "User, if it asks for one (Basic).", example="headwater")
+    user: Text | None = entry(None, "User, if it asks for one (Basic).", example="${REGISTRY_USER:-}")
     password: SecretStr | None = entry(None, "Its password.", example="${REGISTRY_PASSWORD:-}", shown_default="none")
 
     def client(self) -> dict[str, str]:
@@ -116,11 +116,7 @@ class Source(Part):
         "Encoding of the records in Kafka that `apply` asks of the connector. Avro is smaller and needs `registry`; "
         "keys stay JSON in both. It may be changed: with a `registry`, records of both are read.",
     )
-    registry: Registry | None = entry(
-        None,
-        "The schema registry; needed for Avro.",
-        example={"url": "${HEADWATER_REGISTRY:-http://127.0.0.1:8080/apis/ccompat/v7}"},
-    )
+    registry: Registry | None = entry(None, "The schema registry; needed for Avro.")
     snapshot_fetch_size: Whole = entry(
         10240,
         "Rows that a snapshot fetches at a time: memory of the connector against round trips.",

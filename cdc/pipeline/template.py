@@ -35,15 +35,15 @@ def template() -> str:
     every = list(sections())
     for section in every:
         if section.path == ("source", "registry"):
-            continue  # one line of the source's
+            continue  # stands in the source
         if section.path[:1] != ("views",):
-            lines += _section(section)
+            lines += _section(section, every)
         elif len(section.path) == 2:
             lines += _views(section, [other for other in every if other.path[:2] == section.path and other != section])
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: Section, every: list[Section]) -> Iterator[str]:
     indent = "  " * len(section.path)
     if section.kind:
         if section.kind == "elasticsearch":
@@ -54,7 +54,14 @@ def _section(section: Section) -> Iterator[str]:
         yield f"# {section.description}"
         yield f"{section.path[0]}:"
     for key in section.keys:
-        yield from _key(key, indent)
+        below = next((other for other in every if other.path == (*section.path, key.name)), None)
+        if below is None:
+            yield from _key(key, indent)
+            continue
+        yield from _comment(key.description, indent)
+        yield f"{indent}#{key.name}:"
+        for inner in below.keys:
+            yield from _key(inner, indent + "  ", active=False)
     yield ""
 
 

@@ -104,7 +104,7 @@ def test_a_row_that_is_only_in_the_topic_is_swept(evolving: Evolving) -> None:
     assert eventually(lambda: "7777" in evolving.in_redis("thing"), 60)
     evolving.readable(allowed=True)
     try:
-        evolving.run("resnapshot", "public.things", "--yes", "--wait")
+        evolving.run("resnapshot", "public.things", "--wait")
     finally:
         evolving.readable(allowed=False)
     evolving.assert_settled()

@@ -60,9 +60,8 @@ def test_the_template_with_every_key_set_is_a_pipeline_too() -> None:
 def test_what_the_template_comments_out_as_default_is_the_default() -> None:
     bare, full = (loads(text, "t.yaml", ENV) for text in (template(), uncommented(template())))
     assert bare.policy == full.policy
-    assert bare.source.model_copy(update={"slot": "", "publication": ""}) == full.source.model_copy(
-        update={"slot": "", "publication": ""}
-    )
+    examples = {"slot": "", "publication": "", "registry": None}
+    assert bare.source.model_copy(update=examples) == full.source.model_copy(update=examples)
 
 
 def test_no_key_is_missing_from_the_template() -> None:
@@ -72,7 +71,7 @@ def test_no_key_is_missing_from_the_template() -> None:
         begin = text.index(start) if start else text.index(f"\n{section.path[0]}:" if section.path else "version:")
         part = text[begin:].split("\n\n")[0] if section.path else text
         for key in section.keys:
-            assert re.search(rf"^ *(# or: |#)?{key.name}: |^type: ", part, re.MULTILINE), (section.path, key.name)
+            assert re.search(rf"^ *(# or: |#)?{key.name}:( |$)|^type: ", part, re.MULTILINE), (section.path, key.name)
             described = " ".join(line.strip().lstrip("# ") for line in text.splitlines())
             assert key.name == "type" or key.description in described
 

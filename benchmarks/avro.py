@@ -23,7 +23,7 @@ from deploy.local.stack import LocalStack
 COMMAND = "python -m benchmarks.run avro"
 TABLE = "public.flights"
 # Enough that a round takes seconds; every record's bytes are in memory.
-DECODED, ROUNDS, COMMITS = 50_000, 5, 100
+DECODED, ROUNDS, COMMITS = 50_000, 4, 60
 FORMS = ("json", "avro")
 
 Records = list[tuple[bytes, bytes, int, int]]

@@ -1,35 +1,32 @@
 """Debezium's change events as Avro in Confluent's framing: a zero byte, a schema's id (four bytes), the event.
 
-Decoding gives what orjson gives of the same event as JSON, so that everything behind it is the same code. What differs
-is done inside fastavro, by logical types that are put into the writer's schema once: bytes become base64, floats
-become the shortest decimal of four bytes, NaN and the infinities become words. Kafka Connect's own logical types are
-taken out: their raw numbers are what JSON shows.
+Decoding gives what orjson gives of the same event as JSON, so that everything behind it is the same code: bytes become
+base64, floats the shortest decimal of four bytes, NaN and the infinities words; Kafka Connect's logical types (dates)
+are the raw numbers that JSON shows. A reader is made for each schema (cdc/avro_reader.py); what that does not know is
+read by fastavro, with logical types of ours that are put into the schema once. fastavro also checks and writes.
 
 A value that begins with ``{`` is JSON: so a pipeline may change its format while it lives.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import struct
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import orjson
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import LOGICAL_READERS
 
+from cdc.avro_reader import Reader, base64_text, compiled, float4, float8
 from cdc.catalogue import Table
 from cdc.encoding import JSON
 from cdc.placeholders import TEXT, UUID, marks_of
 
 HEAD = struct.Struct(">bI")
-_FLOAT = struct.Struct(">f")
-_BRACE = ord("{")
 _ESCAPED = re.compile(r"(?:_u[0-9a-f]{4})+")
 _ROW = ("after", "before")
 # Avro's primitive types whose values JSON shows in another way -> our logical type.
@@ -40,11 +37,13 @@ class Parsed(NamedTuple):
     """A writer's schema, ready for use.
 
     Attributes:
-        reading: with our logical types.
+        read: made for it, or None.
+        reading: for fastavro, with our logical types.
         writing: as it is in the registry.
         names: field of a row -> column, where the two differ.
     """
 
+    read: Reader | None
     reading: Any
     writing: Any
     names: Mapping[str, str]
@@ -70,18 +69,14 @@ class Avro:
         """
         if value[:1] == b"{":
             return orjson.loads(value)
-        number, stream = _opened(value)
+        number = _number(value)
         schema = self._schema(number)
         try:
-            event: Any = schemaless_reader(stream, schema.reading, None)
-        except Exception as error:  # fastavro lets through whatever bytes of another schema lead to
+            event, end = schema.read(value, HEAD.size) if schema.read else _by_fastavro(value, schema)
+        except Exception as error:  # whatever bytes of another schema lead to
             raise ValueError(f"it is not Avro of schema {number}: {type(error).__name__} {error}") from error
-        if stream.tell() != len(value):
-            raise ValueError(f"it is not Avro of schema {number}: {len(value) - stream.tell()} bytes are left")
-        if schema.names:
-            for part in _ROW:
-                if row := event.get(part):
-                    event[part] = {schema.names.get(name, name): item for name, item in row.items()}
+        if end != len(value):
+            raise ValueError(f"it is not Avro of schema {number}: {len(value) - end} bytes are left")
         return event
 
     def marks(self, table: Table) -> tuple[bytes, ...]:
@@ -99,20 +94,29 @@ class Avro:
         """
         if like[:1] == b"{":
             return JSON.dumps(event, like)
-        number, _ = _opened(like)
+        number = _number(like)
         out = BytesIO()
         out.write(HEAD.pack(0, number))
         schemaless_writer(out, self._schema(number).writing, dict(event))
         return out.getvalue()
 
 
-def _opened(value: bytes) -> tuple[int, BytesIO]:
+def _number(value: bytes) -> int:
     if len(value) < HEAD.size or value[0] != 0:
         raise ValueError("it is not Avro as a schema registry's users write it: it does not begin with a zero byte")
+    number: int = HEAD.unpack_from(value)[1]
+    return number
+
+
+def _by_fastavro(value: bytes, schema: Parsed) -> tuple[Any, int]:
     stream = BytesIO(value)
     stream.seek(HEAD.size)
-    number: int = HEAD.unpack_from(value)[1]
-    return number, stream
+    event: Any = schemaless_reader(stream, schema.reading, None)
+    if schema.names:
+        for part in _ROW:
+            if row := event.get(part):
+                event[part] = {schema.names.get(name, name): item for name, item in row.items()}
+    return event, stream.tell()
 
 
 def parse(text: str) -> Parsed:
@@ -127,7 +131,8 @@ def parse(text: str) -> Parsed:
             raise ValueError("it is not a record")
         names: dict[str, str] = {}
         _collect(plain, names)
-        return Parsed(parse_schema(_prepared(plain)), parse_schema(plain), names)
+        reading, writing = parse_schema(_prepared(plain)), parse_schema(plain)
+        return Parsed(compiled(plain, names), reading, writing, names)
     except ValueError:
         raise
     except Exception as error:  # fastavro has a family of its own
@@ -175,33 +180,6 @@ def unescaped(name: str) -> str:
     return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("_u", "")).decode("utf-16-be"), name)
 
 
-def _base64(value: bytes, *_: Any) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _float8(value: float, *_: Any) -> float | str:
-    return value if isfinite(value) else _word(value)
-
-
-def _float4(value: float, *_: Any) -> float | str:
-    """The shortest decimal that is this number among those of four bytes, as Java prints it."""
-    if not isfinite(value):
-        return _word(value)
-    packed = _FLOAT.pack(value)
-    for digits in (6, 7, 8):
-        short = float(f"{value:.{digits}g}")
-        try:
-            if _FLOAT.pack(short) == packed:
-                return short
-        except OverflowError:  # rounded up past the largest
-            continue
-    return float(f"{value:.9g}")
-
-
-def _word(value: float) -> str:
-    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-LOGICAL_READERS["bytes-debezium-base64"] = _base64
-LOGICAL_READERS["float-debezium-float4"] = _float4
-LOGICAL_READERS["double-debezium-float8"] = _float8
+LOGICAL_READERS["bytes-debezium-base64"] = lambda value, *_: base64_text(value)
+LOGICAL_READERS["float-debezium-float4"] = lambda value, *_: float4(value)
+LOGICAL_READERS["double-debezium-float8"] = lambda value, *_: float8(value)

@@ -7,11 +7,12 @@ Rows of a transaction that was open during the snapshot can bear log positions f
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc.debezium_json import snapshot_lsn
-from cdc.errors import KafkaError
+from cdc.errors import KafkaError, RegistryUnavailable
 from cdc.pipeline import Pipeline
 from cdc.registry import encoding_of
 from connectors.debezium import marker_topic
@@ -36,7 +37,7 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         while time.monotonic() < until:
             message = consumer.poll(1.0)
             value = None if message is None or message.error() else message.value()
-            found = snapshot_lsn(value, encoding) if value is not None else None
+            found = None if value is None else _patiently(lambda: snapshot_lsn(value, encoding), until)
             if found is not None:
                 return found
     finally:
@@ -46,3 +47,14 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         means="the snapshot has not begun, or the connector has failed",
         fix="run `headwater apply FILE --wait` and look at what it says about the connector",
     )
+
+
+def _patiently(read: Callable[[], int | None], until: float) -> int | None:
+    """What ``read`` gives, once the schema registry answers."""
+    while True:
+        try:
+            return read()
+        except RegistryUnavailable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1.0)

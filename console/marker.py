@@ -7,11 +7,11 @@ Rows of a transaction that was open during the snapshot can bear log positions f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc.debezium_json import snapshot_lsn
+from cdc.encoding import Encoding
 from cdc.errors import KafkaError, RegistryUnavailable
 from cdc.pipeline import Pipeline
 from cdc.registry import encoding_of
@@ -37,7 +37,7 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         while time.monotonic() < until:
             message = consumer.poll(1.0)
             value = None if message is None or message.error() else message.value()
-            found = None if value is None else _patiently(lambda: snapshot_lsn(value, encoding), until)
+            found = None if value is None else _patiently(value, encoding, until)
             if found is not None:
                 return found
     finally:
@@ -49,11 +49,11 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
     )
 
 
-def _patiently(read: Callable[[], int | None], until: float) -> int | None:
-    """What ``read`` gives, once the schema registry answers."""
+def _patiently(value: bytes, encoding: Encoding, until: float) -> int | None:
+    """What the record tells, once the schema registry answers."""
     while True:
         try:
-            return read()
+            return snapshot_lsn(value, encoding)
         except RegistryUnavailable:
             if time.monotonic() > until:
                 raise

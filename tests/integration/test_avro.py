@@ -14,8 +14,8 @@ import pytest
 import requests
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from deploy.local.stack import LocalStack
 from tests.support.evolving import Evolving, Writer
+from tests.support.local import ready
 from tests.support.source import eventually
 
 pytestmark = pytest.mark.stack
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module", params=["json", "avro"])
 def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evolving]:
-    stack = LocalStack()
+    stack = ready()
     stack.up(more=["registry"] if request.param == "avro" else ())
     made = Evolving(stack, tmp_path_factory.mktemp("evolving"), form=request.param)
     try:

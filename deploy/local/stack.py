@@ -163,9 +163,11 @@ class LocalStack:
                     shutil.rmtree(place)
 
     def ps(self) -> list[ServiceState]:
-        """Look at every server, all at once."""
-        with ThreadPoolExecutor(len(SERVICES), "ps") as pool:
-            return list(pool.map(self._state, SERVICES.values()))
+        """Look at every server, all at once; an optional one that was never started here is left out."""
+        data = self.site.home / "data"
+        shown = [service for name, service in SERVICES.items() if not service.optional or (data / name).exists()]
+        with ThreadPoolExecutor(len(shown), "ps") as pool:
+            return list(pool.map(self._state, shown))
 
     def _state(self, service: Service) -> ServiceState:
         port, address = self.site.port(service.port_names[0]), service.address(self.site)

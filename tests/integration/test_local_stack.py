@@ -189,7 +189,7 @@ def test_data_survive_kill_9_of_everything(full: LocalStack) -> None:
     requests.put(f"{ends.elasticsearch_url}/survives/_doc/1", json={"a": 1}, timeout=20).raise_for_status()
     time.sleep(1.2)  # the store's log is flushed each second
     before = pids(full)
-    for name in full.service_names:
+    for name in before:
         full.kill(name)
     # Children may keep a port for a while after their parent was killed: it is for `up` to end them.
     assert eventually(lambda: not {state.state for state in full.ps()} & {"running", "unhealthy"}, 30)
@@ -258,6 +258,28 @@ def test_a_server_that_hangs_is_started_anew(stack: LocalStack, monkeypatch: pyt
     assert any("does not serve" in line for line in lines)
     assert state_of(stack, "redis-cache").state == "running"
     assert state_of(stack, "redis-cache").pid != before
+
+
+def test_the_registry_keeps_its_schemas_and_listens_on_loopback_only(stack: LocalStack) -> None:
+    schema = {"schema": '{"type":"record","name":"r","fields":[{"name":"x","type":"int"}]}'}
+    assert "registry" not in pids(stack)  # never started here
+    try:
+        assert set(stack.up(["redis-cache"], more=["registry"])) == {"redis-cache", "registry"}
+        url = stack.endpoints.registry_url
+        made = requests.post(f"{url}/subjects/s-value/versions", json=schema, timeout=20).json()["id"]
+        pid = pids(stack)["registry"]
+        assert pid is not None
+        listeners = [c.laddr for c in psutil.Process(pid).net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        assert {address.ip.removeprefix("::ffff:") for address in listeners} == {"127.0.0.1"}
+        assert len(listeners) == 2  # the API and the management port
+        stack.kill("registry")
+        stack.up(["registry"])
+        found = requests.get(f"{url}/schemas/ids/{made}", timeout=20).json()["schema"]
+        assert json.loads(found) == json.loads(schema["schema"])
+    finally:
+        stack.down(["registry"])
+        stack.wipe(["registry"])
+    assert "registry" not in pids(stack)
 
 
 def test_only_starts_what_is_named_and_what_that_needs(stack: LocalStack) -> None:

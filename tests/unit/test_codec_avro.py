@@ -214,6 +214,25 @@ def value_of(kind: Any) -> Any:
 
 
 @pytest.mark.parametrize(
+    ("kind", "rest"),
+    [
+        ("long", b"\xff" * 11 + b"\x01"),
+        ("string", b"\x14short"),
+        ("bytes", b"\x01"),
+        ("boolean", b"\x02"),
+        (["null", "int"], b"\x04\x02"),
+        ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\x0f\x00"),
+        ("double", b"\0\0"),
+    ],
+)
+def test_bytes_that_are_not_of_the_schema_are_refused(kind: Any, rest: bytes) -> None:
+    parsed = parse(json.dumps({"type": "record", "name": "r", "fields": [{"name": "x", "type": kind}]}))
+    assert parsed.read is not None
+    with pytest.raises(ValueError, match="not Avro of schema 1"):
+        Avro(lambda number: parsed).loads(HEAD.pack(0, 1) + rest)
+
+
+@pytest.mark.parametrize(
     "kind",
     [
         ["null", "int", "string"],

@@ -151,10 +151,19 @@ def test_without_the_registry_nothing_is_skipped(evolving: Evolving) -> None:
     for flow in flows(evolving):
         topic = f"{evolving.name}.public.things"
         assert moved(offsets[flow["flow"]].get(topic), flow["offsets"].get(topic)) <= 1, "past the record"
+    evolving.execute("ALTER TABLE things ADD COLUMN unheard text")
+    evolving.execute("UPDATE things SET a = 'by a schema that nobody has' WHERE id < 20")
+    assert eventually(lambda: "FAILED" in connector(evolving), 60), connector(evolving)
     evolving.stack.up(["registry"])
+    evolving.run("apply")  # starts the connector's task again
     evolving.assert_settled(180)
     letters = [letter for letter in evolving.dead_letters() if letter["key"] == '{"id":9010}']
     assert {letter["sink"] for letter in letters} == {"cache", "search"}
+
+
+def connector(made: Evolving) -> str:
+    """The connector's status."""
+    return requests.get(f"{made.stack.endpoints.connect_url}/connectors/headwater-{made.name}/status", timeout=20).text
 
 
 def waiting_still(made: Evolving, seen: set[str]) -> set[str]:
@@ -170,3 +179,16 @@ def waiting_still(made: Evolving, seen: set[str]) -> set[str]:
 def moved(before: dict[str, int] | None, after: dict[str, int] | None) -> int:
     """In how many partitions a flow has gone on."""
     return sum((after or {}).get(part, at) != at for part, at in (before or {}).items())
+
+
+def test_the_format_of_a_living_pipeline_may_change(evolving: Evolving) -> None:
+    """Both ways: what was JSON becomes Avro, what was Avro becomes JSON; the topics hold both, and nobody reads anew."""
+    evolving.stack.up(["registry"])
+    evolving.stop()
+    evolving.form = "avro" if evolving.form == "json" else "json"
+    evolving.write_pipeline()
+    evolving.run("apply")
+    evolving.start()
+    evolving.execute("UPDATE things SET a = 'changed' WHERE id % 2 = 0")
+    evolving.assert_settled()
+    assert {value[:1] for value in values(evolving, "things")} >= {b"{", b"\0"}

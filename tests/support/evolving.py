@@ -86,8 +86,7 @@ class Evolving(Joined):
             "tables": ["public.things", "public.parts"],
             "format": self.form,
         }
-        if self.form == "avro":
-            source["registry"] = {"url": endpoints.registry_url}
+        source["registry"] = {"url": endpoints.registry_url}  # JSON does not ask for it
         document = {
             "version": 1,
             "name": self.name,

@@ -182,7 +182,7 @@ def moved(before: dict[str, int] | None, after: dict[str, int] | None) -> int:
 
 
 def test_the_format_of_a_living_pipeline_may_change(evolving: Evolving) -> None:
-    """Both ways: what was JSON becomes Avro, what was Avro becomes JSON; the topics hold both, and nobody reads anew."""
+    """Both ways; the topics then hold both, and nobody reads anything anew."""
     evolving.stack.up(["registry"])
     evolving.stop()
     evolving.form = "avro" if evolving.form == "json" else "json"

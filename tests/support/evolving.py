@@ -26,9 +26,9 @@ VIEWS: dict[str, Any] = {
     "card": {
         "root": "things",
         "columns": ["id", "n"],
-        "children": {"parts": {"table": "parts", "on": {"thing": "id"}, "columns": ["id", "weight"]}},
+        "children": {"parts": {"table": "parts", "on": {"id": "thing"}, "columns": ["id", "weight"]}},
         "aggregates": {
-            "heavy": {"table": "parts", "on": {"thing": "id"}, "value": "sum(weight * 2)", "where": "weight > 10"}
+            "heavy": {"table": "parts", "on": {"id": "thing"}, "value": "sum(weight * 2)", "where": "weight > 10"}
         },
     },
 }

@@ -22,7 +22,7 @@ CREATE TABLE things (id int PRIMARY KEY, a varchar(8) DEFAULT 'new', n int, pric
 CREATE TABLE parts (id int PRIMARY KEY, thing int, weight int);
 """
 VIEWS: dict[str, Any] = {
-    "thing": {"root": "things", "columns": ["id", "a", "n", "price"], "fields": {"twice": "n * 2"}},
+    "thing": {"root": "things", "columns": ["id", "a", "n", "price"]},
     "card": {
         "root": "things",
         "columns": ["id", "n"],
@@ -34,12 +34,12 @@ VIEWS: dict[str, Any] = {
 }
 TRUTH = """
 SELECT 'thing' AS view, id::text AS id, jsonb_build_object(
-    'id', id, 'a', a, 'n', n, 'price', price::text, 'twice', n * 2) FROM things
+    'id', id, 'a', a, 'n', n, 'price', price::text) FROM things
 UNION ALL
 SELECT 'card', t.id::text, jsonb_build_object('id', t.id, 'n', t.n,
     'parts', (SELECT coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'weight', p.weight) ORDER BY p.id), '[]')
               FROM parts p WHERE p.thing = t.id),
-    'heavy', (SELECT sum(p.weight * 2)::text FROM parts p WHERE p.thing = t.id AND p.weight > 10)) FROM things t
+    'heavy', (SELECT sum(p.weight * 2) FROM parts p WHERE p.thing = t.id AND p.weight > 10)) FROM things t
 """
 
 

@@ -198,3 +198,30 @@ def test_redacted_configuration_holds_no_secret_anywhere() -> None:
 def test_names_fit_postgres_even_for_the_longest_pipeline() -> None:
     names = Names("headwater", "a" * 40)
     assert all(len(name) <= 63 for name in (*names.tables, names.truncate_function, names.truncate_trigger))
+
+
+def test_avro_writes_values_as_avro_and_keys_as_json() -> None:
+    registry = {"url": "http://registry:8080/apis/ccompat/v7/", "user": "me", "password": SECRET}
+    avro = pipeline(source={"format": "avro", "registry": registry})
+    config = connector_config(avro, catalogue())
+    plain = connector_config(pipeline(), catalogue())
+    assert {key: value for key, value in config.items() if plain.get(key) != value} == {
+        "schema.name.adjustment.mode": "avro",
+        "value.converter": "headwater.connect.RowAvroConverter",
+        "value.converter.apicurio.registry.url": "http://registry:8080/apis/registry/v2",
+        "value.converter.apicurio.registry.auto-register": "true",
+        "value.converter.apicurio.registry.as-confluent": "true",
+        "value.converter.apicurio.registry.use-id": "contentId",
+        "value.converter.apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
+        "value.converter.apicurio.registry.headers.enabled": "false",
+        "value.converter.apicurio.registry.serializer.dereference-schema": "true",
+        "value.converter.apicurio.auth.username": "me",
+        "value.converter.apicurio.auth.password": SECRET,
+    }
+    assert SECRET not in str(redact(config))
+    assert SECRET not in repr(avro)
+    # With JSON the registry is only read: what was Avro before still is.
+    assert connector_config(pipeline(source={"registry": registry}), catalogue()) == plain
+    elsewhere = {**registry, "connect_url": "http://inside:8080/apis/registry/v2"}
+    told = connector_config(pipeline(source={"format": "avro", "registry": elsewhere}), catalogue())
+    assert told["value.converter.apicurio.registry.url"] == elsewhere["connect_url"]

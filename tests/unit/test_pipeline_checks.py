@@ -90,6 +90,8 @@ def test_targets_on_different_servers_or_of_different_kinds_are_apart() -> None:
         ("other.orders", "public.orders", "p.yaml:3:77: source.tables: 'public.orders' is here a second time"),
         ("other.orders", "headwater.x", "source.tables: schema 'headwater' is Headwater's own"),
         ("user: u", "user: u, setup_password: x", "source.setup_password without source.setup_user"),
+        ("user: u", "user: u, format: avro", "source.format: avro needs source.registry"),
+        ("user: u", 'user: u, registry: {url: "http://r", user: a}', "source.registry.user without source.registry.password"),
         ('url: "http://localhost:8083"', 'url: "http://h", user: a', "connect.user without connect.password"),
         ('"localhost:9092"', '"h:1", options: {bootstrap.servers: x}', "p.yaml:4:56: kafka.options: brokers go into kafka.bootstrap"),
     ],

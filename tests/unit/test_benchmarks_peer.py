@@ -106,7 +106,7 @@ def test_a_keeper_that_ended_is_told_of_before_patience() -> None:
 @pytest.fixture
 def endpoints() -> Endpoints:
     return Endpoints(
-        "127.0.0.1", 1, "postgres", "a:b/c@d", "k", "c", "e", "redis://127.0.0.1:2/0", "redis://127.0.0.1:3/0"
+        "127.0.0.1", 1, "postgres", "a:b/c@d", "k", "c", "e", "redis://127.0.0.1:2/0", "redis://127.0.0.1:3/0", "r"
     )
 
 

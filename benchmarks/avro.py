@@ -83,6 +83,9 @@ def _measure(form: str) -> Found:
         try:
             records = _records(bench)
             topic = sum(file.stat().st_size for file in _segments(bench))
+            value = sum(len(value) for _, value, *_ in records) / len(records)
+            key = sum(len(key) for key, *_ in records) / len(records)
+            print(f"{form}: {value:,.1f} bytes a value, {key:,.1f} a key", flush=True)
             decode, render = _rates(bench, records)
             print(f"{form}: {decode:,.0f} events/s decoded, {render:,.0f} rendered", flush=True)
             seconds, rows = load_seconds(bench, "search")
@@ -93,8 +96,6 @@ def _measure(form: str) -> Found:
                 idle = watcher.times(probes, COMMITS)
         finally:
             bench.headwater("drop", "--topics", "--yes")
-    value = sum(len(value) for _, value, *_ in records) / len(records)
-    key = sum(len(key) for key, *_ in records) / len(records)
     return Found(key + value, value, topic / rows, decode, render, rows / seconds, idle)
 
 

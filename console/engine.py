@@ -136,7 +136,7 @@ class Engine:
                 means="its executors failed again and again, or somebody killed it; offsets are where they were",
                 fix="the master's page and the executors' logs say why; then start this command again",
             )
-            self.stop(str(error))
+            self.runner.abandon(str(error))
             raise error
 
     def follow_lease(self) -> None:

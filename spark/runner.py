@@ -116,6 +116,12 @@ class Runner:
             self._stop(run)
             run.failed, run.last_error = True, reason
 
+    def abandon(self, reason: str) -> None:
+        """Every flow has failed because Spark itself is gone; nothing of it is called any more."""
+        for run in self.running:
+            run.query, run.failed, run.last_error = None, True, reason
+        self.step()
+
     def _of(self, folder: Path) -> list[Running]:
         return [run for run in self.running if run.flow.folder.parent == folder]
 

@@ -22,6 +22,7 @@ from tests.support.scenario import START_SECONDS
 
 # Until the master has given a silent worker up, and more than a task may be away (sinks/rowstore/awake.py).
 FROZEN_SECONDS = 2 * SILENCE_SECONDS + 5
+END_SECONDS = 60
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
@@ -75,6 +76,15 @@ def test_a_worker_that_is_paused_and_wakes_up_changes_nothing(case: Clustered) -
         case.machines.signal_worker(0, signal.SIGCONT)
     case.assert_same_as_alone()
     assert case.runner.poll() is None
+
+
+def test_an_application_that_the_master_ends_ends_the_runner(case: Clustered) -> None:
+    assert case.machines is not None and case.runner is not None
+    case.machines.end_applications()
+    assert case.runner.wait(END_SECONDS) == 1
+    assert "has ended this application" in case.log()
+    assert "has ended this application" in case.status_of("search", case.view("flight"))["last_error"]
+    case.runner = None
 
 
 def test_a_rebuild_whose_worker_is_killed_ends_equal(case: Clustered) -> None:

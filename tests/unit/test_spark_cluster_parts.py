@@ -141,11 +141,12 @@ def test_a_worker_that_was_away_does_not_go_on() -> None:
 
 def test_the_row_store_looks_at_the_clock_before_each_call(tmp_path: Path) -> None:
     now = [0.0]
-    store = RedisRowStore(StoreSettings(url="redis://127.0.0.1:1/0", namespace="n:", title="t", away_seconds=40.0))
+    nowhere = StoreSettings("redis://127.0.0.1:1/0", "n:", "t", away_seconds=40.0, give_up_seconds=0.1)
+    store = RedisRowStore(nowhere)
     store.awake = Awake(40.0, lambda: now[0])
     store.awake.begin()
     now[0] = 41.0
-    with pytest.raises(SinkUnavailable, match="away"):
+    with pytest.raises(SinkUnavailable, match="was away for 41 s"):
         store.get(["r0:1"])
     generation = Generation(tmp_path, "shop", "search")
     for master, seconds in (("local[2]", 0.0), ("spark://a:1", AWAY_SECONDS)):

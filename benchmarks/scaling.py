@@ -29,6 +29,7 @@ from benchmarks.peers.copies import copied
 from benchmarks.peers.measuring import Settings, wait_until
 from benchmarks.peers.workload import Workload
 from benchmarks.results import Measurement
+from benchmarks.stack import ready
 from deploy.local.rediscluster import RedisCluster
 from deploy.local.sparkcluster import SparkCluster
 from deploy.local.stack import LocalStack
@@ -48,8 +49,7 @@ def measure(flights: int | None = None) -> list[Measurement]:
     """
     flights = flights or int(os.environ.get("HEADWATER_SCALING_ROWS", FLIGHTS))
     settings = Settings(flights=flights, updates=UPDATES, database="bench_scaling")
-    stack = LocalStack()
-    stack.up()
+    stack = ready()
     with (
         tempfile.TemporaryDirectory(prefix="headwater-scaling-") as name,
         copied(stack.endpoints, settings, print) as workload,

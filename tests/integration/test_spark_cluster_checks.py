@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow]
 
 SECRET = "hunter2-is-not-shown"
 SCRIPT = """
-import json, sys
+import json, sys, time
 from pathlib import Path
 import psutil, requests
 from cdc.errors import HeadwaterError
@@ -36,6 +36,10 @@ try:
     spark = build_session(
         "checks", master=master, jars=Path(jars), log=Path(folder) / "spark.log", conf=conf, python_archive=archive
     )
+    cluster.await_executors(spark)
+    until = time.monotonic() + 60
+    while cluster.executors(spark) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
     files = [Path(file)] if file else []
     found["executors"] = cluster.check(spark, folders=[Path(folder) / "shared"], files=files)
     found["places"] = [answer["place"] for answer in cluster.ask(spark, [], 2)]

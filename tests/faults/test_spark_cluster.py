@@ -15,10 +15,10 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from deploy.local.stack import LocalStack
 from spark.join.slices import FillState
 from tests.support.cluster import FLIGHTS, SILENCE_SECONDS, Clustered, clustered
 from tests.support.scenario import START_SECONDS
+from tests.support.servers import Servers
 
 # Until the master has given a silent worker up, and more than a task may be away (sinks/rowstore/awake.py).
 FROZEN_SECONDS = 2 * SILENCE_SECONDS + 5
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def case(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+def case(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
     """The pipeline, its Spark and its Redis."""
     with clustered(local_stack, tmp_path_factory.mktemp("cluster"), conf={"spark.executor.memory": "512m"}) as made:
         yield made

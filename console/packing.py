@@ -39,29 +39,45 @@ PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
 exec "${{HEADWATER_PYTHON:-python{version}}}" "$@"
 """
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+_REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[(?P<extras>[^\]]*)\])?(?P<rest>.*)$")
+_EXTRA = re.compile(r"""\bextra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 
 
 def packages(root: str = "headwater") -> list[importlib.metadata.Distribution]:
-    """The installed packages that ``root`` needs, without itself, by name.
+    """The installed packages that ``root`` needs, without itself, by name; with the extras that are asked for.
 
-    Requirements of extras are left out; one that is not installed is for another system or Python.
+    A requirement that is not installed is for another system or Python.
     """
     found: dict[str, importlib.metadata.Distribution] = {}
-    waiting = [root]
+    waiting = [(root, frozenset[str]())]
+    seen = set(waiting)
     while waiting:
-        for text in importlib.metadata.distribution(waiting.pop()).requires or []:
-            named = _NAME.match(text)
-            if named is None or re.search(r";.*\bextra\s*==", text):
-                continue
-            name = re.sub(r"[-_.]+", "-", named[0]).lower()
-            if name not in found:
-                try:
-                    found[name] = importlib.metadata.distribution(name)
-                except importlib.metadata.PackageNotFoundError:
-                    continue
-                waiting.append(name)
+        name, extras = waiting.pop()
+        try:
+            installed = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found[name] = installed
+        for needed in _needed(installed, extras):
+            if needed not in seen:
+                seen.add(needed)
+                waiting.append(needed)
+    del found[root]
     return [found[name] for name in sorted(found)]
+
+
+def _needed(installed: importlib.metadata.Distribution, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Names and extras of a package's requirements, for these extras of its own."""
+    for text in installed.requires or []:
+        requirement = _REQUIREMENT.match(text)
+        asked = _EXTRA.search(text)
+        if requirement is not None and (asked is None or _normal(asked["extra"]) in extras):
+            wanted = frozenset(_normal(extra) for extra in (requirement["extras"] or "").split(",") if extra)
+            yield _normal(requirement["name"]), wanted
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def files() -> Iterator[tuple[str, Path]]:

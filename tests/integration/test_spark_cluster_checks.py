@@ -27,7 +27,8 @@ from cdc.errors import HeadwaterError
 from spark import cluster
 from spark.session import build_session
 
-master, jars, folder, archive, python, file, conf, seconds = json.loads(sys.argv[1])
+master, jars, folder, archive, python, file, conf, seconds = json.load(sys.stdin)
+secret = "hunter2" + "-is-not-shown"  # in two parts: this text is itself on a command line
 found = {}
 if python:
     conf["spark.pyspark.python"] = python
@@ -49,13 +50,12 @@ try:
             commands.append(" ".join(process.cmdline()))
         except psutil.Error:
             pass
-    mine = " ".join(sys.argv)
-    found["commands"] = [line for line in commands if mine not in line]
+    found["commands"] = commands
     page = spark.sparkContext.uiWebUrl
     if page:
-        spark.conf.set("spark.sql.catalog.other.jdbc.password", "hunter2-is-not-shown")
+        spark.conf.set("spark.sql.catalog.other.jdbc.password", secret)
         options = {"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1"}
-        options["kafka.sasl.jaas.config"] = 'x required username="u" password="hunter2-is-not-shown";'
+        options["kafka.sasl.jaas.config"] = f'x required username="u" password="{secret}";'
         log = spark.readStream.format("kafka").options(**options).load()
         found["plan"] = log._jdf.queryExecution().toString()
         spark.sql("SET").collect()
@@ -85,8 +85,10 @@ def asked(master: str, folder: Path, **given: Any) -> dict[str, Any]:
     conf = {"spark.executor.memory": "512m", **given.get("conf", {})}
     words = [master, str(jars), str(folder), given.get("archive", ""), given.get("python", "")]
     argument = json.dumps([*words, given.get("file", ""), conf, given.get("seconds", 60)])
-    command = [sys.executable, "-c", SCRIPT, argument]
-    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False, timeout=240)
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(
+        command, env=dict(os.environ), input=argument, capture_output=True, text=True, check=False, timeout=240
+    )
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND")), None)
     assert line is not None, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(line.removeprefix("FOUND"))

@@ -31,6 +31,9 @@ JAVA_OPTIONS = "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
 # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
+# A password inside of an address.
+_LOGIN = r"://[^/@\s]*:[^@\s]*@"
+
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     # Each checkpoint file otherwise gets a checksum file beside it: twice the files and twice the pause a batch.
@@ -53,9 +56,12 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.ansi.enabled": "true",
-    # What Spark's pages and logs show of settings: stars for these. Its own pattern does not know all of ours.
-    "spark.redaction.regex": "(?i)secret|passw|passphrase|token|credential|access[._-]?key|api[._-]?key|jaas|sasl[.]",
+    # What Spark's pages and logs show of settings and plans: stars for these. Its own patterns do not know all of ours.
+    # The first is looked for in names and in values, the second in names, the third in texts of plans.
+    "spark.redaction.regex": "(?i)secret|passw|passphrase|token|credential|access[._-]?key|api[._-]?key|jaas|sasl[.]|"
+    + _LOGIN,
     "spark.sql.redaction.options.regex": "(?i)url|secret|passw|token|credential|jaas|sasl[.]",
+    "spark.redaction.string.regex": f"(?i)passw[a-z]*[\"']?\\s*[=:]\\s*[\"']?[^\"',;\\s]+|{_LOGIN}",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }
 

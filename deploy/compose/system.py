@@ -123,7 +123,7 @@ class System:
                 seen = str(error)
             if time.monotonic() > deadline:
                 raise StackError(f"not so after {seconds:.0f} s: {seen}\n{self.logs('headwater')}")
-            time.sleep(1)
+            time.sleep(3)  # each question costs the two cores half a second
 
 
 def _has_all(sink: Mapping[str, Any]) -> bool:

@@ -14,6 +14,8 @@ from deploy.images.docker import has_image, program
 
 RELEASE = "bookworm"
 TAG = f"headwater/base:{RELEASE}"
+# What no container reads: nothing installed later brings it either (Debian's own image for containers says the same).
+SMALL = "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\npath-exclude /usr/share/locale/*\n"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -39,6 +41,7 @@ def ensure(progress: Callable[[str], None] = lambda line: None) -> str:
         _run(command, "debootstrap")
         if CERTIFICATES.exists():
             shutil.copyfile(CERTIFICATES, folder / str(CERTIFICATES).lstrip("/"))
+        (folder / "etc/dpkg/dpkg.cfg.d/small").write_text(SMALL)
         for cache in ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale"):
             shutil.rmtree(folder / cache, ignore_errors=True)
             (folder / cache).mkdir(parents=True)

@@ -18,17 +18,16 @@ from deploy.images.engine import NoEngine, engine
 from deploy.local.site import Site
 from tests.support.servers import CHOICE
 
-# The sinks' contract, the way in, whole flows from a commit to every sink, and servers killed in the middle of them.
+# The sinks' contract, the way in, both formats, and whole flows from a commit to every sink, killed in the middle too.
+KILLS = "tests/faults/test_kill_during_load.py"
 SUITE = (
     "tests/containers",
     "tests/integration/test_sink_contract.py",
-    "tests/integration/test_sink_redis_promotion.py",
-    "tests/integration/test_sink_promotion.py",
-    "tests/integration/test_connectors_apply.py",
-    "tests/integration/test_connectors_preflight.py",
-    "tests/integration/test_connectors_snapshot.py",
+    f"{KILLS}::test_nothing_killed",
+    f"{KILLS}::test_fault_03_spark_is_killed",
+    f"{KILLS}::test_fault_16_a_server_is_killed",
     "tests/integration/test_codec_real.py",
-    "tests/faults/test_kill_during_load.py",
+    "tests/integration/test_connectors_apply.py",
 )
 # Beside the local stack, not on it.
 PORT_BASE = "23000"
@@ -41,7 +40,9 @@ def main(arguments: list[str]) -> int:
     try:
         with engine(Site.find().home / "logs" / "dockerd.log", say):
             build([name for name in IMAGES if name != "headwater"], base.ensure(say), say)
-            return int(pytest.main(arguments or list(SUITE)))
+            return int(
+                pytest.main([*arguments, *SUITE] if all(one.startswith("-") for one in arguments) else arguments)
+            )
     except NoEngine as none:
         print(f"\n{'*' * 100}\nSKIPPED: nothing was tested, for there is no Docker engine.\n{none}\n{'*' * 100}")
         return 0

@@ -17,6 +17,8 @@ from cdc.pipeline import Connect
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
 PATIENCE_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
+# Connect answers a restart before the statuses change; what is FAILED for so long has failed again.
+RESTART_SECONDS = 10.0
 POLL_SECONDS = 0.5
 # Answers that pass by themselves: 409 a rebalance is under way, 5xx the worker restarts or could not ask its leader.
 PASSING = {409, 500, 502, 503, 504}
@@ -186,8 +188,11 @@ class ConnectClient:
         self.request("PUT", f"/connectors/{quote(name)}/stop")
 
     def restart(self, name: str) -> None:
-        """Restart the connector and its tasks, failed or not."""
+        """Restart the connector and its tasks, failed or not; returns when the old failure is not told any more."""
         self.request("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=false")
+        deadline = time.monotonic() + RESTART_SECONDS
+        while (status := self.status(name)) is not None and status.failed and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
 
     def delete_offsets(self, name: str) -> None:
         """Forget how far a stopped connector has read. Deleting the connector alone keeps that for a later namesake."""

@@ -346,7 +346,7 @@ def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, hom
     argv = [sys.executable, "-m", "console.cli", "up", "--only", "elasticsearch"]
     for with_signal in (signal.SIGINT, signal.SIGKILL):
         with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
-            time.sleep(4)  # in the middle of Elasticsearch's start
+            time.sleep(2.5)  # in the middle of Elasticsearch's start
             child.send_signal(with_signal)
             output, _ = child.communicate(timeout=30)
             assert child.returncode != 0

@@ -41,8 +41,8 @@ class Registry(jvm.JavaService):
             # Metrics and health have a listener of their own, which is open to every network unless it is told.
             "quarkus.management.host": HOST,
             "quarkus.management.port": site.port("registry-management"),
-            # In memory by default: after a restart no record could be read, and ids would be given out anew. So would the
-            # ids of H2's last half second, which it writes behind its answers' back unless it is told.
+            # In memory by default: after a restart no record could be read, and ids would be given out anew; and so it
+            # is with H2's last half second, which it writes after it has answered, unless it is told not to.
             "apicurio.datasource.url": f"jdbc:h2:file:{folder / 'schemas'};WRITE_DELAY=0",
             **{f"apicurio.datasource.jdbc.{name}": value for name, value in CONNECTIONS.items()},
             "apicurio.storage.snapshot.location": folder / "tmp",

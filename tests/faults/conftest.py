@@ -21,9 +21,5 @@ def scenario(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> 
     # A keyword without ignore_above refuses words over 32,766 bytes: that is the poison.
     keyword = {"sinks.search.mapping.name": {"type": "keyword", "fields": {}}}
     made = Scenario(local_stack, tmp_path_factory.mktemp("scenario"), extra=keyword)
-    try:
-        made.prepare()
-        made.start()
+    with made.running():
         yield made
-    finally:
-        made.close()

@@ -28,12 +28,8 @@ SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "1"))
 def bank(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     """Ten accounts in three banks, captured and followed."""
     made = Bank(local_stack, tmp_path_factory.mktemp("bank"))
-    try:
-        made.prepare()
-        made.start()
+    with made.running():
         yield made
-    finally:
-        made.close()
 
 
 def assert_exact(bank: Bank) -> None:

@@ -26,12 +26,8 @@ def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     stack = ready()
     stack.up(more=["registry"] if request.param == "avro" else ())
     made = Evolving(stack, tmp_path_factory.mktemp("evolving"), form=request.param)
-    try:
-        made.prepare()
-        made.start()
+    with made.running():
         yield made
-    finally:
-        made.close()
 
 
 def values(made: Evolving, table: str) -> list[bytes]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,16 @@ class Scenario:
         except subprocess.TimeoutExpired:
             self.kill()
         self.runner = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Captured and followed as long as the ``with`` lasts; then everything is removed."""
+        try:
+            self.prepare()
+            self.start()
+            yield
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Remove everything."""

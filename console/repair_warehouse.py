@@ -109,8 +109,6 @@ def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
         source.createOrReplaceTempView(_CHANGES)
         for _ in range(ATTEMPTS):
             table = place.find()
-            # From here on the handle that was looked at: a promotion in between would give the name to another table.
-            spark.catalog.refreshTable(table)
             place.check(spark, table)
             if _is_ours(work, table):
                 names = [field.name for field in spark.table(table).schema]

@@ -232,8 +232,8 @@ def explain(text: str) -> str:
     if ours:
         return str(ours[-1][1]).strip()
     causes = [
-        line.strip()
+        line.strip().removeprefix(": ")
         for line in text.splitlines()
-        if "Caused by:" in line or re.match(r"\w[\w.]*(Error|Exception)", line)
+        if "Caused by:" in line or re.match(r"(: )?\w[\w.]*(Error|Exception)", line)  # ": " is how py4j begins Java's
     ]
     return (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]

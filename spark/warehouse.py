@@ -106,9 +106,6 @@ class Merger:
         with _ONE_MERGE:
             self.table = self.place.find()
             self.lease.check()
-            # From here to the commit the table is not loaded again: if a promotion swaps the names meanwhile, the
-            # commit finds another table's metadata in its place, and fails.
-            spark.catalog.refreshTable(self.table)
             self.place.check(spark, self.table)
             done, empty = self._history(spark, query_id)
             if done >= batch_id:
@@ -220,10 +217,15 @@ class Place:
     def check(self, spark: SparkSession, table: str) -> None:
         """Raise if the table is not this generation's, or if a later holder of the lease has claimed it.
 
+        The table is loaded anew here, and from here to the commit not again: if a promotion swaps the names meanwhile,
+        the commit finds another table's metadata in its place, and fails. (A flow that starts again after a promotion
+        would else see for ever what its name meant before.)
+
         Raises:
             SinkUnavailable: a promotion has just given the name to another generation (transient).
             Fenced: somebody else has claimed it (terminal).
         """
+        spark.catalog.refreshTable(table)
         found = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
         if int(found.get(GENERATION, "1")) != self.generation:
             raise SinkUnavailable(f"table {table} was given to another generation just now")

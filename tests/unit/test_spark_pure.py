@@ -55,6 +55,8 @@ def test_our_own_error_is_found_in_a_long_trace() -> None:
 def test_else_the_last_cause_is_told() -> None:
     assert explain("top\nCaused by: a.B: first\nCaused by: c.D: root\n") == "Caused by: c.D: root"
     assert explain("only this\nnext") == "only this"
+    java = "py4j.protocol.Py4JJavaError: An error occurred.\n: a.CommitFailedException: moved\n\tat b"
+    assert explain(java) == "a.CommitFailedException: moved"
 
 
 def test_reached_needs_every_partition() -> None:

@@ -10,6 +10,8 @@ from cdc.errors import HeadwaterError
 from deploy.images import base as local_base
 from deploy.images.build import build
 from deploy.images.catalog import IMAGES
+from deploy.images.engine import engine
+from deploy.local.site import Site
 
 
 @click.command()
@@ -17,6 +19,8 @@ from deploy.images.catalog import IMAGES
 @click.option("--base", metavar="IMAGE", help="What they stand on; default: a Debian made here with debootstrap.")
 def main(names: tuple[str, ...], base: str | None) -> None:
     """Build container images (all if none is named) from the pinned files of the local stack.
+
+    Where no Docker engine answers, root gets one installed and started for as long as this takes.
 
     \b
     Examples:
@@ -28,7 +32,8 @@ def main(names: tuple[str, ...], base: str | None) -> None:
         click.echo(line, err=True)
 
     try:
-        build(names, base or local_base.ensure(say), say)
+        with engine(Site.find().home / "logs" / "dockerd.log", say):
+            build(names, base or local_base.ensure(say), say)
     except HeadwaterError as error:
         click.echo(f"error [{error.code}]: {error}", err=True)
         sys.exit(1)

@@ -42,7 +42,8 @@ from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from spark.lag import LogEnds
 
-FLIGHTS = 200_000
+# All of the flights example: the index that its users have.
+FLIGHTS = 336_776
 ROWS = 100_000
 # A sample a second of what all processes of a run hold; memory that forked workers share counts once.
 SAMPLE_SECONDS = 1.0

@@ -20,6 +20,7 @@ from elasticsearch import ApiError, Elasticsearch, TransportError
 from psycopg.conninfo import make_conninfo
 
 from cdc.errors import HeadwaterError, StackError
+from deploy.compose import profiles
 from deploy.compose.load import Load
 from deploy.compose.system import PIPELINE, System
 from deploy.images import base as local_base
@@ -46,8 +47,9 @@ def say(text: str) -> None:
 
 @click.command()
 @click.option("--base", metavar="IMAGE", help="What images stand on; default: a Debian made here with debootstrap.")
+@click.option("--profiles-only", is_flag=True, help="Only the profiles spark and registry: no kills, no comparison.")
 @click.option("--keep", is_flag=True, help="Leave everything up at the end, to look at it.")
-def main(base: str | None, keep: bool) -> None:
+def main(base: str | None, profiles_only: bool, keep: bool) -> None:
     """Build every image, bring docker-compose.yml up with the flights example, kill, compare, take down."""
     began = time.monotonic()
     # Told to end, it takes everything down first, as it does after a failure.
@@ -57,9 +59,11 @@ def main(base: str | None, keep: bool) -> None:
             build((), base or local_base.ensure(say), say)
             proof = Proof(System(PROJECT))
             try:
-                report = proof.run()
+                report = proof.begin()
+                report |= {} if profiles_only else proof.broken()
+                report |= proof.optional()
             except BaseException:
-                for service in ("flights", "headwater", "connect"):
+                for service in ("flights", "headwater", "connect", "spark-master", "spark-worker"):
                     proof.show(service)
                 raise
             finally:
@@ -73,9 +77,8 @@ def main(base: str | None, keep: bool) -> None:
         sys.exit(1)
     report["seconds"] = round(time.monotonic() - began)
     print(json.dumps(report, indent=2))
-    print(
-        f"COMPOSE OK rows={report['rows_compared']} commits={report['commits']} kills={len(report['kills'])} equal=yes"
-    )
+    kills = f"commits={report['commits']} kills={len(report['kills'])} " if "kills" in report else ""
+    print(f"COMPOSE OK rows={report['rows_compared']} {kills}equal=yes")
 
 
 class Proof:
@@ -91,11 +94,10 @@ class Proof:
             password=system.environment["HEADWATER_SETUP_PASSWORD"],
         )
 
-    def run(self) -> dict[str, Any]:
-        """All of them; what was measured."""
+    def begin(self) -> dict[str, Any]:
+        """Bring everything up and fill every sink; what was measured."""
         system = self.system
-        report: dict[str, Any] = {}
-        report["date"] = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+        report: dict[str, Any] = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
         report["image_mib"] = {
             image.name: round(int(docker("image", "inspect", "--format", "{{.Size}}", image.tag)) / 2**20)
             for image in IMAGES.values()
@@ -103,16 +105,28 @@ class Proof:
         system.down()  # what an earlier run left has other passwords
         report["up_seconds"] = self._timed("compose up: servers, flights' data, capture, live queries", system.up)
         report["filled_seconds"] = self._timed("every sink has what is in the log", self.filled)
+        return report
+
+    def broken(self) -> dict[str, Any]:
+        """Kill everything once under load, compare, stop cleanly; what was measured."""
+        report: dict[str, Any] = {}
         with Load(self.conninfo, SEED) as load:
             report["kills"] = {service: self.kill(service) for service in KILLED}
             report["restarted_by_policy_seconds"] = self.crash()
         report["commits"], report["broken"] = load.committed, load.broken
         say(f"load ended: {load.committed} commits, {load.broken} broken by kills")
-        system.caught_up(FILL_SECONDS)
+        self.system.caught_up(FILL_SECONDS)
         report["rows_compared"] = _rows(self.verify())
         report["stop"] = self.stop()
         report["stop_as_pid_1"] = self.stop_as_pid_1()
         return report
+
+    def optional(self) -> dict[str, Any]:
+        """The profiles, under load; afterwards every row is compared again."""
+        with Load(self.conninfo, SEED + 1):
+            report = profiles.prove(self.system, self.arrives, say)
+        self.system.caught_up(FILL_SECONDS)
+        return {"profiles": report, "rows_compared": _rows(self.verify())}
 
     def _timed(self, title: str, step: Any) -> float:
         began = time.monotonic()

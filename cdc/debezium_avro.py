@@ -80,11 +80,12 @@ class Avro:
         return event
 
     def marks(self, table: Table) -> tuple[bytes, ...]:
-        """Text and bytes stand as they are; an array of numbers can't be told: its rows are looked at one by one."""
+        """Text and bytes stand as they are; an array of numbers can't be told: its rows are looked at one by one.
+        Values from before a change of the format are JSON still, so that one's forms count too."""
         forms = marks_of(table)
         if not forms:
             return ()
-        return (b"",) if any(b"," in form for form in forms) else (TEXT.encode(), UUID.encode())
+        return (b"",) if any(b"," in form for form in forms) else tuple({*forms, TEXT.encode(), UUID.encode()})
 
     def dumps(self, event: Mapping[str, Any], like: bytes) -> bytes:
         """An event of ours (a delete) by the schema of another value.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.encoding import JSON, Encoding, UnknownSchemaId
 from cdc.errors import RegistryError, RegistryUnavailable
+from cdc.pipeline.masking import mask_text
 
 if TYPE_CHECKING:  # half a second to load, and not needed for JSON
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -74,7 +75,7 @@ class Schemas:
     def _ask(self, number: int) -> str | None:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        url = self._settings["url"]
+        url = mask_text(self._settings["url"])
         try:
             client = self._open()
             try:
@@ -105,7 +106,7 @@ class Schemas:
         except (ValueError, RegistryError):
             raise
         except Exception as error:  # the client lets its HTTP library's own family through
-            raise _unavailable(url, f"{type(error).__name__} {error}") from error
+            raise _unavailable(url, mask_text(f"{type(error).__name__} {error}")) from error
 
     def _open(self) -> SchemaRegistryClient:
         if self._client is None:

@@ -13,6 +13,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 
 from cdc.errors import ConnectError, ConnectUnavailable
 from cdc.pipeline import Connect
+from cdc.pipeline.masking import mask_text
 
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
 PATIENCE_SECONDS = 30.0
@@ -111,7 +112,7 @@ class ConnectClient:
             answer = self.session.request(method, self.url + path, json=body, timeout=self.request_seconds)
         except requests.RequestException as error:
             raise ConnectUnavailable(
-                f"Kafka Connect does not answer at {self.url}: {type(error).__name__}",
+                f"Kafka Connect does not answer at {mask_text(self.url)}: {type(error).__name__}",
                 fix="start the worker (`headwater up` for the local one), or correct connect.url",
             ) from error
         if answer.status_code == 404:

@@ -77,6 +77,14 @@ def main() -> None:
     except HeadwaterError as error:
         click.echo(f"error [{error.code}]: {error}", err=True)
         sys.exit(1)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(
+            f"error [system]: {place}{error.strerror or error}\n"
+            "  what to do: look at that path and its rights (engine.state_dir, HEADWATER_HOME), and at the disk",
+            err=True,
+        )
+        sys.exit(1)
     except click.ClickException as error:
         error.show()
         sys.exit(1)

@@ -220,7 +220,8 @@ def _opened(
     snapshot_lsn = read_snapshot_lsn(pipeline)
     names = sorted({build.sink for build in builds})
     rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
-    spark = open_spark(pipeline, names, "-".join(names) + rebuild)
+    # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.
+    spark = open_spark(pipeline, chosen_sinks(pipeline, only), "-".join(names) + rebuild)
     flows = [flow for build in builds for flow in flows_of(build, catalogue, spark, snapshot_lsn)]
     return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused)
 
@@ -277,12 +278,12 @@ def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> N
 
     Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
     """
-    number = registry(pipeline, sink).promoting(after)
-    if number is not None:
+    begun = registry(pipeline, sink).promotion(after)
+    if begun is not None:
         try:
-            promote(pipeline, sink, number, say)
+            promote(pipeline, sink, begun.number, say)
         except HeadwaterError as error:
-            say(f"sink {sink}: the promotion of generation {number} could not be finished: {error.what}")
+            say(f"sink {sink}: the promotion of generation {begun.number} could not be finished: {error.what}")
 
 
 def identity(pipeline: Pipeline, catalogue: Catalogue, ids: Mapping[str, str], spec_hash: str) -> Identity:

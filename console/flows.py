@@ -187,6 +187,9 @@ def _with_setup(start: Start) -> Start:
     def set_up_and_start(spark: SparkSession, flow: Flow) -> Query:
         sink = open_sink(dict(flow.spec.sink_config))
         try:
+            for view in flow.spec.views:
+                if not flow.is_new and not sink.there(view):
+                    flow.refuse_gone(view)
             sink.setup()
             for view in flow.spec.views:
                 if flow.is_new and next(iter(sink.scan(view)), None) is not None:

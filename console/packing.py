@@ -8,6 +8,7 @@ nothing is built, nothing is downloaded, and it works from a virtual environment
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.metadata
 import io
@@ -127,9 +128,10 @@ def pack(target: Path, say: Callable[[str], None] = lambda line: None) -> int:
                 count += 1
         unfinished.replace(target)
     except OSError as error:
-        raise ConfigError(f"{target} can't be written: {error}") from error
+        raise ConfigError(f"{target} can't be written: {error}", fix="name a file in a folder of yours") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the reason is told already
+            unfinished.unlink()
     say(f"{target}: {count:,} files, {target.stat().st_size / 2**20:,.0f} MiB, for Python {version}")
     return count
 

@@ -14,7 +14,7 @@ from console.places import chosen_sinks, registry
 from console.sinkstate import drop_generation, plain_config
 from sinks import iceberg
 from sinks.factory import open_sink
-from spark.generations import Entry, as_defined
+from spark.generations import Entry, Promotion, as_defined
 from spark.lag import LogEnds, reached
 from spark.state import committed_offsets
 
@@ -75,7 +75,8 @@ def behind(pipeline: Pipeline, sink: str, number: int) -> int:
 def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
     """Make readers see a generation; run again after an interruption, it finishes.
 
-    The target is switched first, the register after it.
+    The target is switched first, the register after it. One that was cut on its way to another generation is taken back
+    by promoting the living one.
 
     Args:
         pipeline: the loaded file.
@@ -88,31 +89,59 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
 
     Raises:
         SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
+        StateError: the generation is being removed.
     """
     register = registry(pipeline, sink)
-    old = register.living()
+    old, begun = register.living(), register.promotion()
     if old == number:
-        say(f"sink {sink}: readers see generation {number} already")
-        return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
+        if begun is None or begun.origin == begun.number:
+            say(f"sink {sink}: readers see generation {number} already")
+            return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
+        old = begun.origin if begun.number == number else begun.number
     defined = as_defined(pipeline, sink, number)
     part = defined.sinks[sink]
     started = time.monotonic()
-    register.begin_promotion(number)
+    register.begin_promotion(number, old)
     views = register.generation(number).views()
+    shown = _Shown(pipeline, sink, part, old, begun)
     if isinstance(part, IcebergSink):
         for view in views:
-            iceberg.promote_table(part, catalog_name(sink), view, number, old)
+            seen = iceberg.living(part, catalog_name(sink), view)
+            iceberg.promote_table(part, catalog_name(sink), view, number, shown.expected(view, seen))
     else:
         opened = open_sink(plain_config(defined, sink, number, views))
         try:
             for view in views:
-                opened.promote(view, old)
+                opened.promote(view, shown.expected(view, opened.living(view)))
         finally:
             opened.close()
     register.promote(number)
     seconds = time.monotonic() - started
     say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")
     return {**_promoted(pipeline, sink, number, old, views), "seconds": round(seconds, 3)}
+
+
+class _Shown:
+    """Which generation a view's readers may be taken from. A view that the living generation does not have, or has at
+    another place, is still shown by the one that had it last; a promotion that was cut has left views at both ends."""
+
+    def __init__(self, pipeline: Pipeline, sink: str, part: Any, old: int, begun: Promotion | None) -> None:
+        register = registry(pipeline, sink)
+        self.old = old
+        self.ends = {old} | ({begun.number, begun.origin} if begun else set())
+        self.ours = {entry.number for entry in register.entries()}
+        before = as_defined(pipeline, sink, old).sinks[sink]
+        same_place = all(getattr(before, name, None) == getattr(part, name, None) for name in _PLACE)
+        self.kept = set(register.generation(old).views()) if same_place else set[str]()
+
+    def expected(self, view: str, seen: int | None) -> int:
+        """What to tell the target as what readers see now: somebody else's promotion is refused there."""
+        known = seen in self.ends or (view not in self.kept and seen in self.ours)
+        return seen if known and seen is not None else self.old
+
+
+# What says where readers of a sink look.
+_PLACE = ("url", "index", "key_prefix", "catalog_uri", "namespace")
 
 
 def _promoted(pipeline: Pipeline, sink: str, number: int, old: int, views: list[str]) -> dict[str, Any]:
@@ -123,16 +152,11 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     """Remove a generation: what it wrote, its row store and its state. Killed half-way, do it again.
 
     Raises:
-        StateError: readers see it, or the process that runs it does not let go.
+        StateError: readers see it, or may see it after a promotion that was cut; or its process does not let go.
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
     register = registry(pipeline, sink)
-    if register.get(number).stage == "living":
-        raise StateError(
-            f"sink {sink}: readers see generation {number}",
-            fix="promote or roll back to another one first; `headwater drop FILE --sink` removes the whole sink",
-        )
-    register.move(number, "retiring")
+    register.begin_retiring(number)
     generation = register.generation(number)
     until = time.monotonic() + LET_GO_SECONDS
     while True:

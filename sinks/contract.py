@@ -170,6 +170,11 @@ class Sink(Protocol):
         """The generation that readers see now; None if nothing is there."""
         ...
 
+    def there(self, target: str) -> bool:
+        """Whether what this generation has been set up to write to is still there. A place that may be emptied by
+        design (a cache's first generation) always is."""
+        ...
+
     def claimed(self, target: str) -> int | None:
         """The newest token that has claimed this generation; None if none has."""
         ...

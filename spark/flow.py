@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from cdc.errors import CheckpointLost, StateError
+from cdc.errors import CheckpointLost, SinkRefused, StateError
 from cdc.join.view import JoinedView
 from cdc.view import View
 from spark.apply import SUMMARY_DDL, apply_entries, apply_records
@@ -29,7 +29,7 @@ from spark.expressions import compute, entries_with_rows, entry_schema
 from spark.lag import Offsets
 from spark.source import read_changelog
 from spark.spec import FlowSpec
-from spark.state import check_checkpoint, rebuild_command
+from spark.state import check_checkpoint, rebuild_command, trim
 from spark.status import FlowStatus
 
 
@@ -91,6 +91,7 @@ class Flow:
         """
         fix = rebuild_command(self.spec.sink)
         check_checkpoint(self.checkpoint, fix)
+        trim(self.checkpoint, fix)
         if self._has_run and not (self.checkpoint / "metadata").exists():
             raise CheckpointLost(
                 f"sink {self.spec.sink}: the checkpoint of {self.title} is gone, but it has run before",
@@ -111,6 +112,18 @@ class Flow:
     def is_new(self) -> bool:
         """Whether the flow has never been started: Spark writes its metadata before the first batch."""
         return not (self.checkpoint / "metadata").exists()
+
+    def refuse_gone(self, view: str) -> None:
+        """A flow that goes on must find the target that it has written to: a new one would lack all earlier rows.
+
+        Raises:
+            SinkRefused: always (terminal).
+        """
+        raise SinkRefused(
+            f"sink {self.spec.sink}: the target of {view} is gone, but {self.title} has written to it",
+            means="it was deleted, or lost with its server's data; a new one would lack everything from before",
+            fix=rebuild_command(self.spec.sink),
+        )
 
     def refuse_filled(self, view: str) -> None:
         """A new flow must find an empty target: offset 0 replayed over a living one leaves ghosts.

@@ -53,6 +53,30 @@ class Entry:
     promoted_at: float | None = None
 
 
+@dataclass(frozen=True)
+class Promotion:
+    """A promotion that was begun: readers of some views may see either generation until it has ended.
+
+    Attributes:
+        number: the generation that readers are sent to.
+        origin: the one that they come from.
+    """
+
+    number: int
+    origin: int
+
+
+def _promotion(register: Mapping[str, Any], after: float = 0.0) -> Promotion | None:
+    begun = register.get("promoting")
+    if begun is None or time.time() - begun["at"] < after:
+        return None
+    # One that was begun by an earlier version does not say from where: from the living one.
+    stages = {int(e["number"]): e["stage"] for e in register["generations"]}
+    living = next((number for number, stage in stages.items() if stage == "living"), 1)
+    number, origin = int(begun["number"]), int(begun.get("from", living))
+    return Promotion(number, origin) if number in stages else None
+
+
 class Registry:
     """The register of one sink.
 
@@ -87,7 +111,13 @@ class Registry:
 
     def living(self) -> int:
         """The number of the one that readers see."""
-        return next(entry.number for entry in self.entries() if entry.stage == "living")
+        for entry in self.entries():
+            if entry.stage == "living":
+                return entry.number
+        raise StateError(
+            f"sink {self.sink}: {self._path} says of no generation that readers see it",
+            fix="`headwater generations FILE` shows all; restore the file from a copy",
+        )
 
     def newest(self, *stages: Stage) -> Entry | None:
         """The newest generation in one of these stages."""
@@ -116,15 +146,51 @@ class Registry:
         """Put a generation into another stage."""
         self._replace(lambda entry: replace(entry, stage=stage) if entry.number == number else entry)
 
-    def begin_promotion(self, number: int) -> None:
-        """Remember that readers are being sent to a generation: writers may wait until that has ended."""
-        with self._changed() as register:
-            register["promoting"] = {"number": number, "at": time.time()}
+    def begin_promotion(self, number: int, origin: int) -> None:
+        """Remember that readers are being sent to a generation: writers may wait until that has ended.
 
-    def promoting(self, after: float = 0.0) -> int | None:
-        """The generation to which a promotion was begun more than ``after`` seconds ago, and has not ended."""
-        begun = self._read().get("promoting")
-        return None if begun is None or time.time() - begun["at"] < after else int(begun["number"])
+        Args:
+            number: where to.
+            origin: where from.
+
+        Raises:
+            StateError: it is being removed, or is not there.
+        """
+        with self._changed() as register:
+            stage = next((e["stage"] for e in register["generations"] if e["number"] == number), "not there")
+            if stage not in KEPT:
+                raise StateError(
+                    f"sink {self.sink}: generation {number} is {stage}",
+                    fix="`headwater generations FILE` shows those that there are",
+                )
+            register["promoting"] = {"number": number, "from": origin, "at": time.time()}
+
+    def promotion(self, after: float = 0.0) -> Promotion | None:
+        """The promotion that was begun more than ``after`` seconds ago, and has not ended."""
+        return _promotion(self._read(), after)
+
+    def begin_retiring(self, number: int) -> None:
+        """Put a generation into the stage ``retiring``.
+
+        Raises:
+            StateError: readers see it, or may see it: a promotion to or from it has not ended.
+        """
+        with self._changed() as register:
+            entry = next((e for e in register["generations"] if e["number"] == number), None)
+            if entry is None or entry["stage"] == "living":
+                raise StateError(
+                    f"sink {self.sink}: " + ("readers see" if entry else "there is no") + f" generation {number}",
+                    fix="promote or roll back to another one first; `headwater drop FILE --sink` removes all of them",
+                )
+            begun = _promotion(register)
+            if begun is not None and number in (begun.number, begun.origin):
+                raise StateError(
+                    f"sink {self.sink}: a promotion from generation {begun.origin} to {begun.number} has not ended",
+                    means="readers of some views may see either of them; nothing was removed",
+                    fix=f"end it: `headwater promote FILE {self.sink} --generation {begun.number}`, "
+                    f"or take it back: the same with {begun.origin}",
+                )
+            entry["stage"] = "retiring"
 
     def promote(self, number: int) -> None:
         """Make a generation the living one; the one that was becomes the previous one."""
@@ -135,6 +201,8 @@ class Registry:
             return replace(entry, stage="previous") if entry.stage == "living" else entry
 
         with self._changed() as register:
+            if all(entry["number"] != number for entry in register["generations"]):
+                raise StateError(f"sink {self.sink} has no generation {number}: it was removed meanwhile")
             register["generations"] = [asdict(moved(Entry(**entry))) for entry in register["generations"]]
             register.pop("promoting", None)
 
@@ -142,6 +210,8 @@ class Registry:
         """Forget a generation; its number is not used again."""
         with self._changed() as register:
             register["generations"] = [e for e in register["generations"] if e["number"] != number]
+            if (register.get("promoting") or {}).get("number") == number:
+                register.pop("promoting")  # nothing is left to finish
 
     def _replace(self, changed: Callable[[Entry], Entry]) -> None:
         with self._changed() as register:

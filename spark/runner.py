@@ -159,7 +159,7 @@ class Runner:
             return
         text = _whole(error)
         if now - run.started > WELL_AFTER:
-            run.pause = FIRST_PAUSE
+            run.pause, run.lost = FIRST_PAUSE, 0
         self._spark_failure(run, text, now)
 
     def _spark_failure(self, run: Running, text: str, now: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
@@ -117,7 +118,7 @@ def build_session(
     ours = LOOPBACK if cluster.is_local(master) else cluster.settings(master, python_archive, JAVA_OPTIONS)
     settings = {
         **SETTINGS,
-        "spark.driver.extraJavaOptions": f"{java} -Dlog4j2.configurationFile={logging} -Dheadwater.log={log}",
+        "spark.driver.extraJavaOptions": f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"',
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
         "spark.jars": ",".join(str(jar) for jar in find_jars(jars)),
@@ -148,4 +149,10 @@ def _launch(settings: Mapping[str, str]) -> None:
         for name, value in settings.items():
             if not (looks_secret(name) or mask_text(str(value)) != str(value)):
                 shown.set(name, str(value))
-        SparkContext._ensure_initialized(conf=shown)
+        try:
+            SparkContext._ensure_initialized(conf=shown)
+        except PySparkRuntimeError as error:
+            raise ConfigError(
+                "Java did not start for Spark; its own words, if it had any, stand above",
+                fix="install Java 17 or point JAVA_HOME at it; look at engine.driver_memory and engine.spark_conf",
+            ) from error

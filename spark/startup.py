@@ -27,7 +27,8 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 def java_options() -> str:
     """What a session's Java is told: to use the archive if there is one, or else nothing."""
     archive = Path(os.environ.get(VARIABLE, ""))
-    return f" -XX:SharedArchiveFile={archive} {_QUIET}" if archive.name and archive.is_file() else ""
+    # In quotes: Spark's launcher cuts the options at spaces, and a path may hold one.
+    return f' "-XX:SharedArchiveFile={archive}" {_QUIET}' if archive.name and archive.is_file() else ""
 
 
 def prepare(jars: Path, archive: Path, say: Callable[[str], None] = lambda line: None) -> bool:

@@ -214,10 +214,37 @@ def rewind(checkpoint: Path, batch: int) -> bool:
     for number in reversed(commits):  # commits first: a batch with offsets and no commit is one to be replayed
         if number > batch:
             (checkpoint / "commits" / str(number)).unlink()
-    for number in reversed(offsets):
-        if number > batch + 1:
-            (checkpoint / "offsets" / str(number)).unlink()
+    trim(checkpoint)  # which the next start does again, should this be cut here
     return True
+
+
+def trim(checkpoint: Path, fix: str = "") -> None:
+    """Forget all planned batches but the first that is not committed.
+
+    Spark replays only the newest of several (it warns of a batch "not trailing" the committed one, and goes on): those
+    before it would be skipped without a word. There are several when commits were removed: by ``rewind``, or by hand.
+
+    Raises:
+        CheckpointLost: the first that is not committed has no offsets any more (terminal).
+    """
+    offsets, commits = _numbers(checkpoint / "offsets"), _numbers(checkpoint / "commits")
+    if not offsets:
+        return
+    wanted = commits[-1] + 1 if commits else 0
+    if offsets[0] > wanted:
+        raise CheckpointLost(
+            f"{checkpoint}: batches before {offsets[0]} are not committed, and their offsets are gone",
+            means="what they read would be skipped",
+            fix=fix,
+        )
+    for number in reversed(offsets):
+        if number > wanted:
+            (checkpoint / "offsets" / str(number)).unlink()
+
+
+def planned(checkpoint: Path) -> int:
+    """The newest batch that was begun, committed or not; -1 for none."""
+    return max(_numbers(checkpoint / "offsets"), default=-1)
 
 
 def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]:

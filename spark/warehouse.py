@@ -193,6 +193,13 @@ class Place:
         namespace, table = iceberg.find_table(self.sink, self.catalog, self.view, self.generation)
         return f"`{self.catalog}`.`{namespace}`.`{table}`"
 
+    def there(self) -> bool:
+        """Whether the generation has a table."""
+        try:
+            return bool(self.find())
+        except SinkRefused:
+            return False
+
     def make(self, spark: SparkSession, view: View) -> str:
         """The table, which is created when the generation has none yet.
 
@@ -250,6 +257,8 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
     (view,) = flow.spec.views.values()
     place = Place(sink, catalog, view.name, flow.spec.generation, lease.token)
     lease.check()
+    if not flow.is_new and not place.there():
+        flow.refuse_gone(view.name)
     table = place.make(spark, view)
     if flow.is_new and not spark.table(table).limit(1).isEmpty():
         flow.refuse_filled(view.name)

@@ -38,14 +38,17 @@ TABLE = r"^[A-Za-z0-9_-]{1,63}\.([A-Za-z0-9_-]{1,63}|\*)$"
 TABLE_NAME = r"^([A-Za-z0-9_-]{1,63}\.)?[A-Za-z0-9_-]{1,63}$"
 TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 BROKERS = r"^[^\s,/]+:[0-9]{1,5}(\s*,\s*[^\s,/]+:[0-9]{1,5})*$"
-HTTP = r"^https?://[^\s/]\S*$"
-REDIS = r"^(rediss?|unix)://\S+$"
+_PORT = r":(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+_HOST = r"(\[[0-9a-fA-F:.]+\]|[^\s,/:@?\[\]]+)"
+HTTP = rf"^https?://(\S*@)?{_HOST}({_PORT})?(/\S*)?$"
+# A database that is no number would silently be database 0.
+REDIS = rf"^(rediss?://(\S*@)?{_HOST}({_PORT})?(/[0-9]{{0,4}})?(\?\S*)?|unix://\S+)$"
 INDEX = r"^[a-z0-9][a-z0-9._-]{0,199}$"
 # No braces: in Redis Cluster they choose the slot, and a value must share one with its version.
 PREFIX = r"^[\x21-\x7a\x7c\x7e]{0,100}$"
 NAMESPACE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
-MASTER = r"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://\S+|yarn|k8s://\S+)$"
+MASTER = rf"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://{_HOST}{_PORT}(,{_HOST}{_PORT})*|yarn|k8s://\S+)$"
 PATTERNS = {
     PIPELINE_NAME: "1 to 40 lower-case letters, digits and _, beginning with a letter",
     NAME: "1 to 63 lower-case letters, digits and _, beginning with a letter",

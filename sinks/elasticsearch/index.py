@@ -151,6 +151,11 @@ class Indices:
         with translated(self._settings.who, "look-up of the alias"):
             return max(generations.seen(self._client, target).values(), default=0) or None
 
+    def there(self, target: Target) -> bool:
+        """Whether both of a generation's indices exist."""
+        with translated(self._settings.who, "look-up of the index"):
+            return all(self._client.indices.exists(index=name) for name in (target.concrete, target.fences))
+
     def drop(self, target: Target) -> None:
         """Remove one generation's indices, and their aliases with them; what is not ours stays.
 

@@ -135,6 +135,10 @@ class ElasticsearchSink:
         """See the contract."""
         return self._indices.living(self._target(target))
 
+    def there(self, target: str) -> bool:
+        """See the contract: both indices, the documents' and the fences'."""
+        return self._indices.there(self._target(target))
+
     def claimed(self, target: str) -> int | None:
         """See the contract."""
         with translated(self._settings.who, "look-up of the lease"):

@@ -32,14 +32,16 @@ from sinks.redis.pointer import FIELDS, Pointer
 PAGE = 200
 
 # KEYS: pointer. ARGV: new, old, "1" in a cluster, turn. Answers what there is to do.
-# (Each script that sets a field deletes something first, if only nothing: then a server without memory lets it.)
+# (A server that was emptied no longer knows what readers saw: they see nothing, and any generation may be promoted.
+# Each script that sets a field deletes something first, if only nothing: then a server without memory lets it.)
 _BEGIN = b"""\
 local key, new = KEYS[1], ARGV[1]
 local live = redis.call('HMGET', key, 'generation', 'plain', 'moving')
 local generation, plain = live[1] or '1', live[2] or '1'
 if live[3] then return {'move', live[3]} end
 if redis.call('HEXISTS', key, 'lease:' .. new) == 0 then return {'absent', ''} end
-if generation ~= new and generation ~= ARGV[2] then return {'other', generation} end
+local lost = not live[1] and redis.call('HEXISTS', key, 'lease:1') == 0
+if not lost and generation ~= new and generation ~= ARGV[2] then return {'other', generation} end
 if generation == new and (plain == new or ARGV[3] == '1') then return {'done', ''} end
 redis.call('HDEL', key, '')
 redis.call('HSET', key, 'generation', new)

@@ -143,6 +143,14 @@ class RedisSink:
                 return Pointer.of(client.hmget(where.pointer, FIELDS)).generation
         return None
 
+    def there(self, target: str) -> bool:
+        """See the contract: a later generation without its pointer would write where no reader looks."""
+        where = self._where(target)
+        if where.generation == 1:
+            return True
+        with self._server.once("there"):
+            return bool(self._server.client().hexists(where.pointer, f"lease:{where.generation}"))
+
     def claimed(self, target: str) -> int | None:
         """See the contract."""
         where = self._where(target)

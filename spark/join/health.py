@@ -18,7 +18,7 @@ from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore
 from spark.files import write_atomic
 from spark.flow import Flow
-from spark.state import committed_offsets, rebuild_command, rewind
+from spark.state import committed_offsets, planned, rebuild_command, rewind
 
 _BATCH, _FILLED = "batch", "filled"
 
@@ -66,6 +66,8 @@ def note(store: RowStore, flow: Flow) -> None:
     if batch > ours.batch:
         # Batches count from 0; the store keeps the greater number, and 0 would be "nothing".
         store.note({_BATCH: batch + 1})
+        if store.server() != ours.server:
+            raise SinkUnavailable(f"the row store's server of {flow.title} was restarted just now")
         _remember(flow, replace(ours, batch=batch))
 
 
@@ -119,16 +121,24 @@ def check(store: RowStore, flow: Flow) -> int:
             means="it was wiped, or row_store.url leads to another server; documents can't be put together",
             fix=f"point row_store.url at the server that has them; or {fix}",
         )
-    state = replace(ours, server=server)
     # The same run of the server has lost nothing, whatever it was last told.
     restarted = bool(ours.server) and server != ours.server
-    if committed > held and (restarted or held < ours.batch):
+    if restarted:
+        held = min(held, ours.batch)  # what was noted while the server went down says nothing of the rows before it
+    lost = committed > held and (restarted or held < ours.batch)
+    if lost or (restarted and planned(flow.checkpoint) > committed):
+        # The batch that was under way is replayed too, and may have left documents with versions that the store has
+        # forgotten. The epoch is on disk before the checkpoint is touched: killed in between, this is done again.
+        ours = replace(ours, epoch=ours.epoch + 1)
+        _remember(flow, ours)
+    state = replace(ours, server=server)
+    if lost:
         if not rewind(flow.checkpoint, held):
             raise StateError(
                 f"the row store of {flow.title} is {committed - held} batches behind its checkpoint",
                 means="it was restored from an old copy, and the checkpoint no longer knows what to replay",
                 fix=fix,
             )
-        state = replace(state, batch=held, epoch=ours.epoch + 1)
+        state = replace(state, batch=held)
     _remember(flow, state)
     return state.epoch

@@ -20,13 +20,15 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
 
     Raises:
         SinkUnavailable: the sink or the row store does not answer (transient).
-        SinkRefused: the row store may evict keys, or the target is not as it must be.
+        SinkRefused: the row store may evict keys, or the target is not as it must be, or is gone.
         StateError: the checkpoint or the row store has lost its place, or a new flow finds its target filled.
     """
     live = went_live(flow)
     sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
     try:
         store.setup()
+        if live and not sink.there(view_of(flow.spec).name):
+            flow.refuse_gone(view_of(flow.spec).name)
         sink.setup()
         if not live:
             prepare(flow, sink, store)

@@ -143,3 +143,17 @@ def test_a_second_rebuild_waits_until_the_first_is_promoted_or_retired(shop: Sce
     followed(shop, "cache", ready)
     shop.run("retire", "cache", "--generation", str(ready), "--yes")
     assert ready not in stages(shop, "cache")
+
+
+@pytest.mark.slow
+def test_a_target_that_is_gone_is_not_made_anew_without_its_rows(shop: Scenario) -> None:
+    living = next(number for number, stage in stages(shop, "search").items() if stage == "living")
+    url = shop.stack.endpoints.elasticsearch_url
+    requests.delete(f"{url}/{shop.view('product')}_g{living}", timeout=30).raise_for_status()
+    said = shop.run("run", "--sink", "search", "--until-caught-up", "--timeout", "120", ok=(1,))
+    report = json.loads(shop.run("status", "--json"))
+    (state,) = [sink for sink in report["sinks"] if sink["sink"] == "search"]
+    assert "is gone" in state["last_error"], said
+    fixed = json.loads(shop.run("rebuild", "search", "--auto", "--json")) if _readable(shop) else {}
+    assert (fixed["stage"], fixed["equal"]) == ("living", True)
+    assert one(shop, shop.view("product"))["name"]

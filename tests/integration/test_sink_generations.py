@@ -99,6 +99,21 @@ def test_promoting_over_another_than_was_meant_is_refused(both: tuple[Sink, Sink
     assert third.living(VIEW) == 2
 
 
+def test_what_a_later_generation_wrote_to_may_be_gone(both: tuple[Sink, Sink], subject: Subject) -> None:
+    first, second = both
+    assert first.there(VIEW)
+    assert second.there(VIEW)
+    second.promote(VIEW, 1)
+    for sink in both:
+        sink.drop(VIEW)
+    assert not second.there(VIEW)
+    assert first.there(VIEW) == (subject.kind == "redis")  # a cache may be emptied
+    third = subject.open(generation=3)
+    third.setup()
+    third.promote(VIEW, 2)  # nobody sees the second any more: that must not be in its way
+    assert third.living(VIEW) == 3
+
+
 def test_promoting_what_is_not_there_is_refused(both: tuple[Sink, Sink], subject: Subject) -> None:
     with pytest.raises(SinkRefused, match="to promote"):
         subject.open(generation=9).promote(VIEW, 1)

@@ -142,6 +142,38 @@ def test_promote_rollback_retire_and_numbers_are_never_used_twice(tmp_path: Path
         register.get(2)
 
 
+def test_what_a_promotion_that_was_cut_may_have_shown_is_not_removed(tmp_path: Path) -> None:
+    register = Registry(tmp_path, "shop", "search")
+    register.create("x")
+    with pytest.raises(StateError, match="generation 2 is filling"):
+        register.begin_promotion(2, 1)
+    register.move(2, "ready")
+    register.begin_promotion(2, 1)
+    for number, why in ((2, "has not ended"), (1, "readers see"), (7, "there is no")):
+        with pytest.raises(StateError, match=why):
+            register.begin_retiring(number)
+    register.begin_promotion(1, 2)  # it is taken back
+    with pytest.raises(StateError, match="from generation 2 to 1 has not ended"):
+        register.begin_retiring(2)
+    register.promote(1)
+    assert register.promotion() is None
+    register.begin_retiring(2)
+    with pytest.raises(StateError, match="generation 2 is retiring"):
+        register.begin_promotion(2, 1)
+
+
+def test_a_promotion_to_what_was_removed_is_forgotten_and_never_ends_without_a_living_one(tmp_path: Path) -> None:
+    register = Registry(tmp_path, "shop", "search")
+    register.create("x")
+    register.move(2, "ready")
+    register.begin_promotion(2, 1)
+    register.remove(2)
+    assert register.promotion() is None
+    with pytest.raises(StateError, match="no generation 2"):
+        register.promote(2)
+    assert register.living() == 1
+
+
 def test_a_register_that_is_no_register_is_said_to_be_one(tmp_path: Path) -> None:
     register = Registry(tmp_path, "shop", "search")
     register.create("x")

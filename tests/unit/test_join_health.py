@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from sinks.rowstore.memory import MemoryStore
 from spark.flow import Flow, Reading
 from spark.join import health
 from spark.spec import FlowSpec
-from spark.state import committed_offsets
+from spark.state import committed_offsets, planned, trim
 
 
 class Restarting(MemoryStore):
@@ -70,6 +71,60 @@ def test_fault_37_a_restarted_server_gets_again_what_it_may_have_lost(flow: Flow
     assert sorted(path.name for path in (flow.checkpoint / "offsets").iterdir()) == ["0", "1", "2", "3"]
     health.note(store, flow)
     assert health.check(store, flow) == 1
+
+
+def test_fault_37_healing_that_was_killed_half_way_is_done_again(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, 0, 1, 2)
+    health.note(store, flow)
+    commit(flow, 3, 4, 5)
+    store.run = "two"
+
+    def killed(_checkpoint: Path, batch: int) -> bool:
+        for number in range(5, batch, -1):
+            (flow.checkpoint / "commits" / str(number)).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(health, "rewind", killed)
+        with pytest.raises(KeyboardInterrupt):
+            health.check(store, flow)
+    flow_checked = health.check(store, flow)
+    trim(flow.checkpoint)  # as each start of a flow does
+    assert flow_checked >= 1
+    assert committed_offsets(flow.checkpoint)[0] == 2
+    assert planned(flow.checkpoint) == 3  # and not 5, of which Spark would replay that alone
+
+
+def test_fault_37_a_batch_under_way_when_the_server_went_down_gets_a_new_epoch(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow)
+    commit(flow, 0, 1)
+    health.note(store, flow)
+    (flow.checkpoint / "offsets" / "2").write_text('v1\n{}\n{"t":{"0":2}}')  # begun, not committed
+    store.run = "two"
+    assert health.check(store, flow) == 1
+    assert committed_offsets(flow.checkpoint)[0] == 1
+
+
+def test_fault_37_a_note_that_only_the_new_server_has_says_nothing_of_the_rows(flow: Flow) -> None:
+    class Dying(Restarting):
+        """Goes down between the question who it is and the note."""
+
+        def note(self, numbers: Mapping[str, int]) -> None:
+            """Note, as the next run."""
+            self.run = "two"
+            super().note(numbers)
+
+    store = Dying()
+    health.check(store, flow)
+    commit(flow, 0, 1)
+    with pytest.raises(SinkUnavailable, match="just now"):
+        health.note(store, flow)
+    assert health.check(store, flow) == 1
+    assert committed_offsets(flow.checkpoint)[0] == -1
+    assert planned(flow.checkpoint) == 0
 
 
 def test_a_clean_restart_costs_nothing(flow: Flow) -> None:

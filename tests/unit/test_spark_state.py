@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StateError
-from spark.state import Generation, Identity, batch_offsets, check_checkpoint, committed_offsets
+from spark.state import Generation, Identity, batch_offsets, check_checkpoint, committed_offsets, trim
 
 IDENTITY = Identity("7123", 1, "shop", "headwater_shop", {"shop.public.orders": "AAA"}, "abc")
 
@@ -78,6 +78,18 @@ def test_a_filled_flow_is_where_its_fill_ended_until_its_first_batch(tmp_path: P
 def test_a_sound_checkpoint_passes_and_a_new_one_too(tmp_path: Path) -> None:
     check_checkpoint(tmp_path / "nothing", "fix")
     check_checkpoint(make_checkpoint(tmp_path, 3, 2), "fix")
+
+
+def test_batches_whose_commits_were_removed_are_all_replayed(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 6, 3)  # Spark would go on with batch 5, and pass 3 and 4 over
+    trim(checkpoint)
+    assert sorted(path.name for path in (checkpoint / "offsets").iterdir()) == ["0", "1", "2", "3"]
+    for number in (0, 1):
+        (checkpoint / "offsets" / str(number)).unlink()
+    for number in (0, 1, 2):
+        (checkpoint / "commits" / str(number)).unlink()
+    with pytest.raises(StateError, match="batches before 2 are not committed"):
+        trim(checkpoint, "fix")
 
 
 def test_fault_31_missing_metadata_is_refused(tmp_path: Path) -> None:

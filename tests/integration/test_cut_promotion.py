@@ -1,0 +1,140 @@
+"""Promotions of a sink with several views that were cut half-way, and views that only some generations have."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline, loads
+from console.engine import finish_promotion
+from console.places import registry
+from console.promotion import promote, retire
+from console.sinkstate import plain_config
+from sinks.factory import open_sink
+from spark.generations import define
+from tests.support.servers import servers
+
+pytestmark = pytest.mark.stack
+
+TEXT = """
+version: 1
+name: NAME
+source: {host: h, database: shop, user: u, password: secret, tables: [public.orders, public.lines]}
+kafka: {bootstrap: "b:9092"}
+connect: {url: "http://c:8083"}
+views: {NAME_a: {root: orders}, NAME_b: {root: lines}}
+sinks: {out: {TARGET, views: [VIEWS]}}
+engine: {state_dir: STATE}
+"""
+
+
+class Out:
+    """The sink, and how its generations come to be without a log."""
+
+    def __init__(self, target: str, state: Path) -> None:
+        self.name = f"t{secrets.token_hex(4)}"
+        self.target, self.state = target.replace("NAME", self.name), state
+        self.views = {"a": f"{self.name}_a", "b": f"{self.name}_b"}
+
+    def pipeline(self, views: str = "ab") -> Pipeline:
+        text = TEXT.replace("TARGET", self.target).replace("STATE", str(self.state))
+        text = text.replace("VIEWS", ", ".join(self.views[view] for view in views))
+        return loads(text.replace("NAME", self.name), "shop.yaml", {})
+
+    def made(self, number: int, views: str) -> None:
+        pipeline = self.pipeline(views)
+        register = registry(pipeline, "out")
+        if number > 1:
+            assert register.create("test").number == number
+            register.move(number, "ready")
+        generation = register.generation(number)
+        define(generation, pipeline, [])
+        generation.note_views([self.views[view] for view in views])
+        sink = open_sink(plain_config(pipeline, "out", number, generation.views()))
+        sink.setup()
+        sink.close()
+
+    def shown(self) -> dict[str, int | None]:
+        sink = open_sink(plain_config(self.pipeline(), "out", 1, list(self.views.values())))
+        try:
+            return {short: sink.living(view) for short, view in self.views.items()}
+        finally:
+            sink.close()
+
+    def cut(self, number: int, old: int, *views: str) -> None:
+        """What a promotion leaves that was killed after these views."""
+        pipeline = self.pipeline()
+        registry(pipeline, "out").begin_promotion(number, old)
+        sink = open_sink(plain_config(pipeline, "out", number, list(self.views.values())))
+        for view in views:
+            sink.promote(self.views[view], old)
+        sink.close()
+
+
+@pytest.fixture(params=["elasticsearch", "redis"])
+def out(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Out]:
+    stack = servers()
+    stack.up([request.param if request.param == "elasticsearch" else "redis-cache"])
+    ends = stack.endpoints
+    targets = {
+        "elasticsearch": f'type: elasticsearch, url: "{ends.elasticsearch_url}"',
+        "redis": f'type: redis, url: "{ends.redis_cache_url}", key_prefix: "NAME:"',
+    }
+    made = Out(targets[request.param], tmp_path)
+    yield made
+    pipeline = made.pipeline()
+    for entry in registry(pipeline, "out").entries():
+        sink = open_sink(plain_config(pipeline, "out", entry.number, list(made.views.values())))
+        for view in made.views.values():
+            sink.drop(view)
+        sink.close()
+
+
+def quiet(_line: str) -> None:
+    """Say nothing."""
+
+
+def test_a_cut_promotion_is_finished_or_taken_back_and_nothing_of_it_is_removed(out: Out) -> None:
+    pipeline = out.pipeline()
+    for number in (1, 2):
+        out.made(number, "ab")
+    out.cut(2, 1, "a")
+    assert out.shown() == {"a": 2, "b": 1}
+    with pytest.raises(StateError, match="has not ended"):
+        retire(pipeline, "out", 2, quiet)
+    assert promote(pipeline, "out", 1, quiet)["previous"] == 2
+    assert out.shown() == {"a": 1, "b": 1}
+    assert registry(pipeline, "out").promotion() is None
+    out.cut(2, 1, "a")
+    finish_promotion(pipeline, "out", 0.0, quiet)
+    assert out.shown() == {"a": 2, "b": 2}
+    assert registry(pipeline, "out").living() == 2
+    retire(pipeline, "out", 1, quiet)
+    assert out.shown() == {"a": 2, "b": 2}
+
+
+def test_taking_back_may_itself_be_cut(out: Out) -> None:
+    pipeline = out.pipeline()
+    for number in (1, 2):
+        out.made(number, "ab")
+    out.cut(2, 1, "a", "b")
+    out.cut(1, 2, "b")
+    assert out.shown() == {"a": 2, "b": 1}
+    finish_promotion(pipeline, "out", 0.0, quiet)
+    assert out.shown() == {"a": 1, "b": 1}
+
+
+def test_a_view_that_the_living_generation_does_not_have_is_no_obstacle(out: Out) -> None:
+    pipeline = out.pipeline()
+    out.made(1, "a")
+    out.made(2, "ab")
+    promote(pipeline, "out", 2, quiet)
+    promote(pipeline, "out", 1, quiet)  # back: the first one has no b
+    assert out.shown()["a"] == 1
+    out.made(3, "ab")
+    promote(pipeline, "out", 3, quiet)
+    assert out.shown() == {"a": 3, "b": 3}

@@ -80,7 +80,7 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         click.echo(
-            f"error [system]: {place}{error.strerror or error}\n"
+            f"error [{HeadwaterError.code}]: {place}{error.strerror or error}\n"
             "  what to do: look at that path and its rights (engine.state_dir, HEADWATER_HOME), and at the disk",
             err=True,
         )

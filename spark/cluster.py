@@ -228,7 +228,11 @@ def _judge(found: Mapping[str, Any], marks: Mapping[str, Path]) -> None:
 
 
 def _reason(text: str) -> str:
-    telling = [line.strip() for line in text.splitlines() if re.search(r"Caused by|Cannot run|Error|MISMATCH", line)]
+    lines = [line.strip() for line in text.splitlines()]
+    # What could not be run is named by the outer error only.
+    telling = [one for one in lines if "Cannot run" in one] or [
+        one for one in lines if re.search(r"Caused by|Error|MISMATCH", one)
+    ]
     return (telling[-1] if telling else text.strip().split("\n")[0])[:300]
 
 

@@ -162,7 +162,18 @@ def _part(spec: FlowSpec, views: list[View]) -> FlowSpec:
         views={view.name: view for view in views},
         topics=topics,
         tables={topic: spec.tables[topic] for topic in topics},
+        sink_config=_config_of(spec.sink_config, names),
     )
+
+
+def _config_of(config: Mapping[str, Any], names: set[str]) -> Mapping[str, Any]:
+    """The sink's settings with the targets of these views alone: a flow makes only its own ready."""
+    part = dict(config)
+    if "targets" in part:
+        part["targets"] = {name: target for name, target in part["targets"].items() if name in names}
+    if "views" in part:
+        part["views"] = [name for name in part["views"] if name in names]
+    return part
 
 
 def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None) -> DataFrame:

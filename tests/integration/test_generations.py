@@ -147,6 +147,9 @@ def test_a_second_rebuild_waits_until_the_first_is_promoted_or_retired(shop: Sce
 
 @pytest.mark.slow
 def test_a_target_that_is_gone_is_not_made_anew_without_its_rows(shop: Scenario) -> None:
+    shop.start("--sink", "search")
+    shop.assert_equal("--sink", "search")
+    shop.stop()
     living = next(number for number, stage in stages(shop, "search").items() if stage == "living")
     url = shop.stack.endpoints.elasticsearch_url
     requests.delete(f"{url}/{shop.view('product')}_g{living}", timeout=30).raise_for_status()

@@ -86,7 +86,7 @@ def _executors(system: System) -> list[str]:
     workers = system.compose("ps", "-q", "spark-worker").split()
     deadline = time.monotonic() + READY_SECONDS
     while True:
-        busy = [one for one in workers if "CoarseGrainedExecutorBackend" in docker("top", one, "-eo", "args")]
+        busy = [one for one in workers if "CoarseGrainedExecutorBackend" in docker("top", one, "-eo", "pid,args")]
         if len(busy) == WORKERS:
             return busy
         if time.monotonic() > deadline:

@@ -57,6 +57,7 @@ def prove(system: System, arrives: Callable[[], None], say: Callable[[str], None
         time.sleep(AWAY_SECONDS)
         docker("start", victim)
         say(f"a worker killed: a new commit is in the index after {report['worker_killed_seconds']} s")
+        _await_registry(system)
         began = time.monotonic()
         command = ["exec", system.container("headwater"), "headwater", "apply", PIPELINE, "--wait"]
         docker(*command)
@@ -91,6 +92,14 @@ def _executors(system: System) -> list[str]:
             return busy
         if time.monotonic() > deadline:
             raise StackError(f"{len(busy)} of {len(workers)} Spark workers have an executor, {WORKERS} were expected")
+        time.sleep(1)
+
+
+def _await_registry(system: System) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while (health := system.health("registry")) != "healthy":
+        if time.monotonic() > deadline:
+            raise StackError(f"the registry is {health}: {system.logs('registry')}")
         time.sleep(1)
 
 

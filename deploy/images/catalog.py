@@ -82,7 +82,7 @@ IMAGES: dict[str, Image] = {
             source=("deploy/connect",),
         ),
         Image("elasticsearch", "java", (("elasticsearch", "elasticsearch"),), "elasticsearch"),
-        Image("registry", "java", (("registry", "registry"),), "apicurio-registry-app"),
+        Image("registry", None, (("registry", "registry"),), "apicurio-registry-app"),
         Image("headwater", "java", (("spark", "spark"),), source=(*APP, *APP_FILES)),
     )
 }

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import requests
 
+from cdc.errors import StackError
 from deploy.local.process import Launch
 from deploy.local.services import jvm
 from deploy.local.services.base import PROBE_SECONDS
 from deploy.local.site import HOST, Site
 
+# What its class files are of.
+OLDEST_JAVA = 21
 # Its own default opens 20 connections to the database at once; a worker and a few readers need less.
 CONNECTIONS = {"initial-size": 2, "min-size": 2, "max-size": 20}
 
@@ -55,7 +58,17 @@ class Registry(jvm.JavaService):
         }
 
     def launch(self, site: Site, units: dict[str, Path]) -> Launch:
-        """``java -jar quarkus-run.jar``."""
+        """``java -jar quarkus-run.jar``.
+
+        Raises:
+            StackError: Java is older than what it was compiled for; it would end with a page of its own words.
+        """
+        if site.jdk.major < OLDEST_JAVA:
+            raise StackError(
+                f"Apicurio Registry wants Java {OLDEST_JAVA} or newer; {site.jdk.home} is {site.jdk.version}",
+                means="the registry is not started; records in JSON do not need it",
+                fix=f"set JAVA_HOME to a Java {OLDEST_JAVA}, or use a registry of yours (source.registry.url)",
+            )
         folder = site.data(self.name)
         argv = jvm.java(site, self.name, units["registry"], ("64m", "384m"), folder / "log4j2.properties")
         argv = argv[: argv.index("-cp")]  # the jar's own manifest has the class path

@@ -1,0 +1,72 @@
+"""What the operating system refuses, and what a server says, is told in a block of ours: no traceback, no password."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import ConnectUnavailable
+from cdc.pipeline import Connect
+from connectors.rest import ConnectClient
+
+TEXT = """
+version: 1
+name: shop
+source: {host: 127.0.0.1, port: 9, database: shop, user: u, password: p, tables: [public.orders]}
+kafka: {bootstrap: "127.0.0.1:9"}
+connect: {url: "http://bob:geheim@127.0.0.1:9"}
+views: {card: {root: orders}}
+sinks: {cache: {type: redis, url: "redis://:geheim@127.0.0.1:9/0", view: card}}
+engine: {state_dir: STATE}
+"""
+
+
+def headwater(*words: str) -> tuple[int, str]:
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-m", "console.cli", *words]
+    done = subprocess.run(
+        command,
+        check=False,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    (tmp_path / "a-file").write_text("x")
+    path = tmp_path / "shop.yaml"
+    path.write_text(TEXT.replace("STATE", str(tmp_path / "a-file")))
+    return path
+
+
+@pytest.mark.parametrize("words", [("status", "FILE"), ("generations", "FILE"), ("rebuild", "FILE", "cache")])
+def test_a_state_folder_that_is_a_file_is_told(pipeline: Path, words: tuple[str, ...]) -> None:
+    code, said = headwater(*(str(pipeline) if word == "FILE" else word for word in words))
+    assert code == 1
+    assert "error [" in said and "a-file" in said and "what to do" in said
+    assert "Traceback" not in said
+
+
+def test_a_pack_that_can_not_be_written_is_told(pipeline: Path) -> None:
+    code, said = headwater("pack", str(pipeline.parent / "a-file" / "python.tar.gz"))
+    assert code == 1
+    assert "can't be written" in said and "Traceback" not in said
+
+
+def test_logins_in_addresses_are_not_printed(pipeline: Path, tmp_path: Path) -> None:
+    pipeline.write_text(TEXT.replace("STATE", str(tmp_path / "state")))
+    _, said = headwater("status", str(pipeline))
+    assert "geheim" not in said
+    connect = ConnectClient(Connect(url="http://bob:geheim@127.0.0.1:9"), patience_seconds=0.1)
+    with pytest.raises(ConnectUnavailable) as refused:
+        connect.plugins()
+    assert "does not answer at http://bob:" in str(refused.value) and "geheim" not in str(refused.value)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import requests
 from ruamel.yaml import YAML
 
 from cdc.errors import StackError
@@ -57,7 +56,7 @@ def prove(system: System, arrives: Callable[[], None], say: Callable[[str], None
         time.sleep(AWAY_SECONDS)
         docker("start", victim)
         say(f"a worker killed: a new commit is in the index after {report['worker_killed_seconds']} s")
-        _await_registry(system)
+        system.healthy("registry", READY_SECONDS)
         began = time.monotonic()
         command = ["exec", system.container("headwater"), "headwater", "apply", PIPELINE, "--wait"]
         docker(*command)
@@ -95,14 +94,6 @@ def _executors(system: System) -> list[str]:
         time.sleep(1)
 
 
-def _await_registry(system: System) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while (health := system.health("registry")) != "healthy":
-        if time.monotonic() > deadline:
-            raise StackError(f"the registry is {health}: {system.logs('registry')}")
-        time.sleep(1)
-
-
 def _subjects(system: System) -> list[str]:
     """The schemas' names in the registry, when there are any.
 
@@ -110,8 +101,7 @@ def _subjects(system: System) -> list[str]:
         StackError: none, so nothing was written as Avro.
     """
     address = f"http://127.0.0.1:{system.port('registry')}/apis/ccompat/v7/subjects"
-    with urllib.request.urlopen(address, timeout=10) as answer:
-        subjects: list[str] = json.load(answer)
+    subjects: list[str] = requests.get(address, timeout=10).json()
     if not subjects:
         raise StackError("the registry holds no schema: records are not Avro")
     return subjects

@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 @click.command()
 @click.option("--base", metavar="IMAGE", help="What images stand on; default: a Debian made here with debootstrap.")
-@click.option("--profiles-only", is_flag=True, help="Only the profiles spark and registry: no kills, no comparison.")
+@click.option("--profiles-only", is_flag=True, help="Only the profiles spark and registry: no server is killed.")
 @click.option("--keep", is_flag=True, help="Leave everything up at the end, to look at it.")
 def main(base: str | None, profiles_only: bool, keep: bool) -> None:
     """Build every image, bring docker-compose.yml up with the flights example, kill, compare, take down."""
@@ -138,15 +138,7 @@ class Proof:
     def filled(self) -> None:
         """All sinks are at the log's end, and Docker finds the container healthy."""
         self.system.caught_up(FILL_SECONDS)
-        self.healthy("headwater")
-
-    def healthy(self, service: str) -> None:
-        """Wait for a container's health check."""
-        deadline = time.monotonic() + RECOVERY_SECONDS
-        while (health := self.system.health(service)) != "healthy":
-            if time.monotonic() > deadline:
-                raise StackError(f"{service} is {health}: {self.system.logs(service)}")
-            time.sleep(0.5)
+        self.system.healthy("headwater", RECOVERY_SECONDS)
 
     def verify(self) -> Mapping[str, Any]:
         """``headwater verify``: every row of every sink against Postgres."""
@@ -165,7 +157,7 @@ class Proof:
         time.sleep(AWAY_SECONDS)
         back = time.monotonic()
         docker("start", container)
-        self.healthy(service)
+        self.system.healthy(service, RECOVERY_SECONDS)
         healthy = time.monotonic() - back
         self.arrives()
         applied = time.monotonic() - back

@@ -88,6 +88,14 @@ class System:
         state = self.inspect(service)["State"]
         return str(state["Health"]["Status"]) if state["Running"] else str(state["Status"])
 
+    def healthy(self, service: str, seconds: float) -> None:
+        """Wait for a container's health check; StackError with what it printed when it does not pass in time."""
+        deadline = time.monotonic() + seconds
+        while (health := self.health(service)) != "healthy":
+            if time.monotonic() > deadline:
+                raise StackError(f"{service} is {health}: {self.logs(service)}")
+            time.sleep(0.5)
+
     def logs(self, service: str, lines: int = 15) -> str:
         """The last lines that a service printed."""
         done = docker("logs", "--tail", str(lines), self.container(service), check=False)

@@ -145,11 +145,7 @@ class RedisSink:
 
     def there(self, target: str) -> bool:
         """See the contract: a later generation without its pointer would write where no reader looks."""
-        where = self._where(target)
-        if where.generation == 1:
-            return True
-        with self._server.once("there"):
-            return bool(self._server.client().hexists(where.pointer, f"lease:{where.generation}"))
+        return self._where(target).generation == 1 or self.claimed(target) is not None
 
     def claimed(self, target: str) -> int | None:
         """See the contract."""

@@ -5,7 +5,8 @@ be committed when each of its items is accounted for. Three answers exist and no
 
 ========  ==============================================================================================
 WRITTEN   the target holds this version (a delete of a key that was never there counts too)
-STALE     the target already holds a newer version of the key: success, nothing was changed
+STALE     the target already holds a newer version of the key: success, nothing was changed. Also the answer for an
+          item that another of the same key overrules in the same call: that one's answer counts
 REJECTED  the target will never take this item (mapping conflict, too long a key, …): dead-letter it
 ========  ==============================================================================================
 
@@ -113,11 +114,13 @@ class Sink(Protocol):
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """Apply items; returns one answer per item, in the order of ``items``.
 
-        Safe to repeat with the same items in any order of calls: versions decide, not time.
+        Safe to repeat with the same items in any order of calls: versions decide, not time. A key may come several
+        times: what holds afterwards is as if each item had been written by a call of its own, in this order, so of
+        equal versions the later stays (``sinks.rounds`` says how). The same goes for calls that follow each other.
 
         Args:
             target: view name, as in the configuration.
-            items: at most one item per key.
+            items: what to write.
 
         Raises:
             SinkUnavailable: after ``give_up_seconds`` without progress (transient; by default never: it waits). Some

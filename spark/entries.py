@@ -6,7 +6,8 @@ for equal positions (rows of one snapshot, a transaction's repeated updates) by 
 
 A tombstone carries no position. It follows its delete event, which has done the work; but compaction may have removed
 that event while this consumer was away, so a tombstone without one is a delete "at whatever version the sink holds"
-(``UNVERSIONED``): dropping it would leave a ghost.
+(``UNVERSIONED``): dropping it would leave a ghost. It goes as an entry of its own behind what it follows, because the
+sink may hold something newer than this batch knows: an earlier attempt may have read records that are compacted now.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from cdc.view import View
 from sinks.contract import UNVERSIONED
 from sinks.deadletters import DeadLetter
 from spark.spec import FlowSpec
+
+# A delete's own tombstone has the next offset; a marker of the connector's transaction may lie between.
+OWN_TOMBSTONE = 2
 
 
 class Entry(NamedTuple):
@@ -67,8 +71,10 @@ class EntryDecoder:
         }
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
-        """Decode records (key, value, topic, partition, offset) into the newest entry of each key."""
+        """Decode records (key, value, topic, partition, offset) into the newest entry of each key, and behind it the
+        delete without a version that a tombstone may mean."""
         newest: dict[tuple[str, str], Entry] = {}
+        ended: dict[tuple[str, str], Entry] = {}
         letters: list[DeadLetter] = []
         lacking: dict[tuple[str, bytes], DeadLetter] = {}
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
@@ -97,8 +103,13 @@ class EntryDecoder:
                     continue
                 lacking.pop(raw, None)
                 slot = (entry.view, entry.id)
-                newest[slot] = newer(newest.get(slot), entry, tombstone=change.op is Op.TOMBSTONE)
-        return Decoded(list(newest.values()), [*letters, *lacking.values()], batch.num_rows)
+                known, tombstone = newest.get(slot), change.op is Op.TOMBSTONE
+                newest[slot] = newer(known, entry, tombstone=tombstone)
+                if tombstone and known is not None and not is_own(known, entry):
+                    ended[slot] = entry._replace(version=UNVERSIONED, document=None)
+                elif newest[slot] is entry:
+                    ended.pop(slot, None)
+        return Decoded([*newest.values(), *ended.values()], [*letters, *lacking.values()], batch.num_rows)
 
     def _entry(self, view: View, change: Change) -> Entry:
         identity, document = view.render(change)
@@ -149,6 +160,11 @@ def newer(known: Entry | None, entry: Entry, *, tombstone: bool) -> Entry:
     if known is None or (known.version, known.offset) <= (entry.version, entry.offset):
         return entry
     return known
+
+
+def is_own(known: Entry, tombstone: Entry) -> bool:
+    """Whether a tombstone belongs to the delete before it, and so adds nothing."""
+    return known.document is None and tombstone.offset - known.offset <= OWN_TOMBSTONE
 
 
 def _text(key: bytes | None) -> str:

@@ -65,15 +65,15 @@ class Fences:
                 fix=f"is the index {target.fences} as setup made it?",
             )
 
-    def newer(self, target: Target, upserts: Sequence[Item]) -> set[str]:
-        """Keys among ``upserts`` that were deleted at a higher version.
+    def above(self, target: Target, upserts: Sequence[Item]) -> dict[str, int]:
+        """Fences that may be above ``upserts``: key -> version of its newest delete; a key without one is left out.
 
         Raises:
             ApiError, TransportError: for the caller to translate or retry.
         """
         highest = self.highest(target)
         doubtful = [item for item in upserts if item.version < highest]
-        found: set[str] = set()
+        found: dict[str, int] = {}
         for start in range(0, len(doubtful), MGET_COUNT):
             part = doubtful[start : start + MGET_COUNT]
             answer = self._client.mget(
@@ -85,8 +85,8 @@ class Fences:
             for item, doc in zip(part, answer.body["docs"], strict=True):
                 if "error" in doc:
                     raise missing(self._who, target)
-                if doc.get("_version", -1) > item.version:
-                    found.add(item.key)
+                if "_version" in doc:
+                    found[item.key] = doc["_version"]
         return found
 
     def highest(self, target: Target) -> int:

@@ -20,6 +20,7 @@ from sinks.elasticsearch.index import Indices
 from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.settings import Target, read_settings
 from sinks.retry import Patience, quiet
+from sinks.rounds import rounds
 
 T = TypeVar("T")
 
@@ -68,35 +69,42 @@ class ElasticsearchSink:
             raise
 
     def _write(self, place: Target, items: Sequence[Item]) -> list[Answer]:
-        """Order: refuse what can't be sent, look up fences, leave fences, then the bulk requests."""
         answers: list[Answer | None] = [self._refuse(item) for item in items]
-        todo = [item for item, answer in zip(items, answers, strict=True) if answer is None]
-        upserts = [item for item in todo if item.document is not None]
-        fenced = self._retrying(lambda: self._fences.newer(place, upserts)) if upserts else set()
-        held = self._held_versions(place, [item.key for item in todo if item.version == UNVERSIONED])
+        plan = rounds(items, (number for number, answer in enumerate(answers) if answer is None))
+        for number in plan.superseded:
+            answers[number] = STALE
+        for turn in plan.sent:
+            self._round(place, items, turn, answers)
+        done = [answer for answer in answers if answer is not None]
+        if len(done) != len(items):
+            raise AssertionError(f"{len(items) - len(done)} items were not answered")
+        return done
+
+    def _round(self, place: Target, items: Sequence[Item], turn: Sequence[int], answers: list[Answer | None]) -> None:
+        """Items of different keys, in this order: look up fences, leave fences, then the bulk requests."""
+        upserts = [items[number] for number in turn if items[number].document is not None]
+        fenced = self._retrying(lambda: self._fences.above(place, upserts)) if upserts else {}
+        held = self._held_versions(
+            place, [items[number].key for number in turn if items[number].version == UNVERSIONED]
+        )
         deletes: list[Item] = []
         lines: list[Line] = []
-        for number, item in enumerate(items):
-            if answers[number] is not None:
-                continue
+        for number in turn:
+            item = items[number]
             if item.version == UNVERSIONED:
                 if item.key not in held:
                     answers[number] = WRITTEN
                     continue
-                item = Item(item.key, held[item.key], None)  # noqa: PLW2901
+                item = Item(item.key, held[item.key], None)
             if item.document is None:
                 deletes.append(item)
-            elif item.key in fenced:
+            elif fenced.get(item.key, -1) > item.version:
                 answers[number] = STALE
                 continue
             lines.append(encode(number, item))
         if deletes:
             self._fences.raise_for(place, deletes, self._patience())
         self._send_all(place.writer, lines, answers)
-        done = [answer for answer in answers if answer is not None]
-        if len(done) != len(items):
-            raise AssertionError(f"{len(items) - len(done)} items were not answered")
-        return done
 
     def _held_versions(self, target: Target, keys: list[str]) -> dict[str, int]:
         """For UNVERSIONED deletes. The held version is used again: a plain delete would raise it by one, and a replay

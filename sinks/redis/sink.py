@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from cdc.errors import ConfigError, SinkRefused
-from sinks.contract import Answer, Held, Item, OnWait, rejected, size_fault, version_fault
+from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.redis import names, promotion
 from sinks.redis.client import Client
 from sinks.redis.names import Names
@@ -18,6 +18,7 @@ from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.write import Call, Writes
 from sinks.retry import quiet
+from sinks.rounds import rounds
 
 log = logging.getLogger(__name__)
 
@@ -79,28 +80,34 @@ class RedisSink:
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """See the contract."""
-        where, writes = self._where(target), self._writes[target]
-        answers: list[Answer | None] = [None] * len(items)
-        batch: list[Call] = []
-        size = 0
-        for place, item in enumerate(items):
-            suffix = names.encoded(item.key)
-            answers[place] = self._refuse(item, len(where.own) + len(suffix))
-            if answers[place] is not None:
-                continue
-            document = item.document or b""
-            if batch and (
-                len(batch) >= self._settings.pipeline_count or size + len(document) > self._settings.pipeline_bytes
-            ):
-                writes.deliver(batch, answers)
-                batch, size = [], 0
-            batch.append(Call(place, suffix, item.version, document))
-            size += len(document)
-        writes.deliver(batch, answers)
+        where = self._where(target)
+        suffixes = [names.encoded(item.key) for item in items]
+        answers: list[Answer | None] = [
+            self._refuse(item, len(where.own) + len(suffix)) for item, suffix in zip(items, suffixes, strict=True)
+        ]
+        plan = rounds(items, (place for place, answer in enumerate(answers) if answer is None))
+        for place in plan.superseded:
+            answers[place] = STALE
+        for turn in plan.sent:
+            calls = [Call(at, suffixes[at], items[at].version, items[at].document or b"") for at in turn]
+            self._deliver(self._writes[target], calls, answers)
         done = [answer for answer in answers if answer is not None]
         if len(done) != len(items):
             raise AssertionError(f"{len(items) - len(done)} items were not answered")
         return done
+
+    def _deliver(self, writes: Writes, calls: Sequence[Call], answers: list[Answer | None]) -> None:
+        """Pipelines of bounded count and size, one after the other."""
+        batch: list[Call] = []
+        size = 0
+        for call in calls:
+            length = len(call.document)
+            if batch and (len(batch) >= self._settings.pipeline_count or size + length > self._settings.pipeline_bytes):
+                writes.deliver(batch, answers)
+                batch, size = [], 0
+            batch.append(call)
+            size += length
+        writes.deliver(batch, answers)
 
     def _refuse(self, item: Item, key_bytes: int) -> Answer | None:
         if not item.key or key_bytes > MAX_KEY_BYTES:

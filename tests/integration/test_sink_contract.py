@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from cdc.errors import ConfigError, SinkUnavailable
 from sinks.contract import MAX_VERSION, STALE, UNVERSIONED, WRITTEN, Item, Outcome, Sink
 from tests.support.proxy import proxy_to
 from tests.support.servers import servers
-from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
+from tests.support.sinks import VIEW, State, Subject, doc, held, items, one_by_one, subject_on
 
 pytestmark = pytest.mark.stack
 
@@ -103,6 +104,61 @@ def test_a_tombstone_without_a_version_deletes_and_keeps_the_version(sink: Sink)
     assert sink.write(VIEW, [Item("1", 299, doc(0))]) == [STALE]
     assert sink.write(VIEW, [Item("1", 300, doc(1))]) == [WRITTEN]
     assert held(sink)["1"] == (300, doc(1))
+
+
+def test_a_fence_is_compared_with_each_version_of_its_key(sink: Sink) -> None:
+    """The replay of a batch that was cut: its delete has left a fence, and all of it comes once more."""
+    sink.write(VIEW, [Item("1", 20, None)])
+    answers = sink.write(VIEW, [Item("1", 10, doc(10)), Item("1", 20, None), Item("1", 30, doc(30))])
+    assert answers == [STALE, STALE, WRITTEN]
+    assert held(sink) == {"1": (30, doc(30))}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_items_of_a_key_are_as_if_written_one_after_the_other(sink: Sink, seed: int) -> None:
+    rng = random.Random(seed)
+    state: State = {}
+
+    def some(count: int) -> list[Item]:
+        made = []
+        for n in range(count):
+            version = rng.choice([UNVERSIONED, 1, 2, 3, 4])
+            document = None if version == UNVERSIONED or rng.random() < 0.3 else doc(n)
+            made.append(Item(str(rng.randrange(30)), version, document))
+        return made
+
+    for _ in range(6):
+        batch = some(rng.choice([20, 120]))
+        answers = sink.write(VIEW, batch)
+        assert {answer.outcome for answer in answers} <= {Outcome.WRITTEN, Outcome.STALE}
+        state = one_by_one(state, batch)
+        assert held(sink) == {key: (version, found) for key, (version, found) in state.items() if found is not None}
+    remembered = [Item(key, version - 1, doc(-1)) for key, (version, _) in state.items() if version > 1]
+    assert set(sink.write(VIEW, remembered)) == {STALE}
+
+
+def test_equal_versions_far_apart_in_a_call_end_with_the_later(sink: Sink) -> None:
+    """As in a fill, where every version is 1 and a call is cut into requests that are under way at once."""
+    hot = 40
+
+    def batch(last: bytes | None) -> list[Item]:
+        made = items(6000, 1)
+        for n in range(hot):
+            for turn, start in enumerate((0, 2000, 4000)):
+                made[start + n * 7] = Item(f"hot{n}", 1, doc(turn) if turn < 2 else last)
+        return made
+
+    for _ in range(3):
+        sink.write(VIEW, batch(doc(2)))
+        assert {found.document for found in sink.get(VIEW, [f"hot{n}" for n in range(hot)]).values()} == {doc(2)}
+        sink.write(VIEW, batch(None))
+        assert sink.get(VIEW, [f"hot{n}" for n in range(hot)]) == {}
+
+
+def test_a_rejected_item_overrules_nothing(sink: Sink) -> None:
+    answers = sink.write(VIEW, [Item("1", 5, doc(5)), Item("1", MAX_VERSION + 1, doc(6)), Item("1", 4, doc(4))])
+    assert [answer.outcome for answer in answers] == [Outcome.WRITTEN, Outcome.REJECTED, Outcome.STALE]
+    assert held(sink) == {"1": (5, doc(5))}
 
 
 def test_versions_use_all_63_bits(sink: Sink) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import redis
 from elasticsearch import Elasticsearch
 
-from sinks.contract import Item, Sink
+from sinks.contract import UNVERSIONED, Item, Sink
 from sinks.factory import open_sink
 from tests.support.servers import Servers
 
@@ -107,3 +107,20 @@ def items(count: int, version: int, make: Callable[[int], bytes] = doc) -> list[
 def held(sink: Sink) -> dict[str, tuple[int, bytes]]:
     """Everything a sink holds, by scan."""
     return {one.key: (one.version, one.document) for one in sink.scan(VIEW)}
+
+
+# What a target holds under a key: the version that it remembers, and the document (None: deleted).
+State = dict[str, tuple[int, bytes | None]]
+
+
+def one_by_one(state: State, items: Iterable[Item]) -> State:
+    """What must hold after items were written, each by a call of its own: the contract in six lines."""
+    after = dict(state)
+    for item in items:
+        known = after.get(item.key)
+        if item.version == UNVERSIONED:
+            if known is not None:
+                after[item.key] = (known[0], None)
+        elif known is None or item.version >= known[0]:
+            after[item.key] = (item.version, item.document)
+    return after

@@ -9,9 +9,10 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import StateError
 from cdc.view import View
-from sinks.contract import UNVERSIONED
+from sinks.contract import UNVERSIONED, Item
 from spark.entries import Entry, EntryDecoder, newer
 from spark.spec import FlowSpec, unpack
+from tests.support.sinks import one_by_one
 
 TABLE = Table(
     "public",
@@ -41,6 +42,10 @@ def records(*pairs: tuple[bytes | None, bytes | None]) -> pa.RecordBatch:
         "offset": pa.array(range(len(pairs)), pa.int64()),
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def as_items(entries: list[Entry]) -> list[Item]:
+    return [Item(entry.id, entry.version, entry.document) for entry in entries]
 
 
 def decode(*pairs: tuple[bytes | None, bytes | None]) -> tuple[dict[str, Entry], int]:
@@ -74,16 +79,32 @@ def test_a_lone_tombstone_deletes_whatever_is_there() -> None:
     assert (entries["1"].version, entries["1"].document) == (UNVERSIONED, None)
 
 
-def test_a_tombstone_without_its_delete_removes_an_older_upsert_of_the_batch() -> None:
+def test_a_tombstone_without_its_delete_removes_an_older_upsert_of_the_batch_and_what_the_sink_may_hold() -> None:
+    """An earlier attempt may have written version 45, whose record, and the delete's, were compacted meanwhile."""
     key, value = event(1, "a", 40)
-    entries, _ = decode((key, value), (key, None))
-    assert (entries["1"].version, entries["1"].document) == (40, None)
+    found = EntryDecoder(SPEC).decode(records((key, value), (key, None))).entries
+    assert [(entry.version, entry.document) for entry in found] == [(40, None), (UNVERSIONED, None)]
+    assert one_by_one({"1": (45, b"{}")}, as_items(found)) == {"1": (45, None)}
+    assert one_by_one({}, as_items(found)) == {"1": (40, None)}
+
+
+def test_a_tombstone_that_is_not_the_deletes_own_may_mean_a_later_delete() -> None:
+    """Created and deleted again between the delete at offset 1 and the tombstone at 9; compacted since."""
+    (key, deleted), far = event(1, None, 50, "d"), [event(2, "b", 60)] * 7
+    found = EntryDecoder(SPEC).decode(records(event(2, "b", 1), (key, deleted), *far, (key, None))).entries
+    assert one_by_one({"1": (55, b"{}")}, as_items(found))["1"] == (55, None)
 
 
 def test_a_row_that_comes_back_after_its_tombstone_stands() -> None:
     key, value = event(1, None, 50, "d")
     entries, _ = decode((key, value), (key, None), event(1, "again", 60, "c"))
     assert orjson.loads(entries["1"].document or b"")["v"] == "again"
+
+
+def test_a_row_that_comes_back_after_a_lone_tombstone_stands() -> None:
+    key, value = event(1, "a", 40)
+    found = EntryDecoder(SPEC).decode(records((key, value), (key, None), event(1, "again", 60, "c"))).entries
+    assert [(entry.version, entry.document is None) for entry in found] == [(60, False)]
 
 
 def test_what_is_no_event_becomes_a_letter_and_the_rest_goes_on() -> None:

@@ -65,9 +65,14 @@ class HeadwaterError(Exception):
 
 
 class ConfigError(HeadwaterError):
-    """The user's input is wrong; nothing was done."""
+    """The user's input is wrong; nothing was done.
+
+    Attributes:
+        parts: the single problems, when it tells of several (cdc/gather.py).
+    """
 
     code = "config"
+    parts: tuple[ConfigError, ...] = ()
 
 
 class PipelineFileError(ConfigError):

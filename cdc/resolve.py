@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from cdc.catalogue import Catalogue, Table
+from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
@@ -27,17 +28,22 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
         sink: the sink's name in the file.
 
     Raises:
-        ConfigError: a table or column is not there, a key is not the primary key, a name is used twice (terminal).
+        ConfigError: a table or column is not there, a key is not the primary key, a name is used twice: all that is
+            wrong, in one error (terminal).
     """
     spec = pipeline.sinks[sink]
+    found, views = Gathering(), list[View]()
     if spec.view_names:
-        views = [resolve_view(pipeline, catalogue, name) for name in spec.view_names]
+        views = found.each(spec.view_names, lambda name: resolve_view(pipeline, catalogue, name))
     else:
-        views = _identities(pipeline, catalogue, sink, spec.tables)
+        with found.step():
+            views = _identities(pipeline, catalogue, sink, spec.tables)
     if isinstance(spec, IcebergSink):
         for view in views:
             at: Path = ("views", view.name, "columns") if spec.view_names else ("sinks", sink, "tables")
-            _in_warehouse(pipeline, view, sink, at)
+            with found.step():
+                _in_warehouse(pipeline, view, sink, at)
+    found.end()
     return views
 
 
@@ -53,11 +59,16 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     path: Path = ("views", name)
     table = find_table(pipeline, catalogue, model.root, (*path, "root"))
     keyed(pipeline, table, (*path, "root"))
-    key = _key(pipeline, table, tuple(model.key or ()), (*path, "key"))
-    tree = resolve_tree(pipeline, catalogue, name, model, table) if model.joins else None
-    columns = columns_of(pipeline, table, model.picks, (*path, "columns")) if tree is None else tree.columns
-    outputs = [out for _, out in columns] + [*model.refs, *model.children, *model.aggregates, *model.fields]
-    distinct(pipeline, outputs, path, f"view {name} gives two fields the name")
+    found, tree = Gathering(), None
+    key: tuple[str, ...] = ()
+    with found.step():
+        key = _key(pipeline, table, tuple(model.key or ()), (*path, "key"))
+    with found.step():
+        tree = resolve_tree(pipeline, catalogue, name, model, table) if model.joins else None
+        columns = columns_of(pipeline, table, model.picks, (*path, "columns")) if tree is None else tree.columns
+        outputs = [out for _, out in columns] + [*model.refs, *model.children, *model.aggregates, *model.fields]
+        distinct(pipeline, outputs, path, f"view {name} gives two fields the name")
+    found.end()
     if tree is not None:
         return JoinedView(name, table, key, columns, dict(model.fields), model.where, tree)
     return View(name, table, key, columns, dict(model.fields), model.where)
@@ -73,46 +84,55 @@ def _identities(
 ) -> list[View]:
     """A view of all columns for each chosen table."""
     path: Path = ("sinks", sink, "tables")
+    wrong = Gathering()
     if chosen is None or chosen == "all":
         found = [(table, path) for table in catalogue.tables.values()]
+        wrong.each(enumerate(pipeline.source.tables), lambda one: _present(pipeline, catalogue, *one))
     else:
         places: list[Path] = [(*path, index) for index in range(len(chosen))]
-        found = [(find_table(pipeline, catalogue, name, at), at) for name, at in zip(chosen, places, strict=True)]
-    distinct(pipeline, [table.name for table, _ in found], path, f"sink {sink}: two of its views are called")
-    for table, at in found:
-        keyed(pipeline, table, at)
+        found = wrong.each(
+            zip(chosen, places, strict=True), lambda one: (find_table(pipeline, catalogue, *one), one[1])
+        )
+    with wrong.step():
+        distinct(pipeline, [table.name for table, _ in found], path, f"sink {sink}: two of its views are called")
+    wrong.each(found, lambda one: keyed(pipeline, *one))
+    wrong.end()
     return [View.identity(table) for table, _ in found]
+
+
+def _present(pipeline: Pipeline, catalogue: Catalogue, index: int, table: str) -> None:
+    """Whoever keeps all tables must not begin without one that the file names."""
+    if not table.endswith(".*") and table not in catalogue.tables:
+        fix = near(table, catalogue.tables) or "create it, or take it out of source.tables"
+        raise error(pipeline, ("source", "tables", index), f"there is no table {table}", fix)
 
 
 def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None:
     """What tables of a warehouse need beyond documents: they are merged by key, and Spark ignores letter case."""
     if isinstance(view, JoinedView):
         raise error(pipeline, ("sinks", sink), f"sink {sink} {NO_JOINS.format(view=view.name)}", NO_JOINS_FIX)
+    found = Gathering()
     for name in view.key:
         if name not in dict(view.columns):
-            raise error(
-                pipeline,
-                path,
-                f"sink {sink} merges rows by key, but view {view.name} leaves out its key column {name}",
-                f"add {name} to `columns`, or keep the view in another kind of sink",
-            )
+            what = f"sink {sink} merges rows by key, but view {view.name} leaves out its key column {name}"
+            fix = f"add {name} to `columns`, or keep the view in another kind of sink"
+            found.wrong.append(error(pipeline, path, what, fix))
     seen: dict[str, str] = {}
     for name in [out for _, out in view.columns] + list(view.fields):
         if name in ICEBERG_COLUMNS:
-            raise error(pipeline, path, f"sink {sink}: Iceberg has a column {name} of its own", "rename it in a view")
+            what = f"sink {sink}: Iceberg has a column {name} of its own"
+            found.wrong.append(error(pipeline, path, what, "rename it in a view"))
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise error(
-                pipeline,
-                path,
-                f"sink {sink}: {other} and {name} are one column to Spark",
-                "rename one of them in a view",
-            )
+            what = f"sink {sink}: {other} and {name} are one column to Spark"
+            found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
+    found.end()
 
 
 def _key(pipeline: Pipeline, table: Table, chosen: tuple[str, ...], path: Path) -> tuple[str, ...]:
-    for index, name in enumerate(chosen):
-        known(pipeline, table, name, (*path, index))
+    found = Gathering()
+    found.each(enumerate(chosen), lambda one: known(pipeline, table, one[1], (*path, one[0])))
+    found.end()
     if chosen and sorted(chosen) != sorted(table.primary_key):
         # A delete names the primary key and nothing else: a document under another id could never be deleted.
         columns = ", ".join(table.primary_key)

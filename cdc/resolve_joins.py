@@ -7,11 +7,12 @@ changed row every document that shows it is found by key or by foreign-key index
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
+from cdc.gather import Gathering
 from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
 from cdc.join.order import AggregateText, TextError, parse_aggregate, parse_order
 from cdc.join.tree import Aggregate, Node, Order
@@ -23,6 +24,8 @@ from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key
 from cdc.types import supported
 
 On = tuple[tuple[str, str], ...]
+Columns = tuple[tuple[str, str], ...]
+Orders = tuple[Order, ...]
 
 # Words that Spark SQL takes for values, where a column of that name is not.
 _CONSTANTS = frozenset(("true", "false", "null"))
@@ -39,18 +42,13 @@ def resolve_tree(pipeline: Pipeline, catalogue: Catalogue, name: str, model: Vie
         table: its root, which has a primary key.
 
     Raises:
-        ConfigError: a table or column is not there, an edge does not follow a key, types do not fit (terminal).
+        ConfigError: a table or column is not there, an edge does not follow a key, types do not fit: all that is
+            wrong, in one error (terminal).
     """
-    above = _Row(pipeline, catalogue, table, ("views", name))
-    return Node(
-        name,
-        "root",
-        supported(table),
-        columns=above.columns(model),
-        refs=tuple(above.ref(*item) for item in model.refs.items()),
-        children=tuple(above.child(*item) for item in model.children.items()),
-        aggregates=tuple(above.aggregate(*item) for item in model.aggregates.items()),
-    )
+    found = Gathering()
+    node = _Row(pipeline, catalogue, table, ("views", name)).node(name, "root", model, found)
+    found.end()
+    return node
 
 
 @dataclass(frozen=True)
@@ -84,39 +82,45 @@ class _Row:
 
     def ref(self, name: str, model: Ref) -> Node:
         path: Path = (*self.path, "refs", name)
-        table = self._table(model.table, path)
-        return self._node(name, "ref", model, table, path, self._reaching(model.on, table, (*path, "on")))
+        table, found, on = self._table(model.table, path), Gathering(), On()
+        with found.step():
+            on = self._reaching(model.on, table, (*path, "on"))
+        node = _Row(self.pipeline, self.catalogue, table, path).node(name, "ref", model, found, on)
+        found.end()
+        return node
 
     def child(self, name: str, model: Child) -> Node:
         path: Path = (*self.path, "children", name)
-        table = self._table(model.table, path)
-        on = self._starting(model.on, table, (*path, "on"))
-        order_by = self._order(model.order_by, table, (*path, "order_by")) if model.order_by else ()
-        return self._node(name, "child", model, table, path, on, order_by, model.limit)
+        table, found, on, order_by = self._table(model.table, path), Gathering(), On(), Orders()
+        with found.step():
+            on = self._starting(model.on, table, (*path, "on"))
+        with found.step():
+            order_by = self._order(model.order_by, table, (*path, "order_by")) if model.order_by else ()
+        node = _Row(self.pipeline, self.catalogue, table, path).node(name, "child", model, found, on)
+        found.end()
+        return replace(node, order_by=order_by, limit=model.limit)
 
-    def _node(
+    def node(
         self,
         name: str,
-        kind: Literal["ref", "child"],
-        model: Nested,
-        table: Table,
-        path: Path,
-        on: On,
-        order_by: tuple[Order, ...] = (),
-        limit: int | None = None,
+        kind: Literal["root", "ref", "child"],
+        model: View | Nested,
+        found: Gathering,
+        on: On = (),
     ) -> Node:
-        below = _Row(self.pipeline, self.catalogue, table, path)
+        """This row and all below it; what is wrong goes to ``found``, and the node is then not to be used."""
+        columns = Columns()
+        with found.step():
+            columns = self.columns(model)
         return Node(
             name,
             kind,
-            supported(table),
+            supported(self.table),
             on,
-            below.columns(model),
-            tuple(below.ref(*item) for item in model.refs.items()),
-            tuple(below.child(*item) for item in model.children.items()),
-            tuple(below.aggregate(*item) for item in model.aggregates.items()),
-            order_by,
-            limit,
+            columns,
+            tuple(found.each(model.refs.items(), lambda item: self.ref(*item))),
+            tuple(found.each(model.children.items(), lambda item: self.child(*item))),
+            tuple(found.each(model.aggregates.items(), lambda item: self.aggregate(*item))),
         )
 
     # -- the key rule -------------------------------------------------------------------------------------------------
@@ -174,19 +178,25 @@ class _Row:
 
     def _pairs(self, on: Mapping[str, str], table: Table, path: Path) -> None:
         """Columns that are there, once each, and whose values can be compared."""
-        rights = list(on.values())
-        for left, right in on.items():
-            at: Path = (*path, left)
-            if self._turned(on, table) and (left not in self.table.by_name or right not in table.by_name):
-                missing = (self.table, left) if left not in self.table.by_name else (table, right)
-                raise self._wrong(at, f"{missing[0].qualified} has no column {missing[1]}", self._swapped(on, table))
+        found = Gathering()
+        found.each(on.items(), lambda pair: self._pair(on, *pair, table, (*path, pair[0])))
+        found.end()
+
+    def _pair(self, on: Mapping[str, str], left: str, right: str, table: Table, at: Path) -> None:
+        if self._turned(on, table) and (left not in self.table.by_name or right not in table.by_name):
+            missing = (self.table, left) if left not in self.table.by_name else (table, right)
+            raise self._wrong(at, f"{missing[0].qualified} has no column {missing[1]}", self._swapped(on, table))
+        found = Gathering()
+        with found.step():
             known(self.pipeline, self.table, left, at, f"{dotted(at)}: ")
+        with found.step():
             known(self.pipeline, table, right, at, f"{dotted(at)}: ")
-            if rights.count(right) > 1:
-                raise self._wrong(at, f"{table.qualified}.{right} is here a second time", "name each column once")
-            if (reason := not_joined(self.table.by_name[left], table.by_name[right])) is not None:
-                pair = f"{self.table.qualified}.{left} and {table.qualified}.{right}"
-                raise self._wrong(at, f"{pair} can't be joined: {reason}", "join by columns of one type")
+        found.end()
+        if list(on.values()).count(right) > 1:
+            raise self._wrong(at, f"{table.qualified}.{right} is here a second time", "name each column once")
+        if (reason := not_joined(self.table.by_name[left], table.by_name[right])) is not None:
+            pair = f"{self.table.qualified}.{left} and {table.qualified}.{right}"
+            raise self._wrong(at, f"{pair} can't be joined: {reason}", "join by columns of one type")
 
     # -- order and aggregates -----------------------------------------------------------------------------------------
 
@@ -195,21 +205,30 @@ class _Row:
             orders = parse_order(text)
         except TextError as wrong:
             raise self._wrong(path, wrong.what, wrong.fix) from None
-        found = []
-        for order in orders:
-            column = self._column(table, order.column, path)
-            if (reason := not_sorted(column)) is not None:
-                raise self._wrong(path, f"rows of {table.qualified} can't be sorted: {reason}", "leave it out")
-            found.append(Order(column.name, order.descending, order.nulls_first))
-        return tuple(found)
+        found = Gathering()
+        sorted_by = found.each(orders, lambda order: self._sortable(table, order, path))
+        found.end()
+        return tuple(sorted_by)
+
+    def _sortable(self, table: Table, order: Order, path: Path) -> Order:
+        column = self._column(table, order.column, path)
+        if (reason := not_sorted(column)) is not None:
+            raise self._wrong(path, f"rows of {table.qualified} can't be sorted: {reason}", "leave it out")
+        return Order(column.name, order.descending, order.nulls_first)
 
     def aggregate(self, name: str, model: AggregatePart) -> Aggregate:
         path: Path = (*self.path, "aggregates", name)
-        table = self._table(model.table, path)
-        on = self._starting(model.on, table, (*path, "on"))
-        at: Path = (*path, "value")
+        table, found, on = self._table(model.table, path), Gathering(), On()
+        with found.step():
+            on = self._starting(model.on, table, (*path, "on"))
+        with found.step():
+            parsed, value = self._aggregated(model.value, table, (*path, "value"))
+        found.end()
+        return Aggregate(name, supported(table), on, parsed.function, parsed.distinct, value, model.where)
+
+    def _aggregated(self, text: str, table: Table, at: Path) -> tuple[AggregateText, str | None]:
         try:
-            parsed = parse_aggregate(model.value)
+            parsed = parse_aggregate(text)
         except TextError as wrong:
             raise self._wrong(at, wrong.what, wrong.fix) from None
         value = parsed.value
@@ -217,7 +236,7 @@ class _Row:
             column = self._column(table, value, at)
             self._computable(parsed, table, column, at)
             value = column.name
-        return Aggregate(name, supported(table), on, parsed.function, parsed.distinct, value, model.where)
+        return parsed, value
 
     def _computable(self, parsed: AggregateText, table: Table, column: Column, path: Path) -> None:
         reason = None

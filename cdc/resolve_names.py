@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
+from cdc.gather import Gathering
 from cdc.pipeline import Pipeline
 from cdc.types import supported, unsupported
 
@@ -91,10 +92,11 @@ def columns_of(
         taken: names of refs, children and aggregates beside them: a row takes the place of the column that names it.
 
     Raises:
-        ConfigError: a column is not there.
+        ConfigError: columns are not there; all of them are named.
     """
-    for index, (source, _) in enumerate(picks):
-        known(pipeline, table, source, (*path, index), where)
+    found = Gathering()
+    found.each(enumerate(picks), lambda pick: known(pipeline, table, pick[1][0], (*path, pick[0]), where))
+    found.end()
     return picks or tuple((c.name, c.name) for c in supported(table).columns if c.name not in taken)
 
 

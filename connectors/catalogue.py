@@ -75,13 +75,19 @@ class _Attribute(NamedTuple):
     number: int
 
 
-def read_catalogue(connection: Connection, tables: Sequence[str], places: Mapping[str, str] | None = None) -> Catalogue:
+def read_catalogue(
+    connection: Connection,
+    tables: Sequence[str],
+    places: Mapping[str, str] | None = None,
+    absent: list[SourceError] | None = None,
+) -> Catalogue:
     """Read the definitions of the captured tables.
 
     Args:
         connection: any role that may connect; catalogues are readable by all.
         tables: ``schema.table`` or ``schema.*``, unquoted, as in ``source.tables``.
         places: where each of them stands in the pipeline file (``file:line:column``), for messages.
+        absent: takes the error of each table that is not there, which is then left out instead.
 
     Returns:
         The tables by qualified name, in the file's order, with the server's identity.
@@ -95,7 +101,15 @@ def read_catalogue(connection: Connection, tables: Sequence[str], places: Mappin
             f"{schema}.{name}": (oid, schema, name, ident)
             for oid, schema, name, ident in connection.execute(RELATIONS, [sorted({schema_of(t) for t in tables})])
         }
-        wanted = expand(connection, tables, found, places or {})
+        wanted: list[str] = []
+        for table in tables:
+            try:
+                wanted += expand(connection, [table], found, places or {})
+            except SourceError as error:
+                if absent is None or error.transient:
+                    raise
+                absent.append(error)
+        wanted = list(dict.fromkeys(wanted))
         oids = [found[name][0] for name in wanted]
         indexes = connection.execute(KEYS, [oids]).fetchall()
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}

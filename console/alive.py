@@ -24,6 +24,9 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     found: list[str] = []
     for sink in chosen_sinks(pipeline, only):
         generation = registry(pipeline, sink).generation()
+        if generation.refused():
+            found.append(f"{sink}: refused")
+            continue
         flows = generation.flows()
         states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in flows}
         found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]

@@ -24,7 +24,8 @@ Examples:
 def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> None:
     """Create or change what the pipeline needs in Postgres, Kafka and Kafka Connect; then rows begin to flow.
 
-    Does what `headwater plan` shows, in that order. Safe to run again: it continues where it stopped, and changes
+    The views are held against the tables first: nothing is captured for a file that `run` would refuse. Does what
+    `headwater plan` shows, in that order. Safe to run again: it continues where it stopped, and changes
     nothing when all is as the file says.
     """
     from cdc.errors import ConnectError
@@ -32,9 +33,11 @@ def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> Non
     from connectors.apply import apply
     from connectors.snapshot import wait_snapshot
     from console.actions import show_action
+    from console.gate import refuse_wrong_views
     from console.snapshot import SnapshotView
 
     pipeline = load(file)
+    refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
     result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
     if not as_json:
         click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")

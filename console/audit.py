@@ -95,8 +95,9 @@ class Totals:
         self.repaired: dict[tuple[str, str], int] = {}
 
     def take(self, report: Mapping[str, Any]) -> None:
-        """Remember a report."""
+        """Remember a report; a sink that could not be verified counts as an error."""
         self.report = report
+        self.errors += any(sink.get("error") for sink in report["sinks"])
         for labels, view in _views(report):
             at = (labels["sink"], labels["view"])
             self.repaired[at] = self.repaired.get(at, 0) + (view["repaired"] or 0)
@@ -107,6 +108,7 @@ def line(report: Mapping[str, Any]) -> str:
     rows = sum(view["expected"] for _, view in _views(report))
     wrong = [f"{labels['sink']}/{labels['view']} {v['differences']:,} differ" for labels, v in _views(report)
              if v["differences"]]  # fmt: skip
+    wrong += [f"{sink['sink']} could not be verified" for sink in report["sinks"] if sink.get("error")]
     verdict = ", ".join(wrong) or "equal"
     what = "rows of a sample" if report["sample"] else "rows"
     return f"{_clock()} {rows:,} {what} in {report['seconds']:.1f} s: {verdict}"

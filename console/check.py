@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,15 +30,20 @@ Examples:
 def command(file: Path, as_json: bool) -> None:
     """Ask Postgres, Kafka and Kafka Connect whether the pipeline can run, and say what to do where it can't.
 
+    The views are held against the tables: names, keys, joins, types and Spark SQL, all that `run` would refuse. New
+    expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered.
+
     Changes nothing. Exit code 1 when something must be mended first (an error, or a check that could not run); warnings
     and notes exit with 0.
     """
     from cdc.pipeline import load
     from connectors.preflight import preflight
+    from console.checkviews import checked_views
 
     pipeline = load(file)
     answers = []
-    for answer in preflight(pipeline):
+    progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
+    for answer in chain(preflight(pipeline), checked_views(pipeline, progress)):
         answers.append(answer)
         if not as_json:
             show(answer)

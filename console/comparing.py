@@ -74,8 +74,12 @@ class Verifier:
         progress: told a line for each view.
         on_pause: called while it waits for a sink; may raise to end it.
 
+    Attributes:
+        failed: sinks that can't be verified, and why; the others are.
+
     Raises:
-        ConfigError, StateError: a sink or a generation that is not there.
+        ConfigError: a sink that is not there.
+        HeadwaterError: no sink can be verified, for the reason of the first.
     """
 
     def __init__(
@@ -89,13 +93,28 @@ class Verifier:
         self.pipeline, self.catalogue, self.asked = pipeline, catalogue, asked
         self.progress, self.on_pause = progress, on_pause
         self.source_rows: dict[str, int] = {}
-        self.builds = {name: self._build(name) for name in chosen_sinks(pipeline, asked.only)}
+        self.failed: dict[str, HeadwaterError] = {}
+        self.builds: dict[str, Build] = {}
+        for name in chosen_sinks(pipeline, asked.only):
+            try:
+                self.builds[name] = self._build(name)
+            except HeadwaterError as error:
+                self._fail(name, error)
+        self._refuse_nothing()
         self._spark: SparkSession | None = None
 
     def _build(self, name: str) -> Build:
         known = registry(self.pipeline, name)
         number = known.living() if self.asked.generation is None else known.get(self.asked.generation).number
         return peek(self.pipeline, self.catalogue, name, number)
+
+    def _fail(self, sink: str, error: HeadwaterError) -> None:
+        self.failed.setdefault(sink, error)
+        self.progress(f"{sink} can't be verified: {error}")
+
+    def _refuse_nothing(self) -> None:
+        if self.failed and self.failed.keys() >= set(chosen_sinks(self.pipeline, self.asked.only)):
+            raise next(iter(self.failed.values()))
 
     def close(self) -> None:
         """End Spark if it was started."""
@@ -108,21 +127,32 @@ class Verifier:
         results: dict[tuple[str, str], Comparison] = {}
         for view, holders in _holders(self.builds):
             self.progress(f"comparing {view.name} · {', '.join(build.sink for build in holders)}")
+            for name, result in self._each(view, holders).items():
+                results[name, view.name] = result
+        self._refuse_nothing()
+        return [self._told(name, results) for name in chosen_sinks(self.pipeline, self.asked.only)]
+
+    def _told(self, name: str, results: Mapping[tuple[str, str], Comparison]) -> dict[str, Any]:
+        build, error = self.builds.get(name), self.failed.get(name)
+        views = [results[name, view.name] for view in build.views if (name, view.name) in results] if build else []
+        return {
+            "sink": name,
+            "type": (build.pipeline if build else self.pipeline).sinks[name].type,
+            "generation": build.generation.number if build else None,
+            "error": None if error is None else str(error),
+            "views": [{**asdict(view), "equal": view.equal} for view in views],
+        }
+
+    def _each(self, view: View, holders: Sequence[Build]) -> dict[str, Comparison]:
+        """Compare a view in all sinks that hold it; when one of them fails, in each of them alone."""
+        try:
             with self._folder() as folder:
-                for name, result in self._view(view, holders, folder).items():
-                    results[name, view.name] = result
-        return [
-            {
-                "sink": name,
-                "type": build.pipeline.sinks[name].type,
-                "generation": build.generation.number,
-                "views": [
-                    {**asdict(results[name, view.name]), "equal": results[name, view.name].equal}
-                    for view in build.views
-                ],
-            }
-            for name, build in self.builds.items()
-        ]
+                return self._view(view, holders, folder)
+        except HeadwaterError as error:
+            if len(holders) == 1:
+                self._fail(holders[0].sink, error)
+                return {}
+        return {name: result for build in holders for name, result in self._each(view, [build]).items()}
 
     def _view(self, view: View, holders: Sequence[Build], folder: Path) -> dict[str, Comparison]:
         started = time.monotonic()

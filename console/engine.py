@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -14,18 +14,21 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError, KafkaError, StateError
+from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError, KafkaError
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_views
+from console.catalogue import source_catalogue
 from console.flows import Build, catalog_name, flows_of
 from console.machines import check_machines
 from console.marker import read_snapshot_lsn
 from console.places import chosen_sinks, registry, state_dir
 from console.promotion import Say, promote
+from console.refusals import Refusals
 from sinks import iceberg
 from spark.cluster import ended, is_local
-from spark.generations import as_defined, define, outdated
-from spark.runner import Runner
+from spark.flow import Flow
+from spark.generations import as_defined, define, keep_definition, outdated, proposed
+from spark.runner import Runner, Start
 from spark.session import build_session
 from spark.state import Generation, Identity
 from spark.warehouse import catalog_settings
@@ -81,7 +84,7 @@ class Engine:
     builds: list[Build]
     only: Sequence[str]
     snapshot_lsn: int
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: Refusals
 
     def follow(self) -> list[str]:
         """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
@@ -103,22 +106,29 @@ class Engine:
                 said.append(f"{title}: let go, it is being retired")
         for name in chosen_sinks(self.pipeline, self.only):
             here = {build.generation.number for build in self.builds if build.sink == name}
-            for number in set(self._kept(name)) - here:
-                title = f"{name}, generation {number}"
-                try:
-                    build = self._take_up(name, number)
-                except HeadwaterError as error:  # its rebuild may not have let go of it yet
-                    self.refused[title] = str(error)
-                    continue
-                self.refused.pop(title, None)
-                self.builds.append(build)
-                said.append(f"{title}: kept up to date from now on")
+            kept = self._kept(name)
+            self.refused.forget(name, kept)
+            for number in sorted(set(kept) - here):
+                said += self._try(name, number)
         return said
+
+    def _try(self, sink: str, number: int) -> list[str]:
+        """Take a generation up; one that can't be is tried again now and then."""
+        if not self.refused.due(sink, number):
+            return []
+        try:
+            if self.refused.stale:
+                self.catalogue = source_catalogue(self.pipeline)
+            self.builds.append(self._take_up(sink, number))
+        except HeadwaterError as error:  # its rebuild may not have let go of it yet
+            return [f"warning: {self.refused.lines[-1]}"] if self.refused.add(sink, number, error) else []
+        self.refused.mended(sink, number)
+        return [f"{sink}, generation {number}: kept up to date from now on"]
 
     def _take_up(self, sink: str, number: int) -> Build:
         build = open_build(self.pipeline, self.catalogue, sink, number)
         try:
-            self.runner.add(flows_of(build, self.catalogue, self.spark, self.snapshot_lsn))
+            self.runner.add(accepted_flows(build, self.catalogue, self.spark, self.snapshot_lsn))
         except BaseException:
             build.generation.unlock()  # kept, its lease would be ours and nobody's work
             raise
@@ -169,7 +179,7 @@ class Engine:
 
 
 def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = ()) -> Engine:
-    """Bind and take the sinks' generations, and plan their flows.
+    """Bind and take the sinks' generations, and plan their flows. One that can't be run does not keep the others.
 
     Args:
         pipeline: the loaded file.
@@ -177,26 +187,22 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
         only: sink names; none for all.
 
     Raises:
-        HeadwaterError: a view, an identity, a lease or a sink's settings do not fit; nothing was started.
+        HeadwaterError: no generation is left that could be run, or what they share is not there; nothing was started.
     """
-    names = chosen_sinks(pipeline, only)
-    for name in names:
-        finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
+    refused = Refusals(pipeline)
     builds: list[Build] = []
-    refused: dict[str, str] = {}
     try:
-        for name in names:
-            numbers = registry(pipeline, name).kept()
-            for number in numbers:
+        for name in chosen_sinks(pipeline, only):
+            finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
+            for number in registry(pipeline, name).kept():
                 try:
                     builds.append(open_build(pipeline, catalogue, name, number))
-                except StateError as error:
-                    if len(numbers) == 1:
+                except HeadwaterError as error:
+                    if error.transient:
                         raise
-                    # The log that it was filled from is gone, say; the newer one beside it must not wait for that.
-                    refused[f"{name}, generation {number}"] = str(error)
+                    refused.add(name, number, error)
         if not builds:
-            raise StateError("; ".join(refused.values()))
+            raise refused.failure()
         return _opened(pipeline, catalogue, builds, only, refused)
     except BaseException:
         for build in builds:
@@ -208,22 +214,45 @@ def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: in
     """As ``open_engine``, for one generation that is being filled."""
     build = open_build(pipeline, catalogue, sink, number, rebuilding=True, throttle=throttle)
     try:
-        return _opened(pipeline, catalogue, [build], [sink], {})
+        return _opened(pipeline, catalogue, [build], [sink], Refusals(pipeline))
     except BaseException:
         build.generation.unlock()
         raise
 
 
 def _opened(
-    pipeline: Pipeline, catalogue: Catalogue, builds: list[Build], only: Sequence[str], refused: dict[str, str]
+    pipeline: Pipeline, catalogue: Catalogue, builds: list[Build], only: Sequence[str], refused: Refusals
 ) -> Engine:
     snapshot_lsn = read_snapshot_lsn(pipeline)
     names = sorted({build.sink for build in builds})
     rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
     # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.
     spark = open_spark(pipeline, chosen_sinks(pipeline, only), "-".join(names) + rebuild)
-    flows = [flow for build in builds for flow in flows_of(build, catalogue, spark, snapshot_lsn)]
+    try:
+        flows: list[tuple[Flow, Start]] = []
+        for build in list(builds):
+            try:
+                flows += accepted_flows(build, catalogue, spark, snapshot_lsn)
+            except HeadwaterError as error:
+                build.generation.unlock()
+                builds.remove(build)
+                refused.add(build.sink, build.generation.number, error)
+        if not builds:
+            raise refused.failure()
+    except BaseException:
+        with suppress(Exception):
+            spark.stop()
+        raise
     return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused)
+
+
+def accepted_flows(
+    build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int
+) -> list[tuple[Flow, Start]]:
+    """As ``flows_of``; what the generation is made of is written down only then, as nothing is wrong with it."""
+    flows = flows_of(build, catalogue, spark, snapshot_lsn)
+    accept(build)
+    return flows
 
 
 def open_build(
@@ -235,7 +264,7 @@ def open_build(
     rebuilding: bool = False,
     throttle: float = 1.0,
 ) -> Build:
-    """Take a generation's lease and check that what it was filled from is what is there.
+    """Take a generation's lease and check that what it was filled from is what is there; ``accept`` writes that down.
 
     Raises:
         StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
@@ -244,21 +273,41 @@ def open_build(
     generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
     token = generation.lock()
     try:
-        known = generation.known()
+        # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
+        started = generation.started
+        known = generation.known() if started else None
         if known is not None and not (generation.folder / "definition.json").exists():
             # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
             generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
-        spec_hash = str(define(generation, pipeline, list(catalogue.tables))["spec_hash"])
-        defined = as_defined(pipeline, sink, number)
+        definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
+        kept = definition or define(generation, pipeline, list(catalogue.tables))
+        defined = as_defined(pipeline, sink, number) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
-        build = Build(defined, generation, views, token, rebuilding, throttle)
+        build = Build(defined, generation, views, token, rebuilding, throttle, definition)
         ids = topic_ids(pipeline, build.topics)
-        generation.bind(identity(pipeline, catalogue, ids, known.spec_hash if known else spec_hash))
-        generation.note_views([view.name for view in views])
+        bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
+        if known is not None:
+            generation.bind(bound)
     except BaseException:
         generation.unlock()
         raise
-    return build
+    return replace(build, identity=bound)
+
+
+def accept(build: Build) -> None:
+    """Write down what a generation is made of and bound to: its views and expressions have been found right.
+
+    Raises:
+        StateError: it is bound to something else (terminal).
+    """
+    generation = build.generation
+    if build.definition is not None:
+        (generation.folder / "identity.json").unlink(missing_ok=True)
+        keep_definition(generation, build.definition)
+    if build.identity is not None:
+        generation.bind(build.identity)
+    generation.note_views([view.name for view in build.views])
+    generation.accepted()
 
 
 def peek(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Build:
@@ -302,8 +351,9 @@ def warn_outdated(pipeline: Pipeline, builds: Sequence[Build]) -> list[str]:
     """A line for each sink whose living generation was made of something else than the file says now."""
     said = []
     for build in builds:
-        number = build.generation.number
-        if number == registry(pipeline, build.sink).living() and (differs := outdated(pipeline, build.sink, number)):
+        number, started = build.generation.number, build.definition is None
+        living = started and number == registry(pipeline, build.sink).living()
+        if living and (differs := outdated(pipeline, build.sink, number)):
             said.append(
                 f"sink {build.sink} goes on as generation {number} was defined; the file differs "
                 f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"

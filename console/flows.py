@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
+from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
 from cdc.resolve import view_tables
@@ -28,7 +29,7 @@ from spark.join.query import went_live
 from spark.join.start import is_joined, start_joined
 from spark.runner import Query, Start
 from spark.spec import FlowSpec
-from spark.state import Generation
+from spark.state import Generation, Identity
 from spark.warehouse import start_warehouse
 
 # A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
@@ -46,6 +47,8 @@ class Build:
         token: of its lease.
         rebuilding: nobody reads it yet.
         throttle: see ``spark.flow.Flow``.
+        definition: to be kept once it is accepted; None for a generation that goes on as it was defined.
+        identity: to be bound to then; None for who only looks.
     """
 
     pipeline: Pipeline
@@ -54,6 +57,8 @@ class Build:
     token: int
     rebuilding: bool = False
     throttle: float = 1.0
+    definition: Mapping[str, Any] | None = None
+    identity: Identity | None = None
 
     @property
     def sink(self) -> str:
@@ -95,11 +100,17 @@ def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_ls
     """The whole work of a generation; arguments and errors as ``flows_of``."""
     pipeline, generation = build.pipeline, build.generation
     sink = pipeline.sinks[build.sink]
-    views = [analysed(spark, view) if isinstance(view, JoinedView) else view for view in build.views]
-    computed = {view.name: analyse(spark, view).types for view in views}
-    config: dict[str, Any] = {}
+    found, views = Gathering(), list[View]()
+    computed: dict[str, Mapping[str, str]] = {}
+    for view in build.views:
+        with found.step():
+            typed, computed[view.name] = analysed_view(spark, pipeline, view)
+            views.append(typed)
     if isinstance(sink, ElasticsearchSink):
-        check_mapping(build.sink, sink, views)
+        with found.step():
+            check_mapping(build.sink, sink, build.views)
+    found.end()
+    config: dict[str, Any] = {}
     if not isinstance(sink, IcebergSink):
         config = sink_config(build.sink, sink, views, computed, generation.number, build.token)
     spec = flow_spec(pipeline, build.sink, views, config)
@@ -111,6 +122,20 @@ def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_ls
         # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
         tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
     )
+
+
+def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[View, Mapping[str, str]]:
+    """A view whose computed aggregates have their types, and the types of its computed fields.
+
+    Raises:
+        ConfigError: expressions that Spark does not take, each with its place in the file (terminal).
+    """
+
+    def refuse(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
+        return pipeline.error_at(("views", view.name, *path), what, fix=fix, means="nothing was changed")
+
+    typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
+    return typed, analyse(spark, typed, refuse).types
 
 
 def _ready(build: Build, flow: Flow, start: Start) -> tuple[Flow, Start]:

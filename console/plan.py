@@ -26,15 +26,19 @@ def command(file: Path, as_json: bool) -> None:
     """Show what apply would change in Postgres, Kafka and Kafka Connect, and which sinks need a new generation.
 
     A sink whose view, mapping or target was changed in the file goes on as it was; `rebuild` makes it anew. Changes
-    nothing. Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
+    nothing. Views that do not fit the tables are an error, as they are for `apply`.
+
+    Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
     """
     from cdc.pipeline import load
     from connectors.apply import plan_pipeline
     from console.actions import show_action
+    from console.gate import refuse_wrong_views
     from console.needed import line, needed
 
     pipeline = load(file)
     actions = plan_pipeline(pipeline)
+    refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
     sinks = needed(pipeline)
     if as_json:
         changes = [action.to_dict() for action in actions]

@@ -44,7 +44,12 @@ def command(
 
     Each sink has its own offsets: one that is down waits and catches up, the others go on. Stop with Ctrl-C or SIGTERM;
     kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
-    kept up to date, also one that `rebuild` finishes while this runs.
+    kept up to date, also one that `rebuild` finishes while this runs. A sink that can't be run (its view does not fit
+    the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
+    others go on.
+
+    Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
+    error that concerns all of them, or with --until-caught-up a sink that could not be filled.
     """
     stop = threading.Event()
 
@@ -79,9 +84,9 @@ def _run(
     click.echo(f"pipeline {pipeline.name}: starting", err=True)
     with SourceWatch(pipeline) as source:
         engine = open_engine(pipeline, source_catalogue(pipeline), only)
-        for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.values()]:
-            click.echo(f"warning: {line}", err=True)
         try:
+            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
+                click.echo(f"warning: {line}", err=True)
             with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
                 while not stop.wait(STEP_SECONDS):
                     for line in engine.follow():
@@ -100,8 +105,10 @@ def _run(
                             f"not caught up after {timeout:.0f} s", fix="`headwater status FILE` says how far"
                         )
             errors = dict(engine.runner.errors)
+            nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
             engine.close()
     for flow, reason in errors.items():
         click.echo(f"error: {flow} failed: {reason}", err=True)
-    return bool(errors)
+    # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
+    return nothing_left or (until_caught_up and missing)

@@ -112,12 +112,13 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     worst = next((state for state in STATES if state in states), "never run")
     lags = [flow["lag_events"] for flow in flows]
     ages = [flow["lag_seconds"] for flow in flows]
+    refused = generation.refused()  # no process runs it, whatever its flows said last
     return {
         "generation": generation.number,
-        "state": worst,
+        "state": "failed" if refused else worst,
         "lag_events": None if not lags or None in lags else sum(lags),
         "lag_seconds": None if not ages or None in ages else max(ages),
-        "last_error": next((flow["last_error"] for flow in flows if flow["last_error"]), None),
+        "last_error": refused or next((flow["last_error"] for flow in flows if flow["last_error"]), None),
         "flows": flows,
     }
 

@@ -67,7 +67,9 @@ def command(
 
     The truth is read from the tables by plain SQL, not from the log. A row that differs is looked at again when the
     sink has applied all that was committed before, at most --wait seconds later; only what still differs then counts.
-    Exit code 2 when anything differs; with --repair, when anything differs in the end.
+    Exit code 2 when anything differs; with --repair, when anything differs in the end. A sink that can't be compared (a
+    view that does not fit its table any more, a server that does not answer) does not keep the others from it; exit
+    code 1 if nothing differs but there is one.
 
     With --every it verifies again and again until SIGTERM, prints a line each time and keeps the result in the file
     <state_dir>/<pipeline>/verify.prom for a Prometheus node exporter.
@@ -88,7 +90,8 @@ def command(
         print_json(report)
     else:
         _print(report)
-    sys.exit(0 if report["equal"] else 2)
+    differ = any(view["differences"] for sink in report["sinks"] for view in sink["views"])
+    sys.exit(0 if report["equal"] else 2 if differ else 1)
 
 
 def verify_report(
@@ -139,7 +142,9 @@ def verified(
         "pipeline": pipeline.name,
         "at": time.time(),
         "seconds": round(time.monotonic() - started, 3),
-        "equal": all(view["differences"] == 0 for sink in sinks for view in sink["views"]),
+        "equal": all(
+            sink["error"] is None and not any(view["differences"] for view in sink["views"]) for sink in sinks
+        ),
         "sample": None if asked.sample is None else {"rows": asked.sample, "seed": asked.seed},
         "source_rows": verifier.source_rows,
         "sinks": sinks,
@@ -148,6 +153,8 @@ def verified(
 
 def _print(report: Mapping[str, Any]) -> None:
     for sink in report["sinks"]:
+        if sink["error"]:
+            click.echo(f"{sink['sink']:<12} could not be verified: {sink['error']}")
         for view in sink["views"]:
             click.echo(
                 f"{sink['sink']:<12} {view['view']:<16} {view['expected']:>10,} rows  {_verdict(view)}"
@@ -162,7 +169,12 @@ def _print(report: Mapping[str, Any]) -> None:
                 click.echo("    the sink was not seen to catch up: is `headwater run` at work?")
     if report["sample"]:
         click.echo(f"a sample of {report['sample']['rows']:,} a view, --seed {report['sample']['seed']}")
-    click.echo("all sinks equal Postgres" if report["equal"] else "sinks differ from Postgres")
+    failed = ", ".join(sink["sink"] for sink in report["sinks"] if sink["error"])
+    differ = any(view["differences"] for sink in report["sinks"] for view in sink["views"])
+    if report["equal"]:
+        click.echo("all sinks equal Postgres")
+    else:
+        click.echo("sinks differ from Postgres" if differ else f"the others equal Postgres; not verified: {failed}")
 
 
 def _verdict(view: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.errors import ConfigError
+from cdc.gather import Gathering
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
@@ -107,21 +108,24 @@ def check_mapping(name: str, sink: ElasticsearchSink, views: Sequence[View]) -> 
     """Find typing errors in `mapping:`; call it with all of the sink's views.
 
     Raises:
-        ConfigError: a field that no view has and no other field copies to.
+        ConfigError: fields that no view has and no other field copies to; all of them.
     """
     known = {out for view in views for _, out in view.columns} | {field for view in views for field in view.fields}
     copied: set[str] = set()
     for how in sink.mapping.values():
         targets = how.get("copy_to", ()) if isinstance(how, Mapping) else ()
         copied |= {targets} if isinstance(targets, str) else set(targets)
+    found = Gathering()
     for field, how in sink.mapping.items():
         if field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
             continue
         near = difflib.get_close_matches(field, known, 1)
-        raise ConfigError(
+        error = ConfigError(
             f"sink {name}: `mapping` names a field {field!r} that none of its views has",
             fix=f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}",
         )
+        found.wrong.append(error)
+    found.end()
 
 
 def plain(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from cdc.errors import ConfigError
+from cdc.gather import Gathering
 from cdc.view import View
 from spark import deadletters
 from spark.entries import Decoded, decode_batches
@@ -39,26 +41,50 @@ class Computed:
     types: dict[str, str]
 
 
-def analyse(spark: SparkSession, view: View) -> Computed:
+# Makes the error for a part of a view: its path below the view, what is wrong, the way out.
+Refuse = Callable[[tuple[str | int, ...], str, str], ConfigError]
+COLUMN_NAMES = "use the table's own column names; see docs/types.md for the type each column has in Spark"
+
+
+def unplaced(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
+    """An error that names no place in the pipeline file."""
+    return ConfigError(what, fix=fix)
+
+
+def analyse(spark: SparkSession, view: View, refuse: Refuse = unplaced) -> Computed:
     """Check a view's expressions against its root's columns and learn their types.
 
+    Args:
+        spark: any session.
+        view: its joined aggregates' types are known.
+        refuse: makes the error for a part of the view.
+
     Raises:
-        ConfigError: an expression does not parse or names a column that the root has not (terminal).
+        ConfigError: expressions do not parse or name columns that the root has not: all of them (terminal).
     """
-    empty = spark.createDataFrame([], _schema(spark, view))
+    if not view.needs_spark:
+        return Computed({})
+    empty, found = spark.createDataFrame([], _schema(spark, view)), Gathering()
     types: dict[str, str] = {}
-    for name, expression in {**view.fields, **({"where": view.where} if view.where else {})}.items():
-        try:
-            types[name] = empty.select(F.expr(expression)).schema[0].dataType.simpleString()
-        except (AnalysisException, ParseException) as error:
-            reason = str(error).split("\n", maxsplit=1)[0]
-            raise ConfigError(
-                f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason}",
-                fix="use the table's own column names; see docs/types.md for the type each column has in Spark",
-            ) from error
-    if view.where and types.pop("where") != "boolean":
-        raise ConfigError(f"view {view.name}: `where: {view.where}` must be true or false for a row")
+    for name, expression in view.fields.items():
+        with found.step():
+            types[name] = _type_of(empty, view, name, expression, partial(refuse, ("fields", name)))
+    if view.where:
+        with found.step():
+            if _type_of(empty, view, "where", view.where, partial(refuse, ("where",))) != "boolean":
+                what = f"view {view.name}: `where: {view.where}` must be true or false for a row"
+                raise refuse(("where",), what, "compare something: `price > 0`, `name IS NOT NULL`")
+    found.end()
     return Computed(types)
+
+
+def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: Callable[[str, str], Exception]) -> str:
+    try:
+        return str(empty.select(F.expr(expression)).schema[0].dataType.simpleString())
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).split("\n", maxsplit=1)[0]
+        what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason}"
+        raise refuse(what, COLUMN_NAMES) from error
 
 
 def _schema(spark: SparkSession, view: View) -> T.StructType:

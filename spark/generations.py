@@ -240,7 +240,7 @@ class Registry:
 
 
 def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, Any]:
-    """A generation's definition; a new generation takes the file's as it is now.
+    """A generation's definition; one that has none takes the file's as it is now, for good.
 
     Args:
         generation: the generation.
@@ -249,10 +249,20 @@ def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) ->
     """
     path = generation.folder / "definition.json"
     if not path.exists():
-        part = pipeline.sinks[generation.sink]
-        chosen = tables if part.tables == "all" else part.tables or ()
-        write_atomic(path, json.dumps(definition_of(pipeline, generation.sink, chosen), indent=1))
+        keep_definition(generation, proposed(generation, pipeline, tables))
     return _definition(path)
+
+
+def proposed(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> dict[str, Any]:
+    """What a generation would be made of if it began now; arguments as ``define``. Nothing is written."""
+    part = pipeline.sinks[generation.sink]
+    chosen = tables if part.tables == "all" else part.tables or ()
+    return definition_of(pipeline, generation.sink, chosen)
+
+
+def keep_definition(generation: Generation, definition: Mapping[str, Any]) -> None:
+    """Write what a generation is made of."""
+    write_atomic(generation.folder / "definition.json", json.dumps(definition, indent=1))
 
 
 def _definition(path: Path) -> Mapping[str, Any]:
@@ -275,7 +285,8 @@ def as_defined(pipeline: Pipeline, sink: str, number: int) -> Pipeline:
         StateError: the definition can't be used with this file (terminal).
     """
     path = Generation(Path(pipeline.engine.state_dir), pipeline.name, sink, number).folder / "definition.json"
-    return defined_as(pipeline, sink, _definition(path)) if path.exists() else pipeline
+    title = f"generation {number} of sink {sink}, as it was defined"
+    return defined_as(pipeline, sink, _definition(path), title) if path.exists() else pipeline
 
 
 def outdated(pipeline: Pipeline, sink: str, number: int) -> list[str]:

@@ -92,6 +92,11 @@ class Lease:
         self._thread.start()
         return self.token
 
+    def busy(self) -> bool:
+        """Whether a process that is alive holds it."""
+        known = self.holder()
+        return known is not None and self._held(known)
+
     def _held(self, known: Holder) -> bool:
         if known.pid == 0:
             return False

@@ -88,7 +88,7 @@ def build_session(
     app: str,
     *,
     master: str,
-    jars: Path,
+    jars: Path | None,
     log: Path,
     driver_memory: str = "1g",
     conf: Mapping[str, str] | None = None,
@@ -100,7 +100,8 @@ def build_session(
     Args:
         app: name shown by Spark's tools.
         master: a Spark master URL; ``local[4]`` runs here. More threads than cores are right: tasks wait on servers.
-        jars: folder with the pinned jars; a cluster's executors fetch them from this process.
+        jars: folder with the pinned jars; a cluster's executors fetch them from this process. None for a session that
+            only reads Spark SQL, and neither Kafka nor Iceberg.
         log: Spark's own log file; rolled at 20 MB, three kept.
         driver_memory: JVM heap, in Spark's notation (``1g``).
         conf: the operator's own settings, which win over ours.
@@ -121,10 +122,12 @@ def build_session(
         "spark.driver.extraJavaOptions": f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"',
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
-        "spark.jars": ",".join(str(jar) for jar in find_jars(jars)),
+        **({"spark.jars": ",".join(str(jar) for jar in find_jars(jars))} if jars is not None else {}),
         **ours,
         **(conf or {}),
     }
+    if jars is None:
+        settings.pop("spark.sql.extensions", None)
     if settings.get("spark.speculation", "false") != "false":
         raise ConfigError(
             "engine.spark_conf: spark.speculation is on",

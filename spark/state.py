@@ -12,6 +12,7 @@ or missing offset file fails in ways that do not name the cause. So we look befo
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -84,6 +85,26 @@ class Generation:
         """Names of the flows that have left anything on disk."""
         return sorted(path.name for path in self.folder.glob("*/") if path.is_dir())
 
+    @property
+    def started(self) -> bool:
+        """Whether anything of it may have been written: a flow that never came to run leaves a status and no more."""
+        return any(_has_written(self.flow_folder(flow)) for flow in self.flows())
+
+    def refuse(self, reason: str) -> None:
+        """Leave word, for ``status``, of why no process runs it."""
+        write_atomic(self.folder / "refused.json", json.dumps({"reason": reason, "at": time.time()}))
+
+    def refused(self) -> str | None:
+        """Why the last process that was to run it would not; None once one does."""
+        try:
+            return str(json.loads((self.folder / "refused.json").read_text())["reason"])
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+    def accepted(self) -> None:
+        """Take back what ``refuse`` has said."""
+        (self.folder / "refused.json").unlink(missing_ok=True)
+
     def note_views(self, views: Sequence[str]) -> None:
         """Remember which views the generation has written, so that they can be removed when the file says otherwise."""
         write_atomic(self.folder / "views.json", json.dumps(sorted({*views, *self.views()})))
@@ -152,6 +173,18 @@ class Generation:
     def unlock(self) -> None:
         """Give the generation back."""
         self.lease.release()
+
+
+def _has_written(flow: Path) -> bool:
+    if any(path.name != "status.json" for path in flow.iterdir()):
+        return True
+    try:
+        status = json.loads((flow / "status.json").read_text())
+        return bool(status["batch_id"] >= 0 or status.get("current_at"))
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        return True  # it may have said anything
 
 
 def check_checkpoint(checkpoint: Path, fix: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc.errors import StateError
-from cdc.pipeline.models import Pipeline, content_of
+from cdc.pipeline.models import Path, Pipeline, content_of
 from cdc.pipeline.views import View
 
 FORMAT = 1
@@ -35,13 +35,14 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
     return {"format": FORMAT, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views}
 
 
-def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any]) -> Pipeline:
+def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], title: str = "") -> Pipeline:
     """The pipeline with one sink, and its views, as a definition says; everything else as the file says.
 
     Args:
         pipeline: the loaded file.
         sink: the sink's name.
         definition: from ``definition_of``.
+        title: what errors name in place of the file's lines, which say something else.
 
     Raises:
         StateError: the sink is now of another kind, or a newer Headwater wrote the definition (terminal).
@@ -59,9 +60,14 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any]) -> 
     parsed = type(part).model_validate_json(json.dumps({**required, **kept}))
     changed = part.model_copy(update={name: getattr(parsed, name) for name in kept})
     views = {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
-    return pipeline.model_copy(
+    made = pipeline.model_copy(
         update={"sinks": {**pipeline.sinks, sink: changed}, "views": {**pipeline.views, **views}}
     )
+    differing: list[Path] = [("views", name) for name, view in views.items() if pipeline.views.get(name) != view]
+    made.read_elsewhere(
+        title or f"sink {sink}, as it was defined", differing + ([("sinks", sink)] if changed != part else [])
+    )
+    return made
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

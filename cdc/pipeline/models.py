@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -124,6 +124,7 @@ class Pipeline(Part):
 
     _file: str = PrivateAttr("")
     _places: dict[Path, tuple[int, int]] = PrivateAttr(default_factory=dict)
+    _elsewhere: dict[Path, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -193,6 +194,15 @@ class Pipeline(Part):
                 return Place(self._file, *self._places[path[:end]])
         return Place(self._file, 1, 1)
 
+    def read_elsewhere(self, title: str, paths: Iterable[Path]) -> None:
+        """Remember that parts do not say what the file says: errors about them name ``title`` and no line of the file.
+
+        Args:
+            title: where they come from, in words.
+            paths: of the parts.
+        """
+        self._elsewhere = {**self._elsewhere, **dict.fromkeys(paths, title)}
+
     def error_at(self, path: Path, what: str, fix: str = "", means: str = "") -> PipelineFileError:
         """An error that names file, line and column; for checks that need the source's catalogue.
 
@@ -202,7 +212,9 @@ class Pipeline(Part):
             fix: the way out.
             means: what it means, if that is not obvious.
         """
-        where = str(self.locate(path)) or ".".join(map(str, path))
+        inside = next((title for end, title in self._elsewhere.items() if path[: len(end)] == end), "")
+        named = ".".join(map(str, path))
+        where = f"{inside}, {named}" if inside else str(self.locate(path)) or named
         return PipelineFileError(f"{where}: {what}", means=means, fix=fix)
 
     # -- what it says -------------------------------------------------------------------------------------------------

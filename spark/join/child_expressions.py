@@ -7,8 +7,9 @@ for each such aggregate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
@@ -17,10 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc import types
 from cdc.errors import ConfigError, DecodeError
+from cdc.gather import Gathering
 from cdc.join.expressions import mentions, over_struct, quoted
 from cdc.join.layout import TableLayout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
+from spark.expressions import COLUMN_NAMES, Refuse, unplaced
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
 from spark.spec import unpack
@@ -117,43 +120,62 @@ def _value(layout: TableLayout, aggregate: Aggregate, struct: str) -> Column:
     return F.when(F.expr(over_struct(aggregate.where, names, struct)), value)
 
 
-def analysed(spark: SparkSession, view: JoinedView) -> JoinedView:
+def analysed(spark: SparkSession, view: JoinedView, refuse: Refuse = unplaced) -> JoinedView:
     """Check the expressions of a view's aggregates, and give each the type that Spark finds.
 
+    Args:
+        spark: any session.
+        view: the view.
+        refuse: makes the error for a part of the view.
+
     Raises:
-        ConfigError: an expression does not parse, or names a column that its table has not (terminal).
+        ConfigError: expressions do not parse, or name columns that their tables have not: all of them (terminal).
     """
     if not needed(view):
         return view
-    empty = spark.createDataFrame([], record_schema(view))
+    empty, found = spark.createDataFrame([], record_schema(view)), Gathering()
+    places = dict(_places(view.tree, ()))
     kinds: dict[int, str] = {}
     for layout in needed(view):
         for aggregate in layout.aggregates:
             if aggregate.computed:
-                kinds[id(aggregate)] = _kind(empty, view, layout, aggregate)
+                with found.step():
+                    at = partial(refuse, places.get(id(aggregate), ()))
+                    kinds[id(aggregate)] = _kind(empty, view, layout, aggregate, at)
+    found.end()
     tree = _with_kinds(view.tree, kinds)
     return replace(view, root=tree)
 
 
-def _kind(empty: DataFrame, view: JoinedView, layout: TableLayout, aggregate: Aggregate) -> str:
+def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Each aggregate's place below the view."""
+    for aggregate in node.aggregates:
+        yield id(aggregate), (*path, "aggregates", aggregate.name)
+    for part, nodes in (("refs", node.refs), ("children", node.children)):
+        for below in nodes:
+            yield from _places(below, (*path, part, below.name))
+
+
+def _kind(
+    empty: DataFrame,
+    view: JoinedView,
+    layout: TableLayout,
+    aggregate: Aggregate,
+    refuse: Callable[[str, str], ConfigError],
+) -> str:
     struct = f"__t{layout.number}"
-    said = f"{aggregate.value or '*'}" + (f" where {aggregate.where}" if aggregate.where else "")
+    text = f"{aggregate.value or '*'}" + (f" where {aggregate.where}" if aggregate.where else "")
+    said = f"view {view.name}: aggregate {aggregate.name}: `{text}`"
     try:
-        kind = empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString()
+        kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
         reason = str(error).split("\n", maxsplit=1)[0]
-        raise ConfigError(
-            f"view {view.name}: aggregate {aggregate.name}: `{said}` is not Spark SQL over "
-            f"{layout.table.qualified}: {reason}",
-            fix="use the table's own column names; see docs/types.md for the type each column has in Spark",
-        ) from error
+        raise refuse(f"{said} is not Spark SQL over {layout.table.qualified}: {reason}", COLUMN_NAMES) from error
     number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")
     if aggregate.function in ("sum", "avg") and not number and aggregate.column is None:
-        raise ConfigError(f"view {view.name}: aggregate {aggregate.name}: `{said}` gives {kind}, which has no sum")
+        raise refuse(f"{said} gives {kind}, which has no sum", "cast it to a number, or take min, max or count")
     if kind.startswith(("array", "struct", "map", "binary", "variant")):
-        raise ConfigError(
-            f"view {view.name}: aggregate {aggregate.name}: `{said}` gives {kind}, which is not one value"
-        )
+        raise refuse(f"{said} gives {kind}, which is not one value", "take a part of it, or turn it into a string")
     return kind
 
 

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError, PipelineFileError
+from cdc.gather import parts_of
 from cdc.join.expressions import mentions, over_struct, tokens
 from cdc.join.order import TextError, parse_aggregate, parse_order
 from cdc.join.view import JoinedView
@@ -309,8 +310,9 @@ def test_any_joined_view_is_a_tree_or_an_error_with_its_place(view: dict[str, An
     try:
         (found,) = resolve_views(pipeline, CATALOGUE, "cache")
     except ConfigError as error:
-        assert PLACE.match(str(error)), error
-        assert error.fix, error
+        for part in parts_of(error):
+            assert PLACE.match(str(part)), error
+            assert part.fix, error
         return
     assert isinstance(found, JoinedView) == bool(pipeline.views["customer"].joins)
     assert set(view_tables(found)) <= set(CATALOGUE.tables)

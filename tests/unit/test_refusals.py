@@ -1,0 +1,217 @@
+"""A sink's trouble is its own: the others run and are verified, and the message names the command that mends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
+from cdc.pipeline import Pipeline, loads
+from console import engine
+from console.alive import ailments
+from console.comparing import Asked, Verifier
+from console.places import registry
+from console.refusals import Refusals
+from console.status import generation_status
+from spark.generations import define
+
+TEXT = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders, public.customers]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+views:
+  order: {root: orders}
+  customer: {root: customers, columns: [id, name]}
+sinks:
+  search: {type: elasticsearch, url: "http://127.0.0.1:1", view: order}
+  cache: {type: redis, url: "redis://127.0.0.1:1", view: customer}
+  both: {type: redis, url: "redis://127.0.0.1:1", views: [order, customer], key_prefix: "both:"}
+engine: {state_dir: STATE}
+"""
+
+
+def table(name: str, *columns: str) -> Table:
+    return Table("public", name, tuple(Column(column, "text", "text") for column in columns), (columns[0],))
+
+
+def tables(*found: Table) -> Catalogue:
+    return Catalogue({one.qualified: one for one in found})
+
+
+WHOLE = tables(table("orders", "id", "at"), table("customers", "id", "name"))
+# What may have become of a table while nothing ran.
+BROKEN = {
+    "column": tables(table("orders", "id", "at"), table("customers", "id")),
+    "table": tables(table("orders", "id", "at")),
+    "key": tables(table("orders", "id", "at"), Table("public", "customers", WHOLE.tables["public.customers"].columns)),
+}
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+
+
+def make(pipeline: Pipeline, sink: str, number: int, stage: Any) -> None:
+    """A generation that has written something."""
+    register = registry(pipeline, sink)
+    while max(entry.number for entry in register.entries()) < number:
+        register.create("test")
+    register.move(number, stage)
+    generation = register.generation(number)
+    define(generation, pipeline, [])
+    (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Engines of this test, whose servers and flows are none: what is tried and refused is what is looked at."""
+    made: list[Any] = []
+    spark = SimpleNamespace(stop=lambda: None)
+    monkeypatch.setattr(engine, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    monkeypatch.setattr(engine, "read_snapshot_lsn", lambda _pipeline: 1)
+    monkeypatch.setattr(engine, "open_spark", lambda *_: spark)
+    monkeypatch.setattr(engine, "flows_of", lambda *_: [])
+    yield made
+    for one in made:
+        one.close()
+
+
+def open_all(pipeline: Pipeline, catalogue: Catalogue, opened: list[Any]) -> engine.Engine:
+    made = engine.open_engine(pipeline, catalogue)
+    opened.append(made)
+    return made
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_others_run_and_status_says_what_mends_the_one(pipeline: Pipeline, opened: list[Any], what: str) -> None:
+    for sink in pipeline.sinks:
+        make(pipeline, sink, 1, "living")
+    run = open_all(pipeline, BROKEN[what], opened)
+    assert [build.sink for build in run.builds] == ["search"]
+    for sink in ("cache", "both"):
+        status = generation_status(registry(pipeline, sink).generation(1), None)
+        assert status["state"] == "failed"
+        assert f"`headwater rebuild shop.yaml {sink} --auto`" in status["last_error"]
+        assert "public.customers" in status["last_error"] or "customers is not" in status["last_error"]
+        assert not registry(pipeline, sink).generation(1).lease.busy()
+    assert ailments(pipeline, ["cache"]) == ["cache: refused"]
+    assert len(run.refused.lines) == 2
+
+
+def test_what_only_the_previous_generation_uses_stops_only_that(pipeline: Pipeline, opened: list[Any]) -> None:
+    make(pipeline, "cache", 1, "living")
+    newer = loads(TEXT.replace("STATE", str(pipeline.engine.state_dir)).replace("[id, name]", "[id]"), "shop.yaml", {})
+    make(newer, "cache", 2, "ready")
+    registry(newer, "cache").promote(2)
+    run = open_all(newer, BROKEN["column"], opened)
+    assert ("cache", 2) in {(build.sink, build.generation.number) for build in run.builds}
+    (line,) = run.refused.lines
+    assert "sink cache, generation 1, is not run" in line
+    assert "`headwater retire shop.yaml cache --generation 1`" in line
+
+
+def test_an_expression_that_spark_refuses_stops_its_sink_alone(
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flows_of(build: Any, *_: Any) -> list[Any]:
+        if build.sink == "cache":
+            raise ConfigError("not Spark SQL", fix="correct it")
+        return []
+
+    monkeypatch.setattr(engine, "flows_of", flows_of)
+    run = open_all(pipeline, WHOLE, opened)
+    assert {build.sink for build in run.builds} == {"search", "both"}
+    folder = registry(pipeline, "cache").generation(1).folder
+    assert not (folder / "definition.json").exists() and not (folder / "identity.json").exists()
+    (line,) = run.refused.lines
+    assert "correct it" in line and "rebuild" not in line  # it has never started: the corrected file is enough
+
+
+def test_run_ends_only_when_nothing_is_left(pipeline: Pipeline, opened: list[Any]) -> None:
+    with pytest.raises(HeadwaterError, match="no sink can be run") as caught:
+        open_all(pipeline, tables(), opened)
+    for sink in pipeline.sinks:
+        assert f"sink {sink}, generation 1" in str(caught.value)
+
+
+def test_a_server_that_is_away_is_no_refusal(
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> dict[str, str]:
+        raise SinkUnavailable("away")
+
+    monkeypatch.setattr(engine, "topic_ids", away)
+    with pytest.raises(SinkUnavailable):
+        open_all(pipeline, WHOLE, opened)
+    assert registry(pipeline, "cache").generation(1).refused() is None
+
+
+def test_a_refused_sink_is_taken_up_when_it_fits_again(
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(pipeline, "cache", 1, "living")
+    run = open_all(pipeline, BROKEN["column"], opened)
+    assert run.follow() == []  # not at once: the database is not asked twice a second
+    monkeypatch.setattr(engine, "source_catalogue", lambda _pipeline: WHOLE)
+    monkeypatch.setattr(run.refused, "due", lambda *_: True)
+    assert "cache, generation 1: kept up to date from now on" in run.follow()
+    assert run.refused.lines == [] and registry(pipeline, "cache").generation(1).refused() is None
+
+
+def test_pauses_grow_but_not_while_another_process_has_it(pipeline: Pipeline) -> None:
+    refused = Refusals(pipeline)
+    pauses = []
+    for _ in range(7):
+        refused.add("cache", 1, SinkRefused("no"))
+        pauses.append(refused._of["cache", 1].pause)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    holder = registry(pipeline, "search").generation(1)
+    holder.lock()
+    try:
+        for _ in range(3):
+            assert not refused.add("search", 1, SinkRefused("held"))
+        assert refused._of["search", 1].pause == 1 and holder.refused() is None
+    finally:
+        holder.unlock()
+
+
+# -- verify -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_others_are_verified(pipeline: Pipeline, what: str) -> None:
+    for sink in pipeline.sinks:
+        make(pipeline, sink, 1, "living")
+    verifier = Verifier(pipeline, BROKEN[what], Asked())
+    assert list(verifier.builds) == ["search"] and list(verifier.failed) == ["cache", "both"]
+    with pytest.raises(ConfigError):
+        Verifier(pipeline, BROKEN[what], Asked(only=["cache"]))
+
+
+def test_a_sink_that_fails_half_way_is_told_and_the_rest_is_compared(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from console.compare import Comparison
+
+    def compared(self: Verifier, view: Any, holders: Any, folder: Path) -> dict[str, Comparison]:
+        if any(build.sink == "search" for build in holders):
+            raise SinkUnavailable("search: away")
+        return {build.sink: Comparison(view.name) for build in holders}
+
+    monkeypatch.setattr(Verifier, "_view", compared)
+    said: list[str] = []
+    report = {one["sink"]: one for one in Verifier(pipeline, WHOLE, Asked(), said.append).sinks()}
+    assert report["search"]["error"] and report["search"]["views"] == []
+    assert [view["view"] for view in report["both"]["views"]] == ["order", "customer"]
+    assert report["both"]["error"] is None and report["cache"]["error"] is None
+    assert any("search can't be verified" in line for line in said)
+    assert json.dumps(report) and cast(Any, report)

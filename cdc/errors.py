@@ -19,6 +19,7 @@ HeadwaterError
 │   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
 ├── ClusterError                Spark's cluster, or an executor in it, is not as it must be
 │   └── ClusterUnavailable      (transient)
+├── DiskFull                    (transient) no room for what must be remembered on this machine
 ├── StateError                  checkpoint, identity or generation state does not fit
 │   ├── Fenced                  another process has taken over; this one's writes are refused
 │   ├── CheckpointLost          the place in the log is lost
@@ -189,6 +190,13 @@ class ClusterUnavailable(ClusterError):
     """Spark's master does not answer, gives no executors, or has ended this application."""
 
     code = "cluster-unavailable"
+    transient = True
+
+
+class DiskFull(HeadwaterError):
+    """A disk of this machine has no room for what must be remembered; the same call may succeed later."""
+
+    code = "disk-full"
     transient = True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cdc.pipeline import Pipeline
 
 # A flow that waits for its server is well: a new process would wait as well.
-_WELL = ("running", "filling", "retrying", "finished")
+_WELL = ("starting", "running", "filling", "retrying", "finished")
 
 
 def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
@@ -28,8 +28,9 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
             found.append(f"{sink}: refused")
             continue
         flows = generation.flows()
-        states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in flows}
+        holder = generation.lease.holder()
+        states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow)), holder) for flow in flows}
         found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]
-        if not flows:
+        if not flows and state_of(None, holder) not in _WELL:
             found.append(f"{sink}: never run")
     return found

@@ -155,7 +155,7 @@ class Engine:
             try:
                 build.generation.lease.check()
             except Fenced as error:
-                self.runner.fail(build.generation.folder, str(error))
+                self.runner.fail(build.generation.folder, str(error), taken=True)
 
     def stop(self, reason: str) -> None:
         """Stop all flows for good; `status` shows the reason."""

@@ -104,7 +104,9 @@ def _report(case: _Case, *, expected: bool) -> dict[str, Any]:
         "view": view.name,
         "key": case.key,
         "generation": generation.number,
-        "state": state_of(FlowStatus.read(generation.flow_folder(view.name if alone else "main"))),
+        "state": state_of(
+            FlowStatus.read(generation.flow_folder(view.name if alone else "main")), generation.lease.holder()
+        ),
         "held": _held(found),
         "computed": sorted(view.fields),
         "rows": _plain_rows(case, found) if stored is None else [_row(case.pipeline, row) for row in stored.rows],

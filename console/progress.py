@@ -77,7 +77,7 @@ class Watch:
         """Whether every flow that is not failed has committed what the log held at the start."""
         for run in self.running:
             goal = {topic: self.goal.get(topic, {}) for topic in run.flow.spec.topics}
-            there = not run.filling and reached(committed_offsets(run.flow.checkpoint)[1], goal)
+            there = not run.filling and not run.deferred and reached(committed_offsets(run.flow.checkpoint)[1], goal)
             if not self.goal or (not run.failed and not there):
                 return False
         return True
@@ -107,16 +107,20 @@ class Watch:
         title = run.flow.title
         if title not in self.bars:
             self.bars[title] = self.progress.add_task(title, total=total, note="")
-        note = f"{status.state}: {status.last_error}" if status.last_error else f"{status.records:,} records applied"
+        trouble = status.last_error or status.warning
+        note = f"{status.state}: {trouble}" if trouble else f"{status.records:,} records applied"
         self.progress.update(self.bars[title], completed=done, total=total or None, note=note)
 
     def _line(self, run: Running, status: FlowStatus, done: int, total: int, *, due: bool) -> None:
         title, before = run.flow.title, self.printed.get(run.flow.title)
+        said = status.last_error or status.warning
+        # A warning's days change all the time: it is said again when a line is due anyhow.
         now = (status.state, status.last_error, status.records)
         if before == now or (before is not None and before[:2] == now[:2] and not due):
             return
         self.printed[title] = now
-        share = f"{100 * done // total}%" if total else "-"
-        share += self._pace(title, done, total)
-        trouble = f" · {status.last_error.splitlines()[0]}" if status.last_error else ""
-        click.echo(f"{title}: {status.state} {share} of the log · {status.records:,} records{trouble}", err=True)
+        trouble = f" · {said.splitlines()[0]}" if said else ""
+        waiting = f" · {status.deferred:,} documents to be written" if status.deferred else ""
+        # Before the log's end is known, or how much a fill has to read, there is no share to tell.
+        way = f"{100 * done // total}% of the log{self._pace(title, done, total)} · " if total else ""
+        click.echo(f"{title}: {status.state} · {way}{status.records:,} records{waiting}{trouble}", err=True)

@@ -20,15 +20,16 @@ from console.options import json_option, pipeline_argument, print_json, sink_opt
 from console.sourcestate import SourceState, line, warning
 
 if TYPE_CHECKING:
+    from spark.lease import Holder
     from spark.state import Generation
     from spark.status import FlowStatus
 
 # A runner writes its status about twice a second; older than this, it is not alive or hangs.
 STALE_SECONDS = 15.0
 # States of flows, the worst first: a sink is as its worst flow.
-STATES = ("failed", "retrying", "dead", "stopped", "filling", "running", "finished")
+STATES = ("failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
 # In these a process is at work.
-_ALIVE = ("filling", "running", "retrying")
+_ALIVE = ("starting", "filling", "running", "retrying")
 
 
 @click.command(
@@ -107,8 +108,9 @@ def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     """State, lag and flows of one generation."""
-    flows = [_flow(generation.flow_folder(flow), flow, log) for flow in generation.flows()]
-    states = {flow["state"] for flow in flows}
+    flows = [_flow(generation, flow, log) for flow in generation.flows()]
+    # Before a new generation's first flow there is only the process that has taken it.
+    states = {flow["state"] for flow in flows} or {state_of(None, generation.lease.holder())}
     worst = next((state for state in STATES if state in states), "never run")
     lags = [flow["lag_events"] for flow in flows]
     ages = [flow["lag_seconds"] for flow in flows]
@@ -119,43 +121,65 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
         "lag_events": None if not lags or None in lags else sum(lags),
         "lag_seconds": None if not ages or None in ages else max(ages),
         "last_error": refused or next((flow["last_error"] for flow in flows if flow["last_error"]), None),
+        "warning": next((flow["warning"] for flow in flows if flow["warning"]), None),
         "flows": flows,
     }
 
 
-def _flow(folder: Path, name: str, log: Any) -> dict[str, Any]:
+def _flow(generation: Generation, name: str, log: Any) -> dict[str, Any]:
     from spark.state import committed_offsets
     from spark.status import FlowStatus
 
+    folder, holder = generation.flow_folder(name), generation.lease.holder()
     status = FlowStatus.read(folder)
+    state = state_of(status, holder)
+    # What an earlier process said last is no news of the one that starts, or works, now.
+    told = status if status is not None and not _taken_over(status, holder) else None
     batch, offsets = committed_offsets(folder / "checkpoint")
     lag_events, lag_seconds = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
     return {
         "flow": name,
-        "state": state_of(status),
-        "pid": status.pid if status else None,
+        "state": state,
+        "pid": holder.pid if holder is not None and told is None and state == "starting" else status and status.pid,
         "batch_id": batch,
         "offsets": {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()},
         "lag_events": lag_events,
         "lag_seconds": lag_seconds,
-        "written": status.written if status else 0,
-        "deleted": status.deleted if status else 0,
-        "stale": status.stale if status else 0,
-        "rejected": status.rejected if status else 0,
-        "batch_ms": status.batch_ms if status else None,
-        "source_ts_ms": status.source_ts_ms if status else None,
-        "position": status.position if status else None,
-        "last_error": status.last_error if status else None,
+        **{
+            name: getattr(told, name) if told else 0 for name in ("written", "deleted", "stale", "rejected", "deferred")
+        },
+        **{name: getattr(told, name) if told else None for name in ("batch_ms", "source_ts_ms", "position")},
+        "last_error": told.last_error if told else None,
+        "warning": told.warning if told else None,
+        "unread_since": (status.unread_since or None) if status else None,
+        "restarts": status.restarts if status else 0,
+        "restarted": list(status.restarted) if status else [],
     }
 
 
-def state_of(status: FlowStatus | None) -> str:
-    """A flow's state: what its process wrote last, unless that process is gone."""
+def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
+    """A flow's state: what its process wrote last, unless that process is gone, or another one has its generation.
+
+    Args:
+        status: what is in the flow's folder; None if nothing.
+        holder: who holds the generation's lease; None if nobody ever did.
+    """
+    if _taken_over(status, holder):
+        return "starting"
     if status is None:
         return "never run"
     if status.state in _ALIVE and (not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS):
         return "dead"
     return str(status.state)
+
+
+def _taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:
+    """Whether a living process holds the generation that has not said anything of this flow yet."""
+    from spark.lease import EXPIRES_SECONDS
+
+    if holder is None or holder.pid == 0 or time.time() - holder.renewed > EXPIRES_SECONDS:
+        return False
+    return psutil.pid_exists(holder.pid) and (status is None or status.pid != holder.pid)
 
 
 def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:
@@ -196,4 +220,10 @@ def _print(report: dict[str, Any]) -> None:
                 (other["last_error"] or "").split("\n")[0],
             )
     Console().print(table)
+    for sink in report["sinks"]:
+        deferred = sum(flow["deferred"] for flow in sink["flows"])
+        if deferred:
+            click.echo(f"{sink['sink']}: {deferred:,} documents that one change has touched are still to be written")
+        if sink["warning"]:
+            click.echo(f"warning: {sink['warning']}")
     click.echo(line(report["source"]))

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
+from cdc.errors import DiskFull
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace ``path`` in one step: a reader or a crash sees the old text or the new, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace ``path`` in one step: a reader or a crash sees the old text or the new, never half of it.
+
+    Raises:
+        DiskFull: there is no room for it (transient); the old text stays.
+        OSError: as the system says.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # half of it would take the room that others wait for
+        if error.errno not in _FULL:
+            raise
+        raise disk_full(path) from error
+
+
+def disk_full(path: Path) -> DiskFull:
+    """The error for a path on a disk that has no room left."""
+    return DiskFull(
+        f"the disk that holds {path} is full",
+        means="nothing is lost: offsets do not move past what could be written down",
+        fix="make room there; what runs goes on by itself",
+    )

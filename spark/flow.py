@@ -24,12 +24,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from cdc.errors import CheckpointLost, SinkRefused, StateError
 from cdc.join.view import JoinedView
 from cdc.view import View
+from spark import replay
 from spark.apply import SUMMARY_DDL, apply_entries, apply_records
 from spark.expressions import compute, entries_with_rows, entry_schema
 from spark.lag import Offsets
 from spark.source import read_changelog
 from spark.spec import FlowSpec
-from spark.state import check_checkpoint, rebuild_command, trim
+from spark.state import check_checkpoint, committed_offsets, planned, rebuild_command, trim
 from spark.status import FlowStatus
 
 
@@ -105,8 +106,9 @@ class Flow:
         if not (self.folder / "status.json").exists():
             return False
         status = FlowStatus.read(self.folder)
-        never = status and status.state in ("retrying", "failed") and status.batch_id < 0 and not status.current_at
-        return not never
+        if status is None or status.batch_id >= 0 or status.current_at:
+            return True
+        return status.state not in ("starting", "retrying", "failed", "stopped")
 
     @property
     def is_new(self) -> bool:
@@ -202,7 +204,7 @@ def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
         summary = map_in_arrow(records, partial(apply_records, packed), SUMMARY_DDL)
     writer = observed(summary).writeStream.queryName(flow.title).format("noop")
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
-    return with_trigger(writer, flow).start()
+    return begin(writer, flow)
 
 
 def observed(summary: DataFrame) -> DataFrame:
@@ -215,11 +217,15 @@ def observed(summary: DataFrame) -> DataFrame:
     )
 
 
-def with_trigger(writer: DataStreamWriter, flow: Flow) -> DataStreamWriter:
-    """Set the flow's trigger on a writer."""
+def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
+    """Start a flow's query with its trigger; one that has a batch to replay survives that (spark/replay.py)."""
     if flow.reading.trigger_ms:
-        return writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
-    return writer
+        writer = writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
+    replays = planned(flow.checkpoint) > committed_offsets(flow.checkpoint)[0]
+    query = writer.start()
+    if replays:
+        replay.spare(query)
+    return query
 
 
 def map_in_arrow(

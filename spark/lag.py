@@ -87,28 +87,49 @@ class LogEnds:
 
     def lag(self, ends: Offsets, committed: Offsets) -> Lag:
         """Compare; asks Kafka for the age of the first record of each partition that is behind."""
-        behind = [
-            TopicPartition(topic, part, committed.get(topic, {}).get(part, 0))
-            for topic, parts in ends.items()
-            for part, end in parts.items()
-            if committed.get(topic, {}).get(part, 0) < end
-        ]
+        behind = _behind(ends, committed)
         events = sum(ends[at.topic][at.partition] - at.offset for at in behind)
         return Lag(events, self._age(behind) if behind else 0.0)
 
+    def written_since(self, ends: Offsets, committed: Offsets) -> float | None:
+        """When the oldest record was written that is not committed yet (epoch seconds); None if that is not certain.
+
+        Certain is what each partition's next offset tells by itself: if the record there is gone, so may others be that
+        were older than the next one which is left.
+        """
+        behind = _behind(ends, committed)
+        found = self._first(behind)
+        stamps = [found.get((at.topic, at.partition), (-1, 0)) for at in behind]
+        if any(offset != at.offset or stamp <= 0 for at, (offset, stamp) in zip(behind, stamps, strict=True)):
+            return None
+        return min((stamp for _, stamp in stamps), default=time.time() * 1000) / 1000
+
     def _age(self, behind: list[TopicPartition]) -> float:
+        stamps = [stamp for _, stamp in self._first(behind).values()]
+        return max(0.0, time.time() - min(stamps) / 1000) if stamps else 0.0
+
+    def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int]]:
+        """The next record of each partition that has one: offset and time (epoch milliseconds)."""
         self._consumer.assign(behind)
-        oldest, waiting, until = None, len(behind), time.monotonic() + TIMEOUT_SECONDS
-        seen: set[tuple[str | None, int | None]] = set()
-        while len(seen) < waiting and time.monotonic() < until:
+        until = time.monotonic() + TIMEOUT_SECONDS
+        seen: dict[tuple[str | None, int | None], tuple[int, int]] = {}
+        while len(seen) < len(behind) and time.monotonic() < until:
             message = self._consumer.poll(0.2)
             if message is None or message.error():
                 continue
-            seen.add((message.topic(), message.partition()))
-            stamp = message.timestamp()[1]
-            oldest = stamp if oldest is None else min(oldest, stamp)
+            at = (message.offset() or 0, message.timestamp()[1])
+            seen.setdefault((message.topic(), message.partition()), at)
         self._consumer.unassign()
-        return max(0.0, time.time() - oldest / 1000) if oldest else 0.0
+        return seen
+
+
+def _behind(ends: Offsets, committed: Offsets) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, part, committed.get(topic, {}).get(part, 0))
+        for topic, parts in ends.items()
+        for part, end in parts.items()
+        if committed.get(topic, {}).get(part, 0) < end
+    ]
 
 
 def reached(committed: Offsets, goal: Offsets) -> bool:

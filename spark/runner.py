@@ -7,7 +7,11 @@ checkpoint has lost its place, the log has a gap) stays failed with the reason.
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +20,23 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from cdc.errors import HeadwaterError
+from cdc.errors import DiskFull, HeadwaterError
+from spark.files import disk_full
 from spark.flow import Flow
+from spark.gaps import LogWatch, Vigil
 from spark.join.query import is_filling
-from spark.status import FlowStatus, Meter
+from spark.status import FlowStatus, Meter, Restarts
+from spark.unread import Look
+
+_log = logging.getLogger(__name__)
 
 # Pauses between two starts of a flow that failed: short enough to be back soon after a broker's restart, and long
 # enough not to burn the machine while a sink is away for an hour.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 # A flow that ran this long was well: its next failure begins with the short pause again.
 WELL_AFTER = 60.0
+# A disk with less than this is full for what we write at once.
+_ROOM = 2**20
 
 
 def _terminal(kind: type[HeadwaterError]) -> list[str]:
@@ -42,11 +53,13 @@ _LOST = re.compile(
     r"|UNKNOWN_TOPIC_OR_PARTITION|UnknownTopicOrPartition|PARTITIONS_DELETED|OFFSET_CHANGED"
 )
 LOST_TIMES = 6
-# Spark 4.1 fails in its own metrics after it has replayed and committed a batch that a crash had cut (the Kafka source
-# has not yet asked for the log's end then): nothing is wrong, the query only has to be started again.
+# Where spark/replay.py could not prevent it, Spark fails in its own metrics after it has replayed and committed a batch
+# that a crash had cut: nothing is wrong, the query only has to be started again.
 _HARMLESS = re.compile(
     r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"
 )
+# A checkpoint file, or one of Spark's temporary files, had no room.
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|cdc\.errors\.DiskFull")
 _OURS = re.compile(r"cdc\.errors\.(\w+): (.+)")
 
 
@@ -78,13 +91,25 @@ class Running:
     lost: int = 0
     failed: bool = False
     finished: bool = False
+    taken: bool = False  # another process has the flow now: its status file is that one's
+    alive: bool = False  # the query has reported something
     meter: Meter = field(default_factory=Meter)
     last_error: str | None = None
+    vigil: Vigil = field(init=False)
+    restarts: Restarts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.vigil, self.restarts = Vigil(self.flow), Restarts(self.flow.folder)
 
     @property
     def filling(self) -> bool:
-        """Whether documents may be missing though the log is read: a first fill, or a fan-out that is being written."""
-        return is_filling(self.flow) or bool(getattr(self.query, "waiting", 0))
+        """Whether the flow still fills its sink: documents may be missing though the log is read."""
+        return is_filling(self.flow)
+
+    @property
+    def deferred(self) -> int:
+        """Documents that a fan-out has changed and that are still to be written."""
+        return int(getattr(self.query, "waiting", 0))
 
 
 class Runner:
@@ -93,10 +118,22 @@ class Runner:
     Args:
         spark: the session.
         flows: (flow, how to start it) pairs; a flow's sink names its scheduler pool.
+        look: gives the newest look at the log's ends; asks Kafka in the background if None.
+
+    Attributes:
+        trouble: why the flows' status could not be written; None when it could.
     """
 
-    def __init__(self, spark: SparkSession, flows: Sequence[tuple[Flow, Start]]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        flows: Sequence[tuple[Flow, Start]],
+        look: Callable[[Flow], Look | None] | None = None,
+    ) -> None:
         self.spark = spark
+        self.trouble: str | None = None
+        self._watch = LogWatch()
+        self._look = look or self._watch.look
         self.running: list[Running] = []
         self.add(flows)
 
@@ -110,9 +147,16 @@ class Runner:
             self._stop(run)
             self.running.remove(run)
 
-    def fail(self, folder: Path, reason: str) -> None:
-        """Stop the flows of a generation's folder for good."""
+    def fail(self, folder: Path, reason: str, *, taken: bool = False) -> None:
+        """Stop the flows of a generation's folder for good.
+
+        Args:
+            folder: the generation's.
+            reason: why.
+            taken: another process has them now, and writes their status.
+        """
         for run in self._of(folder):
+            run.taken = run.taken or taken
             self._stop(run)
             run.failed, run.last_error = True, reason
 
@@ -128,6 +172,7 @@ class Runner:
     def step(self) -> list[FlowStatus]:
         """Start what should run, note what ended, and return every flow's status."""
         now = time.monotonic()
+        self.trouble = None
         for run in self.running:
             if run.failed or run.finished:
                 continue
@@ -136,11 +181,14 @@ class Runner:
                     self._start(run, now)
             elif not run.query.isActive:
                 self._ended(run, now)
+            elif run.vigil.late(self._look(run.flow), filling=run.filling):
+                self._halt(run, now)
         return [self._report(run) for run in self.running]
 
     def _start(self, run: Running, now: float) -> None:
         # A pool a sink: FAIR scheduling then shares the task slots between sinks, not between tasks.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", run.pool)
+        run.alive = False
         try:
             run.query = run.start(self.spark, run.flow)
             run.started = now
@@ -148,6 +196,7 @@ class Runner:
             self._failure(run, str(error), terminal=not error.transient, now=now)
         except Exception as error:  # Spark wraps what servers say in many types: the text decides
             self._spark_failure(run, str(error), now)
+        run.vigil.reread(filling=run.filling)
 
     def _ended(self, run: Running, now: float) -> None:
         assert run.query is not None
@@ -162,10 +211,22 @@ class Runner:
             run.pause, run.lost = FIRST_PAUSE, 0
         self._spark_failure(run, text, now)
 
+    def _halt(self, run: Running, now: float) -> None:
+        """Stop a flow before it reads on: its start looks at the log, and refuses, or finds that nothing was missed."""
+        assert run.query is not None
+        self._end(run.query)
+        run.query, run.retry_at = None, now
+        run.restarts.add("looked at the log: it may have forgotten deletes that were not read yet")
+
     def _spark_failure(self, run: Running, text: str, now: float) -> None:
         if _HARMLESS.search(text):
             run.query, run.retry_at = None, now
+            run.restarts.add("the Kafka source failed in its metrics after a replayed batch (Spark)")
             return
+        if _FULL.search(text):
+            self._failure(run, _no_room(run.flow.checkpoint, text), terminal=False, now=now)
+            return
+        run.taken = run.taken or "cdc.errors.Fenced" in text
         run.lost = run.lost + 1 if _LOST.search(text) else 0
         terminal = bool(_REFUSED.search(text)) or run.lost >= LOST_TIMES
         self._failure(run, explain(text), terminal=terminal, now=now)
@@ -177,30 +238,57 @@ class Runner:
         if terminal:
             run.failed = True
             return
+        run.restarts.add(reason)
         run.retry_at = now + run.pause
         run.pause = min(run.pause * 2, LONGEST_PAUSE)
 
     def _report(self, run: Running) -> FlowStatus:
         if run.query is not None:
-            run.meter.read(run.query)
-            if run.meter.advanced:
-                run.last_error, run.lost = None, 0
-        state = _state(run)
-        status = run.meter.status(run.flow, state, run.last_error)
-        status.write(run.flow.folder)
+            run.meter.current_at = time.time()
+            if run.meter.read(run.query) and not run.alive:
+                # It reads, and what failed before has gone through: also an idle flow has recovered then.
+                run.alive, run.last_error, run.lost = True, None, 0
+        return self._write(run, _state(run))
+
+    def _write(self, run: Running, state: str) -> FlowStatus:
+        status = run.meter.status(
+            run.flow,
+            state,
+            run.last_error,
+            deferred=run.deferred,
+            unread_since=run.vigil.since,
+            warning=None if run.failed or run.finished else run.vigil.warning,
+            restarts=run.restarts.count,
+            restarted=run.restarts.newest,
+        )
+        if not run.taken:
+            try:
+                status.write(run.flow.folder)
+            except (OSError, DiskFull) as error:  # a full disk must not end the flows that need none of it
+                self.trouble = str(error)
         return status
 
     def stop(self) -> None:
         """Stop every query after its current batch, as far as Spark allows; offsets of a cut batch do not move."""
+        self._watch.close()
         for run in self.running:
             self._stop(run)
 
     @staticmethod
-    def _stop(run: Running) -> None:
-        if run.query is not None and run.query.isActive:
-            run.query.stop()
-            run.query = None
-            run.meter.status(run.flow, "stopped", run.last_error).write(run.flow.folder)
+    def _end(query: Query) -> None:
+        try:
+            if query.isActive:
+                query.stop()
+        except Exception as error:  # the JVM is gone, which ends a query as well: a group's SIGTERM reaches it first
+            _log.debug("a query was not stopped in an orderly way: %s", error)
+
+    def _stop(self, run: Running) -> None:
+        if run.failed or run.finished:
+            return
+        if run.query is not None:
+            self._end(run.query)
+        run.query = None
+        self._write(run, "stopped")
 
     @property
     def all_failed(self) -> bool:
@@ -216,9 +304,24 @@ class Runner:
 def _state(run: Running) -> str:
     if run.failed or run.finished:
         return "failed" if run.failed else "finished"
-    if run.query is None:
-        return "retrying"
+    if run.last_error is not None:
+        return "retrying"  # also while its query is up again and the batch that failed has not gone through
+    if run.query is None or not (run.alive or _at_work(run.query)):
+        return "starting"
     return "filling" if run.filling else "running"
+
+
+def _at_work(query: Query) -> bool:
+    """Whether a query that has reported nothing yet is past finding its sources: then it is in its first batch."""
+    status = getattr(query, "status", None)
+    return status is None or "Initializing" not in status.get("message", "")
+
+
+def _no_room(checkpoint: Path, text: str) -> str:
+    """Which disk is full: the checkpoint's, or the one with Spark's temporary files."""
+    temporary = Path(os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir())
+    full = [path for path in (checkpoint, temporary) if path.exists() and shutil.disk_usage(path).free < _ROOM]
+    return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
 
 
 def _whole(error: Exception) -> str:

@@ -24,7 +24,7 @@ from cdc.view import View
 from sinks import iceberg
 from sinks.contract import UNVERSIONED
 from spark.expressions import PREFIX, entries_with_rows, entry_schema
-from spark.flow import Flow, changelog, map_in_arrow, with_trigger
+from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.lease import Lease
 from spark.state import batch_offsets
 
@@ -272,4 +272,4 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         F.max(PREFIX + "ts_ms").alias("ts_ms"),
     )
     writer = counted.writeStream.queryName(flow.title).foreachBatch(Merger(place, view, flow.checkpoint, lease))
-    return with_trigger(writer.option("checkpointLocation", str(flow.checkpoint)), flow).start()
+    return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)

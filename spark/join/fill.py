@@ -58,7 +58,9 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
         KafkaUnavailable: transient.
     """
     state, server = load(flow), store.server()
-    if state is not None and state.server == server and time.time() - state.at < flow.reading.tombstone_seconds:
+    # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
+    young = state is not None and time.time() - (state.begun or state.at) < flow.reading.tombstone_seconds
+    if state is not None and state.server == server and young:
         return
     view, interrupted = view_of(flow.spec).name, (flow.folder / "phase.json").exists()
     if state is None and not interrupted:
@@ -83,7 +85,7 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
 
 
 def _begin(flow: Flow, server: str, slices: int) -> FillState:
-    view = view_of(flow.spec)
+    view, now = view_of(flow.spec), time.time()
     root = next(topic for topic, table in flow.spec.tables.items() if table.qualified == view.table.qualified)
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
@@ -91,7 +93,6 @@ def _begin(flow: Flow, server: str, slices: int) -> FillState:
         begins, ends = log.bounds(topics)
     finally:
         log.close()
-    now = time.time()
     return FillState(server, secrets.token_hex(8), root, view.tree.once, begins, ends, slices=slices, at=now, begun=now)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.join.view import JoinedView
 from sinks.rowstore.redis import RedisRowStore
 from spark.files import write_atomic
-from spark.flow import Flow, changelog, observed, with_trigger
+from spark.flow import Flow, begin, changelog, observed
 from spark.join import health
 from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
@@ -65,10 +65,17 @@ class JoinedQuery:
 
     @property
     def recentProgress(self) -> Sequence[Any]:  # noqa: N802 (Spark's name)
-        """Spark's reports, or the fill's."""
-        if self._query is None:
-            return self._fill.reports if self._fill is not None else []
-        return [_numbered(report, self._before) for report in self._query.recentProgress]
+        """The fill's reports, then Spark's: whoever asks now and then must not miss the end of a fill."""
+        filled = self._fill.reports if self._fill is not None else []
+        query = self._query
+        return filled if query is None else [*filled, *(_numbered(one, self._before) for one in query.recentProgress)]
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """As a streaming query tells it: what it is at."""
+        if self._query is not None:
+            return dict(self._query.status)
+        return {"message": "Filling" if self._fill is not None else "Initializing"}
 
     def progress(self) -> tuple[Phase, int, int]:
         """The phase, and how many records of how many the fill has gone through in both of its passes."""
@@ -196,4 +203,4 @@ def start_documents(spark: SparkSession, flow: Flow) -> StreamingQuery:
     summary = observed(documents(records, flow.spec, packed, apply_joined, joined_rows))
     writer = summary.writeStream.queryName(flow.title).format("noop")
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
-    return with_trigger(writer, flow).start()
+    return begin(writer, flow)

@@ -9,10 +9,12 @@ from pyspark.sql import SparkSession
 from cdc.join.view import JoinedView
 from sinks.factory import open_sink
 from spark.flow import Flow
+from spark.gaps import check_log
 from spark.join import health
 from spark.join.fill import prepare
 from spark.join.query import JoinedQuery, went_live
 from spark.join.stage import open_store, view_of
+from spark.state import committed_offsets
 
 
 def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
@@ -21,9 +23,10 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
     Raises:
         SinkUnavailable: the sink or the row store does not answer (transient).
         SinkRefused: the row store may evict keys, or the target is not as it must be, or is gone.
+        TooLate, LogTruncated: the checkpoint was put back, and the log does not have all that comes then (terminal).
         StateError: the checkpoint or the row store has lost its place, or a new flow finds its target filled.
     """
-    live = went_live(flow)
+    live, batch = went_live(flow), committed_offsets(flow.checkpoint)[0]
     sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
     try:
         store.setup()
@@ -34,6 +37,8 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
             prepare(flow, sink, store)
         health.check_layout(view_of(flow.spec).layout, flow)
         epoch = health.check(store, flow) if live else 0
+        if committed_offsets(flow.checkpoint)[0] < batch:
+            check_log(flow)  # what it reads once more may be older than the log remembers deletes
     finally:
         sink.close()
         store.close()

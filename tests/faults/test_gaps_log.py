@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.support.scenario import Scenario
@@ -41,16 +41,25 @@ def flow_folder(scenario: Scenario, sink: str, flow: str) -> Path:
 
 def test_fault_18_a_sink_that_was_away_for_longer_than_tombstones_are_kept(scenario: Scenario) -> None:
     scenario.stop()
-    status = flow_folder(scenario, "search", "main") / "status.json"
-    report = json.loads(status.read_text())
-    assert report["current_at"] > time.time() - 600
-    status.write_text(json.dumps({**report, "current_at": time.time() - 400 * 86400}))
+    unread = flow_folder(scenario, "search", "main") / "unread.json"
+
+    def age() -> None:
+        report = json.loads(unread.read_text())
+        batch, since = report["marks"][-1]
+        assert since > time.time() - 600
+        unread.write_text(json.dumps({"marks": [[batch, since - 400 * 86400]], "looks": []}))
+
+    age()
     scenario.start("--sink", "search")  # nothing to read: nothing was missed
     scenario.stop()
-    status.write_text(json.dumps({**json.loads(status.read_text()), "current_at": time.time() - 400 * 86400}))
-    scenario.execute("DELETE FROM order_items")
-    time.sleep(3)
-    refused(scenario, "search", "search/main was away for 400", "headwater rebuild FILE search --auto")
+    age()
+    producer = Producer({"bootstrap.servers": scenario.stack.endpoints.kafka})
+    old = int((time.time() - 400 * 86400) * 1000)  # the end of a row that nobody has
+    producer.produce(
+        f"{scenario.name}.public.products", key=b'{"product_id":-1}', value=None, partition=0, timestamp=old
+    )
+    producer.flush()
+    refused(scenario, "search", "search/main has not caught up for 400", "headwater rebuild FILE search --auto")
     cured(scenario, "search")
 
 

@@ -1,0 +1,291 @@
+"""What the runner says of a flow, and that what it says is so: states, errors, restarts, a disk that is full."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import SinkRefused, SinkUnavailable
+from console.status import state_of
+from spark import files, runner
+from spark.flow import Flow, Reading
+from spark.join.query import JoinedQuery
+from spark.lease import Holder, Lease
+from spark.runner import Runner
+from spark.spec import FlowSpec
+from spark.status import RESTARTS_KEPT, FlowStatus
+
+
+def report(batch: int, **counts: int) -> Any:
+    return SimpleNamespace(
+        batchId=batch,
+        durationMs={"addBatch": 5, "triggerExecution": 9},
+        observedMetrics={"applied": SimpleNamespace(asDict=lambda: counts)},
+    )
+
+
+IDLE = SimpleNamespace(batchId=0, durationMs={"triggerExecution": 3}, observedMetrics={})
+
+
+class Query:
+    """A streaming query as Spark's looks from outside."""
+
+    def __init__(self) -> None:
+        self.recentProgress: list[Any] = []
+        self.status: Mapping[str, Any] = {"message": "Initializing sources"}
+        self.isActive, self.error, self.waiting = True, "", 0
+
+    def exception(self) -> Exception | None:
+        return RuntimeError(self.error) if self.error else None
+
+    def fails(self, error: str) -> None:
+        self.isActive, self.error = False, error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Case:
+    """One flow under a runner; ``make`` is what its next start does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.flow = Flow(
+            "main", FlowSpec("s", {}, {"t": ()}, {}, {}, {}), Reading("", {}, None), folder / "g1" / "main"
+        )
+        self.queries: list[Query] = []
+        self.make: Callable[[], Query] = Query
+        session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+        self.runner = Runner(session, [(self.flow, self._start)], lambda _flow: None)
+
+    def _start(self, _spark: object, _flow: object) -> Any:
+        self.queries.append(self.make())
+        return self.queries[-1]
+
+    def step(self, *, hurry: bool = False) -> FlowStatus:
+        if hurry:
+            self.runner.running[0].retry_at = 0.0
+        self.runner.step()
+        return self.read()
+
+    def read(self) -> FlowStatus:
+        found = FlowStatus.read(self.flow.folder)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def unavailable() -> Query:
+    raise SinkUnavailable("sink 's' does not answer")
+
+
+def refused() -> Query:
+    raise SinkRefused("no such index")
+
+
+def test_a_flow_is_starting_until_its_query_is_at_work(case: Case) -> None:
+    assert case.step().state == "starting"
+    case.queries[0].status = {"message": "Processing new data"}
+    assert case.step().state == "running"
+
+
+def test_an_idle_flow_has_recovered_as_soon_as_it_reads(case: Case) -> None:
+    """No batch comes for hours: the error must not stay so long, and not vanish before anything has gone through."""
+    case.make = unavailable
+    status = case.step()
+    assert (status.state, status.last_error) == ("retrying", "sink 's' does not answer")
+    case.make = Query
+    status = case.step(hurry=True)
+    case.queries[0].status = {"message": "Processing new data"}
+    assert (case.step().state, status.last_error) == ("retrying", "sink 's' does not answer")
+    case.queries[0].recentProgress = [IDLE]
+    status = case.step()
+    assert (status.state, status.last_error) == ("running", None)
+
+
+def test_a_failure_for_good_is_failed_and_stays_so_when_the_process_ends(case: Case) -> None:
+    case.make = refused
+    assert case.step().state == "failed"
+    case.runner.stop()
+    assert (case.read().state, case.read().last_error) == ("failed", "no such index")
+
+
+def test_a_flow_that_waits_for_its_next_try_is_stopped_when_the_process_ends(case: Case) -> None:
+    case.make = unavailable
+    case.step()
+    case.runner.stop()
+    assert case.read().state == "stopped"
+
+
+def test_a_machine_that_is_gone_does_not_keep_the_state_from_being_written(case: Case) -> None:
+    case.step()
+
+    def gone() -> None:
+        raise ConnectionError("the JVM is gone")
+
+    case.queries[0].stop = gone  # type: ignore[method-assign]
+    case.runner.stop()
+    assert case.read().state == "stopped"
+
+
+def test_a_fan_out_is_no_fill(case: Case) -> None:
+    case.step()
+    case.queries[0].waiting, case.queries[0].recentProgress = 7, [IDLE]
+    status = case.step()
+    assert (status.state, status.deferred) == ("running", 7)
+
+
+def test_what_another_process_has_taken_over_is_its_own_to_tell_of(case: Case) -> None:
+    case.step()
+    theirs = replace(case.read(), pid=1, state="running")
+    theirs.write(case.flow.folder)
+    case.runner.fail(case.flow.folder.parent, "taken over", taken=True)
+    case.runner.step()
+    case.runner.stop()
+    assert case.read() == theirs
+
+
+def test_a_task_that_a_sink_has_fenced_says_nothing_over_its_successor(case: Case) -> None:
+    case.step()
+    theirs = replace(case.read(), pid=1)
+    theirs.write(case.flow.folder)
+    case.queries[0].fails("cdc.errors.Fenced: the generation was taken over by another process")
+    assert case.step() == theirs
+    assert case.runner.errors
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_restart_is_counted_and_the_newest_tell_why(case: Case) -> None:
+    case.step()
+    metrics = (
+        'Cannot invoke "scala.collection.IterableOps.map(scala.Function1)" because the return value of "x" is null'
+    )
+    for error in (metrics, "cdc.errors.SinkUnavailable: it is down"):
+        case.queries[-1].fails(error)
+        case.step()
+        case.step(hurry=True)
+    status = case.read()
+    assert status.restarts == 2
+    first, second = status.restarted
+    assert "metrics" in first["reason"] and second["reason"] == "it is down"
+    assert abs(second["at"] - time.time()) < 60
+
+
+def test_restarts_outlive_the_process_and_are_bounded(case: Case, tmp_path: Path) -> None:
+    case.make = unavailable
+    for _ in range(RESTARTS_KEPT + 5):
+        case.step(hurry=True)
+    again = Case(tmp_path)
+    again.make = unavailable
+    status = again.step()
+    assert (status.restarts, len(status.restarted)) == (RESTARTS_KEPT + 6, RESTARTS_KEPT)
+
+
+# -- counts ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_fill_is_counted_though_nobody_looked_between_it_and_the_first_batch(case: Case) -> None:
+    query = object.__new__(JoinedQuery)
+    query._fill = cast(Any, SimpleNamespace(reports=[report(0, written=3, records=4), report(1, written=5, records=5)]))
+    query._query, query._before = cast(Any, SimpleNamespace(recentProgress=[report(0, written=2, records=2)])), 2
+    case.step()
+    case.queries[0].recentProgress = list(query.recentProgress)
+    status = case.step()
+    assert (status.written, status.records, status.batch_id) == (10, 11, 2)
+
+
+# -- a disk that is full -----------------------------------------------------------------------------------------------
+
+
+def test_a_status_that_can_not_be_written_ends_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.step()
+
+    def full(_self: Path, _text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        case.runner.step()
+        assert case.runner.trouble is not None and str(case.flow.folder) in case.runner.trouble
+    case.runner.step()
+    assert case.runner.trouble is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Caused by: java.io.IOException: No space left on device",
+        "org.apache.spark.SparkException\nCaused by: java.io.FileNotFoundException: /x (No space left on device)",
+        "java.nio.file.FileSystemException: /x: Disk quota exceeded",
+    ],
+)
+def test_a_checkpoint_without_room_is_tried_again_and_named(case: Case, text: str) -> None:
+    case.step()
+    case.queries[0].fails(text)
+    status = case.step()
+    assert status.state == "retrying" and f"the disk that holds {case.flow.checkpoint} is full" in str(
+        status.last_error
+    )
+
+
+def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "temporary"))
+    free = {tmp_path: 2**40, tmp_path / "temporary": 0}
+    monkeypatch.setattr(runner.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))
+    assert f"{tmp_path}/temporary is full" in runner._no_room(tmp_path, "No space left on device")
+
+
+def test_half_a_file_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.write_atomic(tmp_path / "a.json", "old")
+
+    def half(self: Path, text: str) -> None:
+        with self.open("w") as out:
+            out.write(text[:1])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(files.DiskFull, match=str(tmp_path / "a.json")):
+        files.write_atomic(tmp_path / "a.json", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"] and (tmp_path / "a.json").read_text() == "old"
+
+
+# -- who has it now ----------------------------------------------------------------------------------------------------
+
+
+def said(state: str, pid: int) -> FlowStatus:
+    return FlowStatus("s/main", state, pid, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [], time.time())
+
+
+@pytest.mark.parametrize("state", ["failed", "stopped", "running", "retrying", "finished"])
+def test_a_generation_that_a_new_process_holds_is_starting(tmp_path: Path, state: str) -> None:
+    """Whatever the process before it has said, or still says when it wakes up."""
+    lease = Lease(tmp_path, "g")
+    lease.take()
+    try:
+        assert state_of(said(state, os.getpid() + 100_000), lease.holder()) == "starting"
+        assert state_of(None, lease.holder()) == "starting"
+        assert state_of(said(state, os.getpid()), lease.holder()) == state
+    finally:
+        lease.release()
+    assert state_of(said("failed", os.getpid() + 100_000), lease.holder()) == "failed"
+    assert state_of(None, lease.holder()) == "never run"
+
+
+def test_a_holder_that_is_gone_or_silent_starts_nothing() -> None:
+    held = Holder(1, os.getpid(), 0.0, "h", time.time() - 3600)
+    nobody = replace(held, pid=2**22 + 1, renewed=time.time())
+    states: Sequence[str] = [state_of(said("failed", 7), holder) for holder in (held, nobody, None)]
+    assert states == ["failed", "failed", "failed"]

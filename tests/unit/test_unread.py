@@ -1,0 +1,207 @@
+"""Too late is who may have missed a delete, and nobody else: whatever stood still, whether or not `run` was alive."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from spark.status import FlowStatus
+from spark.unread import Look, Mark, Unread
+from tests.support.forgetful import DAY, HOUR, RETENTION, World
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(tmp_path, monkeypatch)
+    made.write()
+    made.sleep(DAY)
+    assert made.behind == 0 and made.state == "running"
+    return made
+
+
+def warning(world: World) -> str | None:
+    found = FlowStatus.read(world.flow.folder)
+    assert found is not None
+    return found.warning
+
+
+@pytest.mark.parametrize("holds", [False, True], ids=["fails-again-and-again", "waits-in-one-batch"])
+def test_a_sink_that_is_dead_for_too_long_while_run_is_alive(world: World, holds: bool) -> None:
+    world.sink, world.holds = False, holds
+    world.write()
+    world.sleep(3 * DAY)
+    assert warning(world) is None and not world.refused
+    world.sleep(DAY)
+    assert "has not caught up for" in (warning(world) or "")
+    world.sleep(6 * DAY)
+    assert "has not caught up for 7" in world.refused and "headwater rebuild FILE s --auto" in world.refused
+    world.sink = True
+    world.sleep(DAY)
+    assert world.missed == 0 and world.behind == 1
+
+
+def test_a_sink_that_comes_back_in_time(world: World) -> None:
+    world.sink = False
+    world.write()
+    world.sleep(6 * DAY)
+    world.sink = True
+    world.sleep(DAY)
+    assert (world.refused, world.behind, world.missed, warning(world)) == ("", 0, 0, None)
+
+
+def test_weeks_without_a_change_are_no_reason(world: World) -> None:
+    world.sleep(60 * DAY)
+    assert warning(world) is None
+    world.write(5)
+    world.sleep(8 * HOUR)
+    assert (world.refused, world.behind) == ("", 0)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_process_that_was_away_for_weeks_in_which_nothing_was_written(world: World, compacted: bool) -> None:
+    world.end()
+    world.sleep(30 * DAY)
+    world.start()
+    world.sleep(8 * HOUR)
+    assert world.refused == ""
+    world.end()
+    world.sleep(30 * DAY)
+    world.write()  # just before the start: certain if the record is there, and else not
+    world.compacted = compacted
+    world.start()
+    world.sleep(8 * HOUR)
+    assert bool(world.refused) == compacted
+
+
+def test_a_process_that_was_away_for_too_long(world: World) -> None:
+    world.end()
+    world.write()
+    world.sleep(8 * DAY)
+    world.write()
+    world.start()
+    world.sleep(DAY)
+    assert "has not caught up for 8" in world.refused and world.missed == 0
+
+
+def test_brokers_that_were_away_for_weeks(world: World) -> None:
+    world.kafka = False
+    world.sleep(30 * DAY)
+    assert not world.refused
+    world.kafka = True
+    world.sleep(8 * HOUR)
+    world.write()
+    world.sleep(8 * HOUR)
+    assert (world.refused, world.behind) == ("", 0)
+
+
+def test_a_new_flow_whose_first_batch_waits_for_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has written a part of its batch, maybe: what was deleted since might stay."""
+    world = World(tmp_path, monkeypatch)
+    world.sink = False
+    world.write()
+    world.sleep(DAY)
+    world.end()
+    world.sleep(7 * DAY)
+    world.sink = world.compacted = True
+    world.start()
+    world.sleep(DAY)
+    assert "has not caught up for" in world.refused and world.missed == 0
+
+
+def test_a_machine_that_slept_and_woke_up_reading(world: World) -> None:
+    world.sink, world.holds = False, True
+    world.write()
+    world.sleep(8 * HOUR)
+    world.sink = True
+    world.freeze(10 * DAY)
+    world.sleep(8 * HOUR)
+    assert world.missed and "and has read on since" in world.refused
+
+
+def test_a_checkpoint_that_was_put_back_is_as_old_as_it_was_then(world: World) -> None:
+    """As a row store that has lost writes makes it (spark/join/health.py)."""
+    world.sleep(5 * DAY)
+    world.write()
+    world.sleep(5 * DAY)
+    world.write()
+    world.sleep(8 * HOUR)
+    world.end()
+    checkpoint = world.flow.checkpoint
+    for batch in (2, 1):
+        (checkpoint / "commits" / str(batch)).unlink()
+        (checkpoint / "offsets" / str(batch)).unlink()
+    world.compacted = True
+    world.start()
+    world.sleep(8 * HOUR)
+    assert not world.refused  # batch 0 was the newest until five days ago
+    world.end()
+    world.sleep(5 * DAY)
+    (checkpoint / "commits" / "1").unlink()
+    world.start()
+    world.sleep(8 * HOUR)
+    assert "has not caught up for" in world.refused
+
+
+def test_a_flow_that_an_earlier_version_has_run_is_as_old_as_its_newest_batch(world: World) -> None:
+    world.end()
+    (world.flow.folder / "unread.json").unlink()
+    world.sleep(6 * DAY)
+    world.write()
+    world.compacted = True
+    world.start()
+    world.sleep(8 * HOUR)
+    assert "has not caught up for" not in world.refused and world.behind == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_missed_and_nobody_is_refused_for_nothing(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random faults of random lengths: a delete is missed never; refused is only who was behind for nearly so long."""
+    chance, world = random.Random(seed), World(tmp_path, monkeypatch)
+    behind_since: float | None = None
+    world.sleep(HOUR)
+    for _ in range(50):
+        if chance.random() < 0.6:
+            world.write(chance.randint(1, 3))
+        match chance.choice(["sink", "back", "back", "kafka", "end", "start", "start", "nothing", "nothing"]):
+            case "sink":
+                world.sink, world.holds = False, chance.random() < 0.5
+            case "back":
+                world.sink = world.kafka = True
+            case "kafka":
+                world.kafka = False
+            case "end":
+                world.end()
+            case "start" if world.process is None:
+                world.start()
+        world.compacted = chance.random() < 0.5
+        world.sleep(chance.choice([HOUR, DAY, 3 * DAY]))
+        assert world.missed == 0
+        if world.process is not None and world.refused:
+            assert behind_since is not None and world.now - behind_since > RETENTION - 4 * DAY
+            return
+        behind_since = (behind_since or world.now) if world.behind or not (world.kafka and world.process) else None
+
+
+def test_looks_are_kept_so_far_apart_that_a_file_stays_small() -> None:
+    unread = Unread((Mark(0, 0.0),))
+    for at in range(1000):
+        unread = unread.after(0, {"t": {0: 5}}, Look(float(at), {"t": {0: 6 + at}}), 100.0)
+    assert len(unread.looks) == 10
+    assert Unread.from_json(unread.to_json()) == unread
+    reached = unread.after(3, {"t": {0: 506}}, Look(1000.0, {"t": {0: 2000}}), 100.0)
+    assert (reached.since, reached.marks[-1]) == (500.0, Mark(3, 500.0))
+    assert len(reached.looks) == 5  # four that were not reached, and the newest
+
+
+def test_marks_of_batches_that_can_come_back_are_kept_and_one_before_them() -> None:
+    unread = Unread((Mark(-1, 0.0),))
+    for batch in range(500):
+        unread = unread.known(batch, float(batch))
+    assert len(unread.marks) == 62 and unread.marks[0].batch == 438
+    back = unread.put_back(445)
+    assert back is not None and back.since == 445.0
+    assert unread.put_back(100) is None

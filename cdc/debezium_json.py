@@ -43,6 +43,7 @@ class Decoder:
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
         self._qualified = table.qualified
+        self._keys = len(table.primary_key)
         self._known = frozenset(table.by_name)
         self._loads, self._marks = encoding.loads, encoding.marks(table)
 
@@ -102,6 +103,11 @@ class Decoder:
         for name in self.table.primary_key:
             if found.get(name) is None:
                 raise ValueError(f"its key lacks the column {name}")
+        if len(found) != self._keys:
+            # The halves of an update of another key lie in two partitions, at one position: in whichever order they
+            # are applied to a document of our key, the delete may come last.
+            more = sorted(found.keys() - set(self.table.primary_key))
+            raise ValueError(f"its key has {', '.join(more)} besides: the table had another key when it was written")
         return found
 
     def _position(self, source: dict[str, Any]) -> int:

@@ -7,7 +7,8 @@ HeadwaterError
 ├── SourceError                 Postgres said no, or is not as it must be
 │   ├── SourceUnavailable       (transient)
 │   ├── SlotLost                the replication slot is gone or was invalidated
-│   └── LogGap                  the slot can't give every change since the connector's last
+│   ├── LogGap                  the slot can't give every change since the connector's last
+│   └── TableChanged            a captured table is another one, or was away, or has another key
 ├── ConnectError                Kafka Connect or a connector in it
 │   └── ConnectUnavailable      (transient)
 ├── KafkaError                  brokers and topics
@@ -111,6 +112,12 @@ class LogGap(SourceError):
     """The slot was made again: changes between the connector's last and the slot's first are in no log."""
 
     code = "log-gap"
+
+
+class TableChanged(SourceError):
+    """A captured table is another one under its name, was out of the publication, or has another key."""
+
+    code = "table-changed"
 
 
 class ConnectError(HeadwaterError):

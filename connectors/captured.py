@@ -6,19 +6,52 @@
 
 A table that is read again (``headwater resnapshot``) becomes ``wanted`` once more, with the condition on the rows, if
 only some are meant, and with ``sweep`` when deletes that were missed are to be found after its end.
+
+It also remembers what each table was when it was captured, and the gap of one that is not that any more
+(``changed.py``). Then it is read again as well; the gap stays noted until that has come to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
 from connectors.actions import Action, statements
+from connectors.database.sightings import Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
+
+if TYPE_CHECKING:
+    from connectors.servers import Servers
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Changes of a table are missing in its topic.
+
+    Attributes:
+        reasons: what happened to it, in words.
+        key: its key is another one: its topic must be made anew.
+        mending: it is being read again, and nothing has happened to it since that began.
+    """
+
+    reasons: tuple[str, ...]
+    key: bool = False
+    mending: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is kept."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Gap:
+        """What ``to_dict`` gave."""
+        return cls(tuple(raw["reasons"]), bool(raw["key"]), bool(raw["mending"]))
 
 
 @dataclass(frozen=True)
@@ -32,6 +65,8 @@ class Captured:
         changed_at: when ``state`` changed.
         condition: SQL on the rows that are to be read; None for all.
         sweep: deletes that were missed are to be looked for when the rows are read.
+        identity: what the table was when it was captured; None if an older version has captured it.
+        gap: changes of it are missing; None if not.
     """
 
     table: str
@@ -40,6 +75,8 @@ class Captured:
     changed_at: datetime
     condition: str | None = None
     sweep: bool = False
+    identity: Sighting | None = None
+    gap: Gap | None = None
 
 
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
@@ -47,47 +84,106 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
     with explained("reading the list of captured tables"):
         if not has_table(connection, names.schema, names.captured):
             return {}
-        # Through JSON: a list that an older version made lacks the last two columns until the next apply.
+        # Through JSON: a list that an older version made lacks the last columns until the next apply.
         select = sql.SQL(
             "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
-            " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false) FROM {} c"
+            " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false), nullif(to_jsonb(c) -> 'identity', 'null'),"
+            " nullif(to_jsonb(c) -> 'gap', 'null') FROM {} c"
         ).format(names.identifier(names.captured))
-        return {row[0]: Captured(*row) for row in connection.execute(select)}
+        return {row[0]: _entry(*row) for row in connection.execute(select)}
+
+
+def _entry(*row: Any) -> Captured:
+    table, state, signal_id, changed_at, condition, sweep, identity, gap = row
+    return Captured(
+        table,
+        state,
+        signal_id,
+        changed_at,
+        condition,
+        sweep,
+        None if identity is None else Sighting.from_dict(identity),
+        None if gap is None else Gap.from_dict(gap),
+    )
 
 
 def plan_captured(
-    names: Names, tables: Iterable[str], captured: dict[str, Captured], *, fresh: bool, emptied: Collection[str] = ()
+    names: Names,
+    publication: str,
+    tables: Iterable[str],
+    captured: Mapping[str, Captured],
+    *,
+    fresh: bool,
+    emptied: Collection[str] = (),
+    gaps: Mapping[str, Gap] | None = None,
 ) -> tuple[list[Action], list[Action]]:
     """Changes to the list. Pure.
 
     Args:
         names: the pipeline's.
+        publication: its name.
         tables: captured tables, as the file says.
         captured: the list as it is.
-        emptied: tables whose topic is gone: all of their rows must be read again.
+        emptied: tables whose topic is gone, or is made anew: all of their rows must be read again.
+        gaps: tables that are to be read again because changes of theirs are missing, and why.
         fresh: there is no connector yet: its first snapshot will read all of them.
 
     Returns:
         Actions to do before the connector changes, and after it.
     """
-    wanted = sorted(tables)
+    wanted, gaps = sorted(tables), gaps or {}
     state = "initial" if fresh else "wanted"
-    come = [table for table in wanted if table not in captured or table in emptied]
+    come = [table for table in wanted if table not in captured or table in emptied or table in gaps]
     if fresh:  # what an earlier, dropped capture remembers is void
         come = [table for table in wanted if table not in captured or captured[table].state != "initial"]
-    before = [_note(names, table, state, captured.get(table)) for table in come]
+    before = []
+    for table in come:
+        was = captured.get(table)
+        gap = None if fresh else gaps.get(table) or (was.gap if was else None)
+        sweep = gap is not None and table not in emptied
+        before.append(_note(names, publication, table, state, was, gap, sweep=sweep))
+    unknown = [t for t in wanted if t in captured and t not in come and captured[t].identity is None]
+    if unknown:
+        before.append(_identify(names, publication, unknown))
     return before, [_forget(names, table) for table in sorted(set(captured) - set(wanted))]
 
 
-def _note(names: Names, table: str, state: str, was: Captured | None) -> Action:
+def _note(
+    names: Names, publication: str, table: str, state: str, was: Captured | None, gap: Gap | None, *, sweep: bool
+) -> Action:
     how = "by the initial snapshot" if state == "initial" else "by an incremental snapshot of this table alone"
     upsert = sql.SQL(
-        "INSERT INTO {0} (table_name, snapshot) VALUES ({1}, {2})"
+        "INSERT INTO {0} (table_name, snapshot, sweep, identity, gap) VALUES (%s, %s, %s, %s::jsonb, %s::jsonb)"
         " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now(),"
-        " condition = NULL, sweep = false"
-    ).format(names.identifier(names.captured), sql.Literal(table), sql.Literal(state))
-    run = statements(f"noting the capture of {table}", upsert)
-    return Action("snapshot", table, f"rows will be read {how}", was.state if was else None, state, run)
+        " condition = NULL, sweep = excluded.sweep, identity = excluded.identity, gap = excluded.gap"
+    ).format(names.identifier(names.captured))
+    kept = None if gap is None else json.dumps(gap.to_dict())
+
+    def run(servers: Servers) -> None:
+        # Looked at after the publication has it: its row there is a part of what is remembered.
+        now = look(servers.setup, publication, [table]).by_name.get(table)
+        identity = None if now is None else json.dumps(now.to_dict())
+        with explained(f"noting the capture of {table}"):
+            servers.setup.execute(upsert, [table, state, sweep, identity, kept])
+
+    why = f"; it {'; '.join(gap.reasons)}" if gap is not None else ""
+    return Action("snapshot", table, f"rows will be read {how}{why}", was.state if was else None, state, run)
+
+
+def _identify(names: Names, publication: str, tables: list[str]) -> Action:
+    """An older version has captured these: what they are now is what they are taken for."""
+    update = sql.SQL("UPDATE {} SET identity = %s::jsonb WHERE table_name = %s AND identity IS NULL").format(
+        names.identifier(names.captured)
+    )
+
+    def run(servers: Servers) -> None:
+        seen = look(servers.setup, publication, tables).by_name
+        with explained("noting what the captured tables are"):
+            for table, now in seen.items():
+                servers.setup.execute(update, [json.dumps(now.to_dict()), table])
+
+    detail = "remember what these tables are, so that one that takes their name is noticed"
+    return Action("table", ", ".join(tables), detail, None, "identity", run)
 
 
 def _forget(names: Names, table: str) -> Action:

@@ -120,7 +120,7 @@ def read_catalogue(
         for qualified in wanted:
             oid, schema, name, ident = found[qualified]
             identity = REPLICA_IDENTITY[ident]
-            key = _key(identity, [index[1:] for index in indexes if index[0] == oid])
+            key = key_of(identity, [index[1:] for index in indexes if index[0] == oid])
             out[qualified] = Table(schema, name, tuple(columns.get(oid, ())), key, identity)
         return Catalogue(out, *_identity(connection))
 
@@ -192,7 +192,7 @@ def near_misses(table: str, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*same, *difflib.get_close_matches(table, names, n=3)]))[:3]
 
 
-def _key(identity: str, indexes: Sequence[tuple[Any, ...]]) -> tuple[str, ...]:
+def key_of(identity: str, indexes: Sequence[tuple[Any, ...]]) -> tuple[str, ...]:
     """The key's columns, of (is primary, is the replica identity, columns) of each index that could be it."""
     primary = [names for is_primary, _, names in indexes if is_primary]
     named = [names for _, is_identity, names in indexes if is_identity]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import ConnectError, SourceError
 from connectors.actions import Action
-from connectors.database.slot import Slot, read_slot
+from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
 from connectors.gaps import refuse_gap
+from connectors.kafka import Topic
 from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
 
@@ -94,6 +95,32 @@ def plan_connector(name: str, wanted: dict[str, str], running: Running | None) -
         run = lambda servers: servers.connect.restart(name)  # noqa: E731
         return [Action("connector", name, f"restart; it failed: {status.trace}", "FAILED", "RUNNING", run)]
     return []
+
+
+def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic]) -> list[Action]:
+    """Restart a connector whose tables are others than it knows; meanwhile make some topics anew. Pure.
+
+    Args:
+        name: the connector's.
+        tables: that are others.
+        topics: that hold records which nothing can be made of any more.
+    """
+    if not tables:
+        return []
+
+    def run(servers: Servers) -> None:
+        drop_lost_slot(servers.source, servers.pipeline.source.slot)  # or it can't be stopped
+        servers.connect.stop(name)
+        servers.connect.wait_stopped(name)
+        servers.kafka.delete([topic.name for topic in topics])
+        for topic in topics:
+            servers.kafka.create(topic)
+        servers.connect.resume(name)
+
+    detail = f"restart, to read the definition of {', '.join(tables)} anew"
+    if topics:
+        detail += f"; topic {', '.join(topic.name for topic in topics)} is deleted and made anew"
+    return [Action("connector", name, detail, "RUNNING", "RUNNING", run)]
 
 
 def _create(name: str, wanted: dict[str, str]) -> Any:

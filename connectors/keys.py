@@ -14,9 +14,10 @@ from typing import Any
 import orjson
 from psycopg import sql
 
-from cdc.catalogue import Column, Table
+from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import SourceError
 from cdc.types import REFUSALS, json_converter, type_key
+from connectors.gaps import BEGIN_AGAIN
 from connectors.names import identifier
 from connectors.postgres import Connection, explained
 
@@ -59,6 +60,31 @@ def unsure(table: Table) -> str | None:
                 f"its key has the column {column.name} of type {column.type_name}, whose values may change on the way"
             )
     return None
+
+
+def refuse_keys(catalogue: Catalogue, *, sweep: bool) -> set[str]:
+    """Refuse tables that can't be read again, or, if they are to be, swept; those that can only be read. Pure.
+
+    Raises:
+        SourceError: names the tables and the columns (terminal).
+    """
+    for table in catalogue.tables.values():
+        for column in (table.by_name[name] for name in table.primary_key):
+            if column.array:
+                raise SourceError(
+                    f"table {table.qualified} can't be read again: its key has the array {column.name}, which Debezium"
+                    " can't remember between two chunks",
+                    means="nothing was asked for; asking would make the connector fail",
+                    fix=f"after a gap, begin again: {BEGIN_AGAIN}",
+                )
+    reasons = {name: reason for name, table in catalogue.tables.items() if (reason := unsure(table)) is not None}
+    if reasons and sweep:
+        raise SourceError(
+            f"missed deletes can't be looked for: {'; '.join(f'{name}: {why}' for name, why in reasons.items())}",
+            means="nothing was asked for",
+            fix=f"{NO_SWEEP}; after a gap, to be sure: {BEGIN_AGAIN}",
+        )
+    return set(reasons)
 
 
 class KeyCheck:

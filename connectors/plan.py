@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError, SourceError
 from connectors.actions import Action
-from connectors.captured import Captured, mark, plan_captured, read_captured
+from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
-from connectors.connector import Running, plan_connector, read_connector, wait_ready
+from connectors.changed import differences, look_at, merged, refusal
+from connectors.connector import Running, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.database.grants import plan_grants
 from connectors.database.history import Moment, read_moment
 from connectors.database.identity import TableFacts, plan_replica_identity, read_facts
@@ -22,6 +23,7 @@ from connectors.database.truncate import plan_truncate
 from connectors.debezium import connector_config, marker_topic
 from connectors.gaps import refuse_future, refuse_gap, refuse_other
 from connectors.kafka import Topic
+from connectors.keys import refuse_keys, unsure
 from connectors.preflight import keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
@@ -35,7 +37,7 @@ LOST_SECONDS = 60
 
 @dataclass(frozen=True)
 class Actual:
-    """Everything that is there."""
+    """Everything that is there; ``gaps`` are of tables that must be read again, for changes of theirs are missing."""
 
     catalogue: Catalogue
     facts: dict[str, TableFacts]
@@ -43,6 +45,7 @@ class Actual:
     slot: Slot | None
     connector: Running | None
     captured: dict[str, Captured]
+    gaps: dict[str, Gap]
     topics: dict[str, Topic]
     records: dict[str, int]
     now: Moment
@@ -57,9 +60,12 @@ def observe(servers: Servers) -> Actual:
     """Read what is there, from all three servers; changes nothing.
 
     Raises:
+        TableChanged: a captured table has another name now, or was dropped (terminal).
         SourceError, KafkaError, ConnectError: a server refused or does not answer (the last may be transient).
     """
-    pipeline, names = servers.pipeline, servers.names
+    pipeline = servers.pipeline
+    captured = read_captured(servers.setup, servers.names)
+    gaps = find_gaps(servers, captured)
     places = {t: str(pipeline.locate(("source", "tables", i))) for i, t in enumerate(pipeline.source.tables)}
     catalogue = read_catalogue(servers.setup, pipeline.source.tables, places)
     topics = servers.kafka.describe([topic.name for topic in wanted_topics(pipeline, catalogue)])
@@ -71,11 +77,30 @@ def observe(servers: Servers) -> Actual:
         publication=read_publication(servers.setup, pipeline.source.publication),
         slot=read_slot(servers.source, pipeline.source.slot),
         connector=read_connector(servers.connect, servers.connector),
-        captured=read_captured(servers.setup, names),
+        captured=captured,
+        gaps=gaps,
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),
     )
+
+
+def find_gaps(servers: Servers, captured: Mapping[str, Captured]) -> dict[str, Gap]:
+    """Tables whose changes are missing, and that are not being read again yet.
+
+    Raises:
+        TableChanged: one that the file names is not there under its name (terminal).
+    """
+    publication = servers.pipeline.source.publication
+    found = differences(captured, look_at(servers.setup, publication, captured), publication)
+    for table, change in found.items():
+        if change.gone and table in servers.pipeline.source.tables:
+            raise refusal(table, merged(captured[table].gap, change), gone=True)
+    gaps = {}
+    for table, entry in captured.items():
+        if table in found or (entry.gap is not None and not entry.gap.mending):
+            gaps[table] = merged(entry.gap, found.get(table), mending=True)
+    return gaps
 
 
 def plan(servers: Servers, actual: Actual) -> list[Action]:
@@ -89,9 +114,27 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         SourceError: the slot can't give every change since the connector's last (terminal).
         KafkaError: a topic would need another number of partitions, or holds records of an earlier capture (terminal).
     """
+    refuse_discontinued(servers.pipeline.source.slot, actual)
+    first, noted, last = prepare(servers, actual)
+    pipeline = servers.pipeline
+    config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()))
+    return [
+        *first,
+        *plan_connector(servers.connector, config, actual.connector),
+        *plan_sweep(servers, actual),
+        *plan_snapshot(servers, actual, noted),
+        *last,
+    ]
+
+
+def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], list[Action]]:
+    """The actions on Postgres and on topics: before the connector's, and after them; and which tables it must read.
+
+    Raises:
+        SourceError, KafkaError: as ``plan``.
+    """
     pipeline, names = servers.pipeline, servers.names
     captured, facts = list(actual.catalogue.tables), list(actual.facts.values())
-    refuse_discontinued(pipeline.source.slot, actual)
     refuse_unfit(servers)
     refuse_old_records(servers, actual)
     publication, publication_after = plan_publication(
@@ -102,25 +145,50 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     )
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
     emptied = emptied_tables(servers, actual)
-    noted, forgotten = plan_captured(names, captured, actual.captured, fresh=actual.fresh, emptied=emptied)
+    gaps = {t: gap for t, gap in actual.gaps.items() if t in actual.catalogue.tables and not actual.fresh}
+    anew = tables_anew(actual, gaps)
+    noted, forgotten = plan_captured(
+        names,
+        pipeline.source.publication,
+        captured,
+        actual.captured,
+        fresh=actual.fresh,
+        emptied={*emptied, *anew},
+        gaps=gaps,
+    )
     grants = plan_grants(servers.setup, pipeline.source.user, names, captured) if pipeline.source.setup_user else []
-    config = connector_config(pipeline, actual.catalogue, facts)
-    connector = plan_connector(servers.connector, config, actual.connector)
-    return [
+    wanted = wanted_topics(pipeline, actual.catalogue)
+    renewed = [topic for topic in wanted if topic.name in {pipeline.topic(table) for table in anew}]
+    before = [
         *plan_schema(servers.setup, names),
         *plan_replica_identity(facts, pipeline.policy.toast),
         *triggers,
         *grants,
         *publication,
-        *plan_topics(wanted_topics(pipeline, actual.catalogue), actual.topics),
+        *plan_topics(wanted, actual.topics),
+        *(plan_renewal(servers.connector, sorted(gaps), renewed) if actual.connector is not None else []),
         *noted,
-        *connector,
-        *plan_sweep(servers, actual),
-        *plan_snapshot(servers, actual, {action.name for action in noted}),
-        *publication_after,
-        *triggers_after,
-        *forgotten,
     ]
+    return (
+        before,
+        {action.name for action in noted if action.kind == "snapshot"},
+        [
+            *publication_after,
+            *triggers_after,
+            *forgotten,
+        ],
+    )
+
+
+def tables_anew(actual: Actual, gaps: Mapping[str, Gap]) -> set[str]:
+    """Tables whose topics can't be gone on with: of another key, or of one whose missed deletes can't be looked for.
+
+    Raises:
+        SourceError: one of them can't be read again at all (terminal).
+    """
+    changed = {table: actual.catalogue.tables[table] for table in gaps}
+    refuse_keys(Catalogue(changed), sweep=False)
+    return {name for name, table in changed.items() if gaps[name].key or unsure(table) is not None}
 
 
 def refuse_discontinued(slot_name: str, actual: Actual) -> None:
@@ -196,7 +264,7 @@ def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Act
     asked = {entry.table for entry in actual.captured.values() if entry.state == "wanted"}
     asked |= lost_requests(servers, actual.captured, actual.connector)
     missing: dict[str, str | None] = {table: actual.captured[table].condition for table in asked}
-    missing |= dict.fromkeys(noted)  # read for the first time: whole
+    missing |= dict.fromkeys(noted)  # read for the first time, or because of a gap: whole
     missing = {table: condition for table, condition in missing.items() if table in actual.catalogue.tables}
     if not missing:
         return []
@@ -262,4 +330,4 @@ def has_failed(heard: Heard, entry: Captured) -> bool:
     return heard.statuses.get(entry.signal_id or "", {}).get(entry.table, "SUCCEEDED") not in COMPLETE
 
 
-__all__ = ["Actual", "has_failed", "hear", "is_complete", "lost_requests", "observe", "plan", "request"]
+__all__ = ["Actual", "has_failed", "hear", "is_complete", "lost_requests", "observe", "plan", "prepare", "request"]

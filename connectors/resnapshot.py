@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn
@@ -27,9 +26,9 @@ from connectors.connector import Running, read_connector, wait_ready
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
-from connectors.gaps import BEGIN_AGAIN, refuse_future, refuse_gap, refuse_other
-from connectors.keys import NO_SWEEP, unsure
-from connectors.plan import has_failed, hear, request
+from connectors.gaps import refuse_future, refuse_gap, refuse_other
+from connectors.keys import refuse_keys
+from connectors.plan import find_gaps, has_failed, hear, observe, prepare, request
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.snapshot import unfinished
@@ -81,6 +80,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
+        find_gaps(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)
         if wish.condition is not None:
             for table in tables:
@@ -89,6 +89,10 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         if gap is not None and (wish.tables or wish.condition is not None):
             raise gap
         run_all(servers, plan_schema(servers.setup, servers.names), lambda action: None)
+        if mended := sorted(find_gaps(servers, captured)):
+            told(f"{', '.join(mended)}: not the table that was captured; put right first")
+            first, _, last = prepare(servers, observe(servers))
+            run_all(servers, [*first, *last], lambda action: None)
         if gap is None:
             _start(servers, running)
             captured = _settled(servers)
@@ -121,31 +125,6 @@ def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
                 fix=f"name tables as schema.table; captured are {', '.join(sorted(captured))}",
             )
     return sorted(set(wish.tables) or captured)
-
-
-def refuse_keys(catalogue: Catalogue, *, sweep: bool) -> set[str]:
-    """Refuse tables that can't be read again, or, if they are to be, swept; those that can only be read. Pure.
-
-    Raises:
-        SourceError: names the tables and the columns (terminal).
-    """
-    for table in catalogue.tables.values():
-        for column in (table.by_name[name] for name in table.primary_key):
-            if column.array:
-                raise SourceError(
-                    f"table {table.qualified} can't be read again: its key has the array {column.name}, which Debezium"
-                    " can't remember between two chunks",
-                    means="nothing was asked for; asking would make the connector fail",
-                    fix=f"after a gap, begin again: {BEGIN_AGAIN}",
-                )
-    reasons = {name: reason for name, table in catalogue.tables.items() if (reason := unsure(table)) is not None}
-    if reasons and sweep:
-        raise SourceError(
-            f"missed deletes can't be looked for: {'; '.join(f'{name}: {why}' for name, why in reasons.items())}",
-            means="nothing was asked for",
-            fix=f"{NO_SWEEP}; after a gap, to be sure: {BEGIN_AGAIN}",
-        )
-    return set(reasons)
 
 
 def _gap(servers: Servers, slot: Slot | None, running: Running) -> SlotLost | LogGap | None:
@@ -193,7 +172,7 @@ def _to_ask(captured: Mapping[str, Captured], tables: Sequence[str], wish: Wish)
     out = []
     for table in tables:
         entry = captured[table]
-        under_way = entry.state in ("wanted", "requested") and entry.sweep
+        under_way = entry.state in ("wanted", "requested") and (entry.sweep or entry.gap is not None)
         if entry.state == "done":
             out.append(table)
         elif not under_way or entry.condition not in (None, wish.condition):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cdc.errors import ConnectError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured, mark, read_captured, settle
+from connectors.changed import close_gaps
 from connectors.connector import Running, read_connector
 from connectors.missed import sweep_missed
 from connectors.plan import has_failed, is_complete, lost_requests, request
@@ -37,6 +38,7 @@ def wait_snapshot(
 
     Raises:
         ConnectError: the connector failed, is not there, or could not read a table (terminal).
+        TableChanged: something has happened to a table while it was read again (terminal).
         SourceError: nothing was applied yet.
     """
     with open_servers(pipeline) as servers:
@@ -137,12 +139,17 @@ class Waiting:
         done |= read - again
         if done:
             mark(self.servers.setup, self.servers.names, done, "done")
+            self._mended(done)
         # All at once: looking for missed deletes may stop the connector.
         if again and clean and again == {table for table, entry in entries.items() if entry.sweep}:
             self.swept |= sweep_missed(self.servers, sorted(again), self._tell)
             settle(self.servers.setup, self.servers.names, again)
+            self._mended(again)
             done |= again
         return done
+
+    def _mended(self, tables: Iterable[str]) -> None:
+        close_gaps(self.servers.setup, self.servers.names, self.servers.pipeline.source.publication, tables)
 
     def _running(self) -> Running:
         servers = self.servers

@@ -134,6 +134,13 @@ class Engine:
             raise
         return build
 
+    def take_again(self, build: Build) -> list[str]:
+        """Open a generation that runs here anew, with what is known of the source now; what was done, a line each."""
+        self.runner.remove(build.generation.folder)
+        build.generation.unlock()
+        self.builds.remove(build)
+        return self._try(build.sink, build.generation.number)
+
     def follow_cluster(self) -> None:
         """See whether Spark's cluster still runs this application.
 

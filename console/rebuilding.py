@@ -14,6 +14,7 @@ from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from console.catalogue import source_catalogue
 from console.engine import Engine, open_rebuild
+from console.halting import refuse_changed
 from console.options import is_terminal
 from console.places import chosen_sinks, registry
 from console.progress import Watch
@@ -52,13 +53,16 @@ class Rebuild:
         """Do it; returns the shape of ``--json``.
 
         Raises:
+            TableChanged: changes of a table are missing in its topic, so the new generation would lack them.
             StateError: a generation is ready already, or the rebuild was stopped before its end.
             HeadwaterError: a flow has failed.
         """
+        catalogue = source_catalogue(self.pipeline)
+        refuse_changed(self.pipeline, self.sink, catalogue)
         entry = self._entry()
         self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
         started = time.monotonic()
-        engine = open_rebuild(self.pipeline, source_catalogue(self.pipeline), self.sink, entry.number, self.throttle)
+        engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
         equal: bool | None = None
         try:
             records = self._fill(engine)

@@ -19,6 +19,10 @@ from console.options import is_terminal, master_option, pipeline_argument, sink_
 STEP_SECONDS = 0.5
 # How often a plain line is printed when nobody watches a terminal.
 LINE_SECONDS = 10.0
+FORGETFUL = (
+    "an older Headwater has applied this pipeline: a table that is renamed or replaced is noticed, but not remembered;"
+    " run `headwater apply FILE` once"
+)
 
 
 @click.command(
@@ -75,6 +79,7 @@ def _run(
     from cdc.pipeline import load
     from console.catalogue import source_catalogue
     from console.engine import open_engine, warn_outdated
+    from console.halting import Halting
     from console.machines import with_master
     from console.progress import Watch
     from console.sourcewatch import SourceWatch
@@ -84,12 +89,15 @@ def _run(
     click.echo(f"pipeline {pipeline.name}: starting", err=True)
     with SourceWatch(pipeline) as source:
         engine = open_engine(pipeline, source_catalogue(pipeline), only)
+        halting = Halting(engine)
         try:
             for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
                 click.echo(f"warning: {line}", err=True)
+            if source.forgetful:
+                click.echo(f"warning: {FORGETFUL}", err=True)
             with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
                 while not stop.wait(STEP_SECONDS):
-                    for line in engine.follow():
+                    for line in [*engine.follow(), *halting.follow(source.changed)]:
                         click.echo(line, err=True)
                     watch.show(engine.runner.step())
                     if source.error is not None:

@@ -9,8 +9,10 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from connectors.changed import find_changed
 from connectors.database.slot import Slot, read_slot
 from connectors.debezium import connector_name
+from connectors.names import Names
 from connectors.postgres import connect, explained
 from connectors.rest import ConnectClient, Status, failure
 
@@ -31,17 +33,21 @@ class SourceState:
         self._until = time.monotonic() + PATIENCE_SECONDS
         self._connector = _Answer(lambda: _connector(pipeline))
         self._slot = _Answer(lambda: _slot(pipeline))
+        self._tables = _Answer(lambda: _tables(pipeline))
 
     def report(self) -> dict[str, Any]:
         """The shape of ``--json``; waits no longer than ``PATIENCE_SECONDS`` from the beginning."""
         status, error = self._connector.wait(self._until)
         slot, other = self._slot.wait(self._until)
+        # Without an answer nothing is said: Postgres is away, which the slot tells, or was applied by an older version.
+        tables, _ = self._tables.wait(self._until)
         reasons = [error or _trouble(self.pipeline, status), other or _lacking(self.pipeline, slot)]
         return {
             "connector": "unknown" if error else "absent" if status is None else status.connector,
             "tasks": [] if status is None else list(status.tasks),
             "slot_active": None if slot is None else slot.active,
             "slot_lag_bytes": None if slot is None else slot.behind_bytes,
+            "tables": tables or {},
             "error": "; ".join(reason for reason in reasons if reason) or None,
         }
 
@@ -83,6 +89,12 @@ def _slot(pipeline: Pipeline) -> Slot | None:
         return read_slot(connection, pipeline.source.slot)
 
 
+def _tables(pipeline: Pipeline) -> dict[str, str]:
+    with connect(pipeline.source) as connection:
+        changed = find_changed(connection, Names.of(pipeline), pipeline.source.publication)
+    return {table: f"{error.what}: {error.fix}" for table, error in changed.items()}
+
+
 def _trouble(pipeline: Pipeline, status: Status | None) -> str:
     if status is None:
         return f"there is no connector {connector_name(pipeline)}"
@@ -103,7 +115,8 @@ def line(source: dict[str, Any]) -> str:
     lag, active = source["slot_lag_bytes"], source["slot_active"]
     slot = "slot unknown" if active is None else f"slot keeps {_mib(lag)}"
     unread = ", which nobody reads" if active is False else ""
-    return f"source: connector {connector}, {slot}{unread}" + (f"\n  {source['error']}" if source["error"] else "")
+    below = [source["error"], *source["tables"].values()]
+    return f"source: connector {connector}, {slot}{unread}" + "".join(f"\n  {reason}" for reason in below if reason)
 
 
 def _mib(lag: int | None) -> str:

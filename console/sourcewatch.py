@@ -1,21 +1,29 @@
-"""Watches, while sinks run, whether the log can still be continued at the source (connectors/gaps.py)."""
+"""Watches, while sinks run, the source: whether the log can be continued, and the tables are those that were captured.
+
+See connectors/gaps.py and connectors/changed.py.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from cdc.errors import HeadwaterError, StateError
+from cdc.errors import HeadwaterError, StateError, TableChanged
 from cdc.pipeline import Pipeline
 from connectors.gaps import Remembered, check_source
+from connectors.tablewatch import TableWatch
 from console.places import state_dir
 from spark.files import write_atomic
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.
 CHECK_SECONDS = 30.0
+# A table that has lost its place goes on losing changes: a few catalogue queries over an open connection.
+TABLE_SECONDS = 2.0
 
 
 def memory(pipeline: Pipeline) -> Path:
@@ -36,6 +44,7 @@ class SourceWatch:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.error: HeadwaterError | None = None
+        self._tables = TableWatch(pipeline)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="source watch", daemon=True)
 
@@ -46,8 +55,19 @@ class SourceWatch:
             SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
         """
         self.check()
+        self._tables.look()
         self._thread.start()
         return self
+
+    @property
+    def changed(self) -> Mapping[str, TableChanged]:
+        """Tables whose changes are missing in their topics, and the error of each."""
+        return self._tables.changed
+
+    @property
+    def forgetful(self) -> bool:
+        """Gaps of tables can't be noted in the database: an older version has applied this pipeline."""
+        return self._tables.forgetful
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,9 +90,14 @@ class SourceWatch:
             write_atomic(path, json.dumps(asdict(seen)))
 
     def _watch(self) -> None:
-        while not self._stop.wait(CHECK_SECONDS):
+        checked = time.monotonic()
+        while not self._stop.wait(TABLE_SECONDS):
             try:
-                self.check()
+                self._tables.look()
+                if time.monotonic() - checked >= CHECK_SECONDS:
+                    self.check()
+                    checked = time.monotonic()
             except HeadwaterError as error:
                 self.error = error
-                return
+                break
+        self._tables.close()

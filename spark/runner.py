@@ -160,6 +160,24 @@ class Runner:
             self._stop(run)
             run.failed, run.last_error = True, reason
 
+    def halt(self, reasons: Mapping[str, str]) -> dict[str, str]:
+        """Stop for good the flows that read one of these topics.
+
+        Args:
+            reasons: topic -> why.
+
+        Returns:
+            flow's title -> topic, of those that were not stopped before.
+        """
+        stopped = {}
+        for run in self.running:
+            topic = next((topic for topic in sorted(run.flow.spec.topics) if topic in reasons), None)
+            if topic is not None and not run.failed:
+                self._stop(run)
+                run.failed, run.last_error = True, reasons[topic]
+                stopped[run.flow.title] = topic
+        return stopped
+
     def abandon(self, reason: str) -> None:
         """Every flow has failed because Spark itself is gone; nothing of it is called any more."""
         for run in self.running:

@@ -33,12 +33,12 @@ def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
 
     INSERT and DELETE on the signal table open and close the window of an incremental snapshot's chunk; SELECT there and
     on the heartbeat serves their WHERE; SELECT on the captured tables serves snapshots and re-selected columns. Runners
-    leave their numbers in the witness table.
+    leave their numbers in the witness table, and note in the list of captured tables that one is not what it was.
     """
     tables = sorted(tables)
     schemas = sorted({table.partition(".")[0] for table in tables} | {names.schema})
     heartbeat, signal = names.qualified(names.heartbeat), names.qualified(names.signal)
-    witness = names.qualified(names.witness)
+    witness, captured = names.qualified(names.witness), names.qualified(names.captured)
     tables.append(names.qualified(names.marker))
     return [
         *(Right("USAGE", schema, is_schema=True) for schema in schemas),
@@ -46,6 +46,7 @@ def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
         *(Right(privilege, heartbeat) for privilege in ("SELECT", "UPDATE")),
         *(Right(privilege, signal) for privilege in ("SELECT", "INSERT", "DELETE")),
         *(Right(privilege, witness) for privilege in ("SELECT", "INSERT", "UPDATE")),
+        *(Right(privilege, captured) for privilege in ("SELECT", "UPDATE")),
     ]
 
 

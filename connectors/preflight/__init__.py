@@ -18,6 +18,7 @@ from connectors.postgres import Connection, connect
 from connectors.preflight import (
     brokers,
     capacity,
+    captured,
     disk,
     keys,
     publication,
@@ -39,6 +40,7 @@ CHECKS: tuple[Check, ...] = (
     wal_level.CHECK,
     capacity.CHECK,
     tables.CHECK,
+    captured.CHECK,
     keys.CHECK,
     role.CHECK,
     rights.CHECK,

@@ -68,6 +68,9 @@ def decode(value: bytes | None, key: bytes | None = KEY, **more: Any) -> Any:
         (event(), b"7", "not a JSON object"),
         (event(), b'{"a":1}', "lacks the column b"),
         (event(), b'{"a":1,"b":null}', "lacks the column b"),
+        # Written under another key: a whole row of ours would be taken for what is one half of an update of that key.
+        (event(), b'{"a":1,"b":"x","c":2}', "has c besides: the table had another key"),
+        (None, b'{"a":1,"b":"x","c":2}', "has c besides: the table had another key"),
         (None, b"\xff", "is not an event"),
         (b"\xff\xfe", KEY, "is not an event"),
     ],

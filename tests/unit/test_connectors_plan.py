@@ -161,18 +161,18 @@ def entry(table: str, state: str) -> Captured:
 
 def test_first_capture_reads_all_tables_and_a_later_one_only_the_new() -> None:
     names = Names("headwater", "p")
-    before, after = plan_captured(names, ["s.b", "s.a"], {}, fresh=True)
+    before, after = plan_captured(names, "p", ["s.b", "s.a"], {}, fresh=True)
     assert [(a.name, a.after) for a in before] == [("s.a", "initial"), ("s.b", "initial")]
     there = {"s.a": entry("s.a", "done"), "s.z": entry("s.z", "done")}
-    before, after = plan_captured(names, ["s.b", "s.a"], there, fresh=False)
-    assert [(a.name, a.after) for a in before] == [("s.b", "wanted")]
+    before, after = plan_captured(names, "p", ["s.b", "s.a"], there, fresh=False)
+    assert [(a.name, a.after) for a in before] == [("s.b", "wanted"), ("s.a", "identity")], "an older version's entry"
     assert [(a.name, a.after) for a in after] == [("s.z", None)]
 
 
 def test_what_a_dropped_capture_remembers_is_void() -> None:
     there = {"s.a": entry("s.a", "done"), "s.b": entry("s.b", "initial")}
-    before, _ = plan_captured(Names("headwater", "p"), ["s.a", "s.b"], there, fresh=True)
-    assert [(a.name, a.before, a.after) for a in before] == [("s.a", "done", "initial")]
+    before, _ = plan_captured(Names("headwater", "p"), "p", ["s.a", "s.b"], there, fresh=True)
+    assert [(a.name, a.before, a.after) for a in before if a.kind == "snapshot"] == [("s.a", "done", "initial")]
 
 
 def note(kind: str, of: str = "id-1", aggregate: str = "Incremental Snapshot", **data: str) -> dict[str, object]:

@@ -341,12 +341,14 @@ def test_the_line_of_the_source(pipeline: Pipeline) -> None:
         "tasks": ["RUNNING"],
         "slot_active": True,
         "slot_lag_bytes": 12 << 20,
+        "tables": {},
         "error": None,
     }
     assert line(well) == "source: connector RUNNING, slot keeps 12 MiB"
     assert warning(pipeline, well) is None
     ill = {**well, "tasks": ["FAILED"], "slot_active": False, "slot_lag_bytes": 20_000 << 20, "error": "why"}
     assert line(ill) == "source: connector RUNNING (task FAILED), slot keeps 20,000 MiB, which nobody reads\n  why"
+    assert line({**well, "tables": {"s.t": "table s.t was dropped"}}).endswith("12 MiB\n  table s.t was dropped")
     text = warning(pipeline, ill)
     assert text is not None and "20,000 MiB" in text and "10,240" in text
     assert json.dumps(ill)

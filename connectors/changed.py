@@ -1,0 +1,197 @@
+"""Captured tables that are not what was captured any more: noticed, remembered until it is mended, refused by name.
+
+The list of captured tables (``captured.py``) remembers what each table was. Whoever looks (``run`` every few seconds,
+``check``, ``plan``, ``apply``, ``status``) compares; a difference means that changes are missing in the table's topic.
+That stays so when the table gets its name back: the *gap* is noted in the list, and is taken out of it only when the
+table was read again and what is gone was deleted (``snapshot.py``).
+
+Docs: docs/decisions/changed-tables.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from cdc.errors import TableChanged
+from connectors.captured import Captured, Gap, read_captured
+from connectors.database.sightings import Seen, Sighting, look
+from connectors.names import Names
+from connectors.postgres import Connection, explained
+
+READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
+TOPIC_ANEW = (
+    "`headwater apply FILE --wait` makes its topic anew and reads it again; then, for each sink that reads it,"
+    " `headwater rebuild FILE SINK --auto`"
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to a table.
+
+    Attributes:
+        what: in words, to stand behind its name.
+        key: records in its topic have another key than those that come: the topic can't be gone on with.
+        gone: there is no table of that name now.
+    """
+
+    what: str
+    key: bool = False
+    gone: bool = False
+
+
+def difference(known: Sighting, now: Sighting | None, elsewhere: Sighting | None, publication: str) -> Change | None:
+    """What happened to a table since it was captured; None if nothing did. Pure.
+
+    Args:
+        known: the table when it was captured.
+        now: what bears its name now.
+        elsewhere: the captured table, under whatever name it has.
+        publication: for the message.
+    """
+    if now is None:
+        return Change(f"was renamed to {elsewhere.name}" if elsewhere else "was dropped", gone=True)
+    said = []
+    if now.oid != known.oid:
+        said.append(
+            f"was renamed to {elsewhere.name}, and another table has its name"
+            if elsewhere
+            else "was dropped and made again"
+        )
+    elif now.named != known.named and now.owner == known.owner:
+        said.append("was renamed, and renamed back")
+    if now.member is None:
+        said.append(f"is not in publication {publication}")
+    elif now.oid == known.oid and now.member != known.member and not now.lacks:
+        said.append(f"was out of publication {publication} for a while, or under a filter there")
+    if now.lacks:
+        said.append(f"does not get {now.lacks} sent by publication {publication}")
+    key = now.key != known.key
+    if key:
+        said.append(f"has the key ({', '.join(now.key)}), and had ({', '.join(known.key)})")
+    elif not now.carried and known.carried:
+        said.append("has a replica identity that lacks its key")
+    return Change(", ".join(said), key=key) if said else None
+
+
+def differences(captured: Mapping[str, Captured], seen: Seen, publication: str) -> dict[str, Change]:
+    """Captured tables that differ from what is remembered of them. Pure."""
+    out = {}
+    for table, entry in captured.items():
+        if entry.identity is None:
+            continue
+        now, same = seen.by_name.get(table), seen.by_oid.get(entry.identity.oid)
+        if change := difference(entry.identity, now, same, publication):
+            out[table] = change
+    return out
+
+
+def look_at(connection: Connection, publication: str, captured: Mapping[str, Captured]) -> Seen:
+    """Look at all captured tables, under their names and wherever they are now."""
+    oids = [entry.identity.oid for entry in captured.values() if entry.identity is not None]
+    return look(connection, publication, sorted(captured), oids)
+
+
+def find_changed(connection: Connection, names: Names, publication: str) -> dict[str, TableChanged]:
+    """Every captured table that has a gap, noted or only seen now; notes nothing.
+
+    Raises:
+        SourceError: the list can't be read (SourceUnavailable: transient).
+    """
+    captured = read_captured(connection, names)
+    found = differences(captured, look_at(connection, publication, captured), publication)
+    return refusals(captured, found)
+
+
+def refusals(captured: Mapping[str, Captured], found: Mapping[str, Change]) -> dict[str, TableChanged]:
+    """An error for each table with a gap, noted or found. Pure."""
+    out = {}
+    for table, entry in captured.items():
+        if entry.gap is not None or table in found:
+            out[table] = refusal(table, merged(entry.gap, found.get(table)), gone=table in found and found[table].gone)
+    return out
+
+
+def merged(gap: Gap | None, change: Change | None, *, mending: bool = False) -> Gap:
+    """A gap with what was found now. Pure."""
+    said = list(gap.reasons) if gap else []
+    if change and change.what not in said:
+        said.append(change.what)
+    return Gap(tuple(said), bool((gap and gap.key) or (change and change.key)), mending)
+
+
+def refusal(table: str, gap: Gap, *, gone: bool = False) -> TableChanged:
+    """The error for a table with a gap. Pure."""
+    fix = TOPIC_ANEW if gap.key else READ_AGAIN
+    if gone:
+        fix = f"give {table} its name back, or take it out of source.tables; then {fix}"
+    state = " (it is being read again)" if gap.mending else ""
+    return TableChanged(
+        f"table {table} {'; '.join(gap.reasons)}{state}",
+        means="changes of it are in no topic: rows may be missing, out of date or left over in each sink that reads it",
+        fix=fix,
+    )
+
+
+def note_gaps(
+    connection: Connection, names: Names, captured: Mapping[str, Captured], found: Mapping[str, Change]
+) -> None:
+    """Remember gaps until they are mended; of tables that are still remembered as they were when they were compared.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    update = sql.SQL("UPDATE {} SET gap = %s::jsonb WHERE table_name = %s AND identity = %s::jsonb").format(
+        names.identifier(names.captured)
+    )
+    with explained("noting a gap in the list of captured tables"):
+        for table, change in found.items():
+            entry = captured[table]
+            gap = merged(entry.gap, change)
+            if gap == entry.gap or entry.identity is None:
+                continue
+            identity = json.dumps(entry.identity.to_dict())
+            connection.execute(update, [json.dumps(gap.to_dict()), table, identity])
+
+
+def remember(connection: Connection, names: Names, captured: Mapping[str, Captured], seen: Seen) -> None:
+    """Remember tables of which nothing was remembered yet, and new owners.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    update = sql.SQL("UPDATE {} SET identity = %s::jsonb WHERE table_name = %s").format(
+        names.identifier(names.captured)
+    )
+    with explained("noting what the captured tables are"):
+        for table, entry in captured.items():
+            now, known = seen.by_name.get(table), entry.identity
+            if now is not None and (known is None or (known.oid == now.oid and known.owner != now.owner)):
+                connection.execute(update, [json.dumps(now.to_dict()), table])
+
+
+def close_gaps(connection: Connection, names: Names, publication: str, tables: Iterable[str]) -> None:
+    """Forget the gaps of tables that were read again, unless something has happened to them since that began.
+
+    Raises:
+        TableChanged: something has: it must be done again (terminal).
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    wanted = set(tables)
+    captured = {t: e for t, e in read_captured(connection, names).items() if t in wanted and e.gap is not None}
+    found = differences(captured, look_at(connection, publication, captured), publication)
+    note_gaps(connection, names, captured, found)
+    clear = sql.SQL("UPDATE {} SET gap = NULL WHERE table_name = %s AND (gap ->> 'mending')::boolean").format(
+        names.identifier(names.captured)
+    )
+    again = {}
+    with explained("updating the list of captured tables"):
+        for table, entry in captured.items():
+            if table in found or connection.execute(clear, [table]).rowcount == 0:
+                again[table] = refusal(table, merged(entry.gap, found.get(table)))
+    for error in again.values():
+        raise error

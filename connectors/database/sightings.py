@@ -1,0 +1,144 @@
+"""What tells a captured table from another one of its name, and whether it was ever away.
+
+Changes go by names: the connector's list says ``public.orders``, and Postgres sends a table's changes under the name
+that it has at that moment. So a table that was renamed, swapped or taken out of the publication loses changes without
+a word. Three numbers of Postgres's catalogue tell of it, also afterwards, when all looks as before:
+
+- the table's *oid* is another after DROP and CREATE, and after a swap by rename;
+- the *row of the publication's list* (``pg_publication_rel``) is another after the table left it and came back, also
+  with a filter;
+- the *transaction that last wrote the table's row type* (``pg_type.xmin``) is another after a rename, and after the
+  rename back. Nothing else writes it but a change of the owner, which is looked at too: no ALTER of columns, no VACUUM
+  FULL, no CLUSTER, no TRUNCATE, no index, no GRANT on the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.catalogue import KEYS, REPLICA_IDENTITY, key_of
+from connectors.database.publication import Publication, read_publication
+from connectors.postgres import Connection, explained
+
+LOOK = """
+SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident, c.relowner::bigint, coalesce(t.xmin::text, ''),
+       (SELECT pr.oid::bigint FROM pg_publication_rel pr JOIN pg_publication p ON p.oid = pr.prpubid
+        WHERE p.pubname = %(publication)s AND pr.prrelid = c.oid),
+       c.relkind = 'p'
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_type t ON t.oid = c.reltype
+WHERE c.relkind IN ('r', 'p') AND c.oid IN (
+    SELECT found.oid FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS wanted(schema, name)
+    JOIN pg_namespace ns ON ns.nspname = wanted.schema
+    JOIN pg_class found ON found.relname = wanted.name AND found.relnamespace = ns.oid
+    UNION ALL SELECT unnest(%(oids)s::oid[]))
+"""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A table at one moment; all but ``name`` and ``lacks`` is remembered.
+
+    Attributes:
+        oid: the table's.
+        key: its columns, as ``cdc.catalogue.Table.primary_key``.
+        identity: its replica identity: ``default``, ``full``, ``index`` or ``nothing``.
+        carried: whether a delete in the log carries the key.
+        owner: the owning role's oid.
+        named: the transaction that last wrote its row type.
+        member: the oid of its row in the publication's list; 0 where the publication holds it with all tables, or with
+            its schema; None where it does not.
+        name: ``schema.table``, as it is called now.
+        lacks: what of it the publication does not send, in words.
+    """
+
+    oid: int
+    key: tuple[str, ...]
+    identity: str
+    carried: bool
+    owner: int
+    named: str
+    member: int | None
+    name: str = ""
+    lacks: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is remembered, as plain data."""
+        kept = ("oid", "identity", "carried", "owner", "named", "member")
+        return {**{name: getattr(self, name) for name in kept}, "key": list(self.key)}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Sighting:
+        """What ``to_dict`` gave, perhaps in another version of Headwater."""
+        return cls(
+            oid=int(raw["oid"]),
+            key=tuple(raw["key"]),
+            identity=str(raw["identity"]),
+            carried=bool(raw["carried"]),
+            owner=int(raw["owner"]),
+            named=str(raw["named"]),
+            member=raw["member"],
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Tables at one moment, by name and by oid."""
+
+    by_name: Mapping[str, Sighting]
+    by_oid: Mapping[int, Sighting]
+
+
+def look(connection: Connection, publication: str, names: Sequence[str], oids: Collection[int] = ()) -> Seen:
+    """Look at tables, all at the same moment; cheap enough for every few seconds.
+
+    Args:
+        connection: any role that may connect.
+        publication: its name.
+        names: ``schema.table`` of those that are looked for.
+        oids: of tables that are looked for under whatever name they have.
+
+    Raises:
+        SourceUnavailable: the connection broke (transient).
+    """
+    with explained("looking at the captured tables"), connection.transaction():
+        # One moment for all of it, or a swap in between would look like something else.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        found = connection.execute(
+            LOOK,
+            {
+                "publication": publication,
+                "schemas": [name.partition(".")[0] for name in names],
+                "names": [name.partition(".")[2] for name in names],
+                "oids": list(oids),
+            },
+        ).fetchall()
+        sent = read_publication(connection, publication)
+        indexes: dict[int, list[tuple[Any, ...]]] = {}
+        for oid, *index in connection.execute(KEYS, [[row[0] for row in found]]):
+            indexes.setdefault(int(oid), []).append(tuple(index))
+    sightings = [_sighting(row, indexes.get(row[0], []), sent) for row in found]
+    wanted = set(names)
+    return Seen({s.name: s for s in sightings if s.name in wanted}, {s.oid: s for s in sightings})
+
+
+def _sighting(row: Sequence[Any], indexes: Sequence[tuple[Any, ...]], sent: Publication | None) -> Sighting:
+    oid, name, replica, owner, named, member, partitioned = row
+    identity = REPLICA_IDENTITY[replica]
+    key = key_of(identity, indexes)
+    # NOTHING carries no key either, but Postgres then refuses updates and deletes: none is lost.
+    carried = identity != "index" or any(named_one and set(key) <= set(names) for _, named_one, names in indexes)
+    if member is None and sent is not None and sent.all_tables and name in sent.tables:
+        member = 0
+    lacks = _lacks(sent, name, partitioned=partitioned) if sent is not None and member is not None else ""
+    return Sighting(int(oid), key, identity, carried, int(owner), named, member, name, lacks)
+
+
+def _lacks(sent: Publication, table: str, *, partitioned: bool) -> str:
+    missing = sorted({"insert", "update", "delete"} - sent.operations)
+    if missing:
+        return f"its {', '.join(f'{operation}s' for operation in missing)}"
+    if table in sent.filtered:
+        return "some of its rows or columns"
+    return "its changes under its own name" if partitioned and not sent.via_root else ""

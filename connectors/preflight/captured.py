@@ -1,0 +1,18 @@
+"""Are the tables those that were captured, and were they never away? Without that, changes are missing for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from connectors.changed import find_changed
+from connectors.preflight.model import Check, Finding, Level, Site
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """Same table under each name, in the publication all the time, with the same key; and no gap is noted."""
+    connection = site.setup if not isinstance(site.setup, Exception) else site.db
+    for table, error in find_changed(connection, site.names, site.pipeline.source.publication).items():
+        yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
+
+
+CHECK = Check("captured", "the tables are those that were captured", run, needs=("server",))

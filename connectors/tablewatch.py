@@ -1,0 +1,94 @@
+"""Looks at the captured tables again and again, over one connection, and remembers gaps in the database."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from cdc.errors import SourceError, TableChanged
+from cdc.pipeline import Pipeline
+from connectors.captured import read_captured
+from connectors.changed import difference, differences, look_at, merged, note_gaps, refusal, refusals, remember
+from connectors.database.sightings import Sighting, look
+from connectors.names import Names
+from connectors.postgres import Connection, connect, explained, has_table
+
+RIGHTS = "SELECT has_table_privilege({0}, 'SELECT') AND has_table_privilege({0}, 'UPDATE')"
+
+
+class TableWatch:
+    """The captured tables as a runner sees them.
+
+    Attributes:
+        changed: tables with a gap, and the error of each, as of the last look that was answered.
+        forgetful: gaps can't be noted in the database: an older version has applied this pipeline.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.names = pipeline, Names.of(pipeline)
+        self.changed: dict[str, TableChanged] = {}
+        self.forgetful = False
+        self._connection: Connection | None = None
+        self._first: dict[str, Sighting] = {}
+
+    def look(self) -> dict[str, TableChanged]:
+        """Look once; what was seen before stays when Postgres does not answer."""
+        try:
+            if self._connection is None:
+                self._connection = connect(self.pipeline.source)
+            self.changed = self._look(self._connection)
+        except (SourceError, psycopg.Error):  # down: the sinks go on with what the log holds
+            self.close()
+        return self.changed
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _look(self, connection: Connection) -> dict[str, TableChanged]:
+        if not self._may(connection):
+            return self._without_list(connection)
+        captured, publication = read_captured(connection, self.names), self.pipeline.source.publication
+        seen = look_at(connection, publication, captured)
+        found = differences(captured, seen, publication)
+        note_gaps(connection, self.names, captured, found)
+        remember(connection, self.names, {t: e for t, e in captured.items() if t not in found}, seen)
+        return refusals(captured, found)
+
+    def _may(self, connection: Connection) -> bool:
+        """Whether the list of captured tables can remember, and this role may write there."""
+        with explained("looking for the list of captured tables"):
+            if not has_table(connection, self.names.schema, self.names.captured):
+                return True  # nothing is captured: an empty list
+            name = sql.Literal(self.names.identifier(self.names.captured).as_string(connection))
+            row = connection.execute(sql.SQL(RIGHTS).format(name)).fetchone()
+            self.forgetful = not (row and row[0]) or not _has_gap(connection, self.names)
+        return not self.forgetful
+
+    def _without_list(self, connection: Connection) -> dict[str, TableChanged]:
+        """Compare with what this process has seen first."""
+        publication = self.pipeline.source.publication
+        named = [table for table in self.pipeline.source.tables if not table.endswith(".*")]
+        seen = look(connection, publication, named, [known.oid for known in self._first.values()])
+        for table, now in seen.by_name.items():
+            self._first.setdefault(table, now)
+        found = {}
+        for table, known in self._first.items():
+            same = seen.by_oid.get(known.oid)
+            if change := difference(known, seen.by_name.get(table), same, publication):
+                found[table] = refusal(table, merged(None, change), gone=change.gone)
+        return {**self.changed, **found}
+
+
+def _has_gap(connection: Connection, names: Names) -> bool:
+    row = connection.execute(
+        "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND a.attname IN ('identity', 'gap')",
+        [names.schema, names.captured],
+    ).fetchone()
+    return row is not None and row[0] == 2

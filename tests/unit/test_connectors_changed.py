@@ -1,0 +1,57 @@
+"""What is said of a table that is not what was captured, without a server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from connectors.captured import Captured, Gap
+from connectors.changed import difference, merged, refusal, refusals
+from connectors.database.sightings import Sighting
+
+KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t")
+
+
+@pytest.mark.parametrize(
+    ("now", "what", "key"),
+    [
+        (replace(KNOWN, identity="full"), None, False),
+        (replace(KNOWN, owner=11, named="600"), None, False),
+        (replace(KNOWN, named="600"), "was renamed, and renamed back", False),
+        (replace(KNOWN, oid=8, member=91, named="600"), "was dropped and made again", False),
+        (replace(KNOWN, oid=8, member=None), "was dropped and made again, is not in publication p", False),
+        (replace(KNOWN, member=None), "is not in publication p", False),
+        (replace(KNOWN, member=91), "was out of publication p for a while, or under a filter there", False),
+        (replace(KNOWN, lacks="its updates"), "does not get its updates sent by publication p", False),
+        (replace(KNOWN, key=("id", "v")), "has the key (id, v), and had (id)", True),
+        (replace(KNOWN, key=()), "has the key (), and had (id)", True),
+        (replace(KNOWN, identity="index", carried=False), "has a replica identity that lacks its key", False),
+    ],
+)
+def test_what_happened_is_told(now: Sighting, what: str | None, key: bool) -> None:
+    found = difference(KNOWN, now, now if now.oid == KNOWN.oid else None, "p")
+    assert (found.what if found else None, found.key if found else False) == (what, key)
+
+
+def test_a_table_that_lost_its_name() -> None:
+    elsewhere = replace(KNOWN, name="s.old")
+    gone = difference(KNOWN, None, elsewhere, "p")
+    assert gone is not None and (gone.what, gone.gone) == ("was renamed to s.old", True)
+    swapped = difference(KNOWN, replace(KNOWN, oid=8), elsewhere, "p")
+    assert swapped is not None and swapped.what == "was renamed to s.old, and another table has its name"
+    dropped = difference(KNOWN, None, None, "p")
+    assert dropped is not None and dropped.what == "was dropped"
+
+
+def test_a_gap_grows_and_what_it_needs_is_not_forgotten() -> None:
+    keyed = difference(KNOWN, replace(KNOWN, key=("v",)), KNOWN, "p")
+    gap = merged(Gap(("was renamed, and renamed back",), mending=True), keyed)
+    assert (len(gap.reasons), gap.key, gap.mending) == (2, True, False), "what happens while it is mended voids that"
+    assert merged(gap, keyed) == gap, "and is said once"
+    assert Gap.from_dict(gap.to_dict()) == gap
+    assert Sighting.from_dict(KNOWN.to_dict()) == replace(KNOWN, name="")
+    assert "`headwater rebuild FILE SINK --auto`" in refusal("s.t", gap).fix
+    entry = Captured("s.t", "done", None, datetime.now(UTC), identity=KNOWN, gap=gap)
+    assert set(refusals({"s.t": entry, "s.u": replace(entry, table="s.u", gap=None)}, {})) == {"s.t"}

@@ -29,8 +29,9 @@ from cdc.errors import KafkaError, SourceError
 from connectors.catalogue import read_catalogue
 from connectors.connector import wait_ready
 from connectors.keys import NO_SWEEP, KeyCheck
+from connectors.reading import records
 from connectors.servers import Servers
-from connectors.sweep import records, write_deletes
+from connectors.sweep import write_deletes
 
 # Keys that are in memory at once: a few tens of MB.
 BUCKET_KEYS = 100_000

@@ -9,19 +9,19 @@ with an event as Debezium writes it, and a tombstone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 
-from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.errors import KafkaError
 from connectors.connector import wait_ready
 from connectors.debezium import marker_topic
-from connectors.kafka import PARTITION_EOF, Kafka
+from connectors.kafka import Kafka
+from connectors.marker import read_position
+from connectors.reading import SILENCE_SECONDS, records
 from connectors.servers import Servers
 
-# A fetch of an idle partition answers within half a second; no answer for this long is an outage.
-SILENCE_SECONDS = 30.0
 STREAMED = (None, "false", "incremental")
 
 
@@ -57,18 +57,15 @@ def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
 
 
 def snapshot_position(servers: Servers) -> int:
-    """LSN of the last attempt: of the marker's newest record.
+    """LSN of the last attempt.
 
     Raises:
         KafkaError: there is none.
     """
-    topic, position = marker_topic(servers.pipeline), None
-    for message in records(servers.kafka, topic, 0):
-        if value := message.value():
-            position = int(servers.encoding.loads(value)["source"]["lsn"])
+    position = read_position(servers.kafka, servers.pipeline)
     if position is None:
         raise KafkaError(
-            f"topic {topic} is empty: the snapshot's position is not known",
+            f"topic {marker_topic(servers.pipeline)} is empty: the snapshot's position is not known",
             fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
         )
     return position
@@ -140,43 +137,3 @@ def write_deletes(kafka: Kafka, topic: str, events: Iterable[tuple[int, bytes, b
     if producer.flush(SILENCE_SECONDS) or failed:
         raise KafkaError(f"not all deletes were acknowledged by {topic}", fix="run `headwater apply FILE --wait` again")
     return count
-
-
-def records(kafka: Kafka, topic: str, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:
-    """Every committed record of a partition, from an offset, or its first, to the end that it has now.
-
-    A partition that is written to all the time never shows its end to a reader: what comes after the end that there was
-    at the beginning is left for the next time.
-
-    Raises:
-        KafkaUnavailable: no answer (transient).
-    """
-    consumer: Consumer = kafka.consumer()
-    try:
-        place = TopicPartition(topic, partition, start)
-        end = _end(consumer, place)
-        consumer.assign([place])
-        while True:
-            message = consumer.poll(SILENCE_SECONDS)
-            error = None if message is None else message.error()
-            if message is not None and error is None:
-                if (message.offset() or 0) >= end:
-                    return
-                yield message
-            elif error is not None and error.code() == PARTITION_EOF:
-                return
-            else:
-                why = error or "no answer"
-                raise KafkaUnavailable(f"topic {topic} could not be read: {why}", fix="run the same command again")
-    finally:
-        consumer.close()
-
-
-def _end(consumer: Consumer, place: TopicPartition) -> int:
-    try:
-        found = consumer.get_watermark_offsets(place, timeout=SILENCE_SECONDS)
-    except KafkaException as error:
-        raise KafkaUnavailable(
-            f"the end of topic {place.topic} could not be read: {error}", fix="run the same command again"
-        ) from error
-    return int(found[1])

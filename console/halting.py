@@ -1,4 +1,7 @@
-"""Stops the flows of a table whose changes are missing, and takes them up again when that is mended.
+"""Opens generations anew when what their flows were made with is void.
+
+Flows of a table whose changes are missing are stopped, and taken up again when that is mended. All are taken up again
+when the initial snapshot was interrupted and has begun anew, at another position.
 
 The others go on. What the flows know of the table (its columns, its key) may be void, so that their generations are
 opened anew, with definitions that are read again.
@@ -15,6 +18,7 @@ from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views, view_tables
 from connectors.tablewatch import TableWatch
 from console.catalogue import source_catalogue
+from console.marker import MarkerWatch
 
 if TYPE_CHECKING:
     from console.engine import Engine
@@ -47,6 +51,7 @@ class Halting:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._halted: dict[str, str] = {}  # topic -> why
+        self._marker = MarkerWatch(engine.pipeline, engine.snapshot_lsn)
 
     def follow(self, changed: Mapping[str, TableChanged]) -> list[str]:
         """Stop the flows that read one of these tables, take up those that no longer do.
@@ -59,7 +64,11 @@ class Halting:
         """
         now = {self.engine.pipeline.topic(table): str(error) for table, error in changed.items()}
         mended = set(self._halted) - set(now)
-        said = [line for build in list(self.engine.builds) if build.topics & mended for line in self._again(build, "tables are mended")]
+        why = "its tables are mended"
+        said = [line for one in list(self.engine.builds) if one.topics & mended for line in self._again(one, why)]
+        if (position := self._marker.newer()) is not None:
+            self.engine.snapshot_lsn, why = position, "the initial snapshot has begun again"
+            said += [line for build in list(self.engine.builds) for line in self._again(build, why)]
         self._halted = now
         stopped = self.engine.runner.halt(now)
         for table, error in changed.items():
@@ -67,6 +76,10 @@ class Halting:
             if titles:
                 said.append(f"{', '.join(titles)} stopped: {error}")
         return said
+
+    def close(self) -> None:
+        """End watching."""
+        self._marker.close()
 
     def _again(self, build: Build, why: str) -> list[str]:
         said = [f"{build.sink}, generation {build.generation.number}: {why}"]

@@ -1,4 +1,4 @@
-"""The initial snapshot's position, read from the marker's record in Kafka.
+"""Waits for the initial snapshot's position (connectors/marker.py), and notices when another attempt begins.
 
 Rows of a transaction that was open during the snapshot can bear log positions from before it although they are newer
 (docs/decisions/positions.md). Every decoder must know the snapshot's LSN to tell; it is in the log, next to the data.
@@ -8,53 +8,80 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from cdc.debezium_json import snapshot_lsn
-from cdc.encoding import Encoding
-from cdc.errors import KafkaError, RegistryUnavailable
+from cdc.errors import HeadwaterError, KafkaError, RegistryUnavailable
 from cdc.pipeline import Pipeline
 from cdc.registry import encoding_of
 from connectors.debezium import marker_topic
+from connectors.kafka import Kafka
+from connectors.marker import last_attempt, read_position
 
 # Debezium reads the tables in an order of its own: the marker may come after a large one.
 PATIENCE_SECONDS = 300.0
 
 
 def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) -> int:
-    """LSN of the initial snapshot, in bytes; waits for it while the snapshot runs.
+    """LSN of the initial snapshot's last attempt, in bytes; waits for the first while the snapshot runs.
 
     Raises:
         KafkaError: there is no such record after ``patience`` seconds.
-        RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
+        HeadwaterError: Kafka or the schema registry did not answer for as long (transient).
     """
-    topic, encoding = marker_topic(pipeline), encoding_of(pipeline.source.reader())
-    settings = {"group.id": "headwater-marker", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    consumer = Consumer({**pipeline.kafka.client(), **settings, "log_level": 0})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        until = time.monotonic() + patience
-        while time.monotonic() < until:
-            message = consumer.poll(1.0)
-            value = None if message is None or message.error() else message.value()
-            found = None if value is None else _patiently(value, encoding, until)
-            if found is not None:
-                return found
-    finally:
-        consumer.close()
+    kafka, until, error = Kafka(pipeline), time.monotonic() + patience, None
+    while time.monotonic() < until:
+        try:
+            found = read_position(kafka, pipeline)
+        except HeadwaterError as caught:
+            if not caught.transient:
+                raise
+            found, error = None, caught
+        if found is not None:
+            return found
+        time.sleep(1.0)
+    if error is not None:
+        raise error
     raise KafkaError(
-        f"topic {topic} does not tell the position of the initial snapshot after {patience:.0f} s",
+        f"topic {marker_topic(pipeline)} does not tell the position of the initial snapshot after {patience:.0f} s",
         means="the snapshot has not begun, or the connector has failed",
         fix="run `headwater apply FILE --wait` and look at what it says about the connector",
     )
 
 
-def _patiently(value: bytes, encoding: Encoding, until: float) -> int | None:
-    """What the record tells, once the schema registry answers."""
-    while True:
+class MarkerWatch:
+    """Notices that the initial snapshot was interrupted and has begun again, while sinks fill from the first attempt.
+
+    Args:
+        pipeline: the loaded file.
+        position: of the attempt that is known.
+    """
+
+    def __init__(self, pipeline: Pipeline, position: int) -> None:
+        self.position = position
+        self._unread: list[bytes | None] = []
+        self._encoding = encoding_of(pipeline.source.reader())
+        self._consumer = Kafka(pipeline).consumer()
+        self._consumer.assign([TopicPartition(marker_topic(pipeline), 0, OFFSET_BEGINNING)])
+
+    def newer(self) -> int | None:
+        """The position of a later attempt than the one that is known, once; asks for nothing, waits for nothing.
+
+        Raises:
+            DecodeError: somebody else writes into the marker's topic (terminal).
+        """
+        while (message := self._consumer.poll(0)) is not None:
+            if message.error() is None:
+                self._unread.append(message.value())
         try:
-            return snapshot_lsn(value, encoding)
-        except RegistryUnavailable:
-            if time.monotonic() > until:
-                raise
-            time.sleep(1.0)
+            found = last_attempt(self._unread, self._encoding)
+        except RegistryUnavailable:  # asked again the next time
+            return None
+        self._unread = []
+        if found is None or found <= self.position:
+            return None
+        self.position = found
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()

@@ -115,6 +115,7 @@ def _run(
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
+            halting.close()
             engine.close()
     for flow, reason in errors.items():
         click.echo(f"error: {flow} failed: {reason}", err=True)

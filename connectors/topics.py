@@ -26,7 +26,8 @@ def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
         "segment.ms": str(int(kafka.segment_hours * HOUR_MS)),
         # Compact when a tenth is superseded (default: a half): a rebuild reads less, the cleaner works more.
         "min.cleanable.dirty.ratio": "0.1",
-        "min.compaction.lag.ms": "0",
+        # A batch that a crash has cut is read again from the log as it was: the cleaner must not have been there first.
+        "min.compaction.lag.ms": str(int(kafka.compaction_lag_hours * HOUR_MS)),
         "max.message.bytes": str(kafka.max_message_bytes),
     }
     topics = [

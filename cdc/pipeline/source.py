@@ -167,6 +167,14 @@ class Kafka(Part):
         gt=0,
         le=8_760,
     )
+    compaction_lag_hours: Number = entry(
+        1.0,
+        "How long a record stays in the log whatever comes after it (min.compaction.lag.ms): a flow that was killed in "
+        "the middle of a batch finds that batch again.",
+        unit="hours",
+        ge=0,
+        le=8_760,
+    )
     max_message_bytes: Whole = entry(
         10_485_760,
         "Largest record: a row as JSON, before and after. A larger one stops the connector, it is never skipped.",

@@ -66,6 +66,15 @@ def test_topics_that_are_right_need_nothing_and_others_only_what_differs() -> No
     assert (created.name, created.before) == (marker.name, None)
 
 
+def test_records_stay_until_a_batch_that_was_cut_could_be_read_again() -> None:
+    part = pipeline()
+    short = part.model_copy(update={"kafka": part.kafka.model_copy(update={"compaction_lag_hours": 0.25})})
+    assert [t.config["min.compaction.lag.ms"] for t in data_topics(part, catalogue())] == ["3600000"] * 2
+    wanted = data_topics(short, catalogue())
+    older = {t.name: Topic(t.name, t.partitions, 1, {**t.config, "min.compaction.lag.ms": "0"}) for t in wanted}
+    assert [action.after for action in plan_topics(wanted, older)] == [{"min.compaction.lag.ms": "900000"}] * 2
+
+
 def test_partitions_are_never_changed_silently() -> None:
     wanted = data_topics(pipeline(), catalogue())
     actual = {wanted[0].name: Topic(wanted[0].name, 6, 1, wanted[0].config)}

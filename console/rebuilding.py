@@ -57,6 +57,7 @@ class Rebuild:
             StateError: a generation is ready already, or the rebuild was stopped before its end.
             HeadwaterError: a flow has failed.
         """
+        self.registry.living()  # what is wrong here is said before a server is asked
         catalogue = source_catalogue(self.pipeline)
         refuse_changed(self.pipeline, self.sink, catalogue)
         entry = self._entry()

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill test-cluster test-compose test-containers images lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill test-cluster chaos test-compose test-containers images lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,6 +51,9 @@ test-containers: setup ## integration tests on containers made from our images (
 
 test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, workers killed and paused (a quarter of an hour)
 	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/integration/test_spark_cluster_checks.py
+
+chaos: setup ## a shop and a bank under load while everything is killed, frozen and cut (CHAOS_MINUTES=20 CHAOS_SEED=1)
+	@$(BIN)/python -m tests.chaos
 
 lint: setup ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

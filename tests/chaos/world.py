@@ -118,6 +118,7 @@ class World(Scenario):
         document |= {"name": self.name, "views": views, "engine": {"state_dir": str(self.folder / "state")}}
         tables = [table if "." in table else f"public.{table}" for table in TABLES]
         document["source"] |= {"database": self.name, "port": self.links["postgres"].port, "tables": tables}
+        document["kafka"] |= {"compaction_lag_hours": 0}
         document["row_store"] = {"url": f"redis://{of['redis-store']}/0"}
         sinks = document["sinks"]
         sinks["search"] |= {"url": f"http://{of['elasticsearch']}", "views": SINK_VIEWS["search"]}

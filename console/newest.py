@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from connectors.kafka import PARTITION_EOF
+from sinks.contract import UNVERSIONED
 from spark.entries import Entry, EntryDecoder
 from spark.spec import FlowSpec
 
@@ -64,12 +65,22 @@ def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence
     """
     topic, asked = pipeline.topic(view.table.qualified), set(ids)
     keyed, decoder = _Keyed(spec.decoders()[topic], view, topic), EntryDecoder(spec)
-    newest: dict[str, Newest] = {}
+    newest, ended = dict[str, Newest](), dict[str, Newest]()
     for records in _pieces(pipeline, topic):
         mine = [record for record in records if keyed(record) in asked]
         for start in range(0, len(mine), PIECE):
-            _take(newest, decoder, view, mine[start : start + PIECE])
-    return newest
+            take(newest, ended, decoder, view, mine[start : start + PIECE])
+    return standing(newest, ended)
+
+
+def standing(newest: Mapping[str, Newest], ended: Mapping[str, Newest]) -> dict[str, Newest]:
+    """What stands of each key: its newest version, unless a delete without a version lies behind it in the log."""
+    found = dict(newest)
+    for key, end in ended.items():
+        known = newest.get(key)
+        if known is None or (known.entry.partition == end.entry.partition and known.entry.offset <= end.entry.offset):
+            found[key] = end
+    return found
 
 
 def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
@@ -80,14 +91,23 @@ def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
     )
 
 
-def _take(newest: dict[str, Newest], decoder: EntryDecoder, view: View, records: Sequence[Record]) -> None:
+def take(
+    newest: dict[str, Newest],
+    ended: dict[str, Newest],
+    decoder: EntryDecoder,
+    view: View,
+    records: Sequence[Record],
+) -> None:
+    """Take in a piece of the log: the newest version of each key, and the last delete that had none."""
     by_place = {(record.partition, record.offset): record for record in records}
     for entry in decoder.decode(batch_of(records)).entries:
         if entry.view != view.name:
             continue
-        known = newest.get(entry.id)
         found = Newest(entry, by_place[entry.partition, entry.offset])
-        # A tombstone carries no position (-1): it follows its delete, which then is what stands.
+        if entry.version == UNVERSIONED:
+            ended[entry.id] = found
+            continue
+        known = newest.get(entry.id)
         if known is None or (entry.version, entry.offset) >= (known.entry.version, known.entry.offset):
             newest[entry.id] = found
 

@@ -26,7 +26,7 @@ from console.newest import batch_of, newest_records
 from console.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
 from spark.entries import Decoded, Entry
-from spark.expressions import compute, entries_with_rows, entry_batch, entry_schema
+from spark.expressions import compute, entries_with_rows, entry_batch, entry_schema, without_tallies
 from spark.flow import Flow, map_in_arrow, plan_flows
 from spark.join import health
 from spark.join.engine import Joiner
@@ -217,7 +217,7 @@ def _with_fields(work: Repair, records: Sequence[Any]) -> dict[str, bytes | None
     """Documents of records with what Spark SQL computes, by the engine's own stages."""
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
     typed = map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(work.view))
-    return _computed(work, typed)
+    return _computed(work, without_tallies(typed))
 
 
 def _computed(work: Repair, typed: Any) -> dict[str, bytes | None]:
@@ -294,7 +294,7 @@ def _made(joiner: Joiner, work: Repair, roots: Mapping[str, int]) -> list[Entry]
     if not work.view.needs_spark or not entries:
         return entries
     batch = entry_batch(work.flow.spec, work.view, Decoded(entries, [], 0))
-    documents = _computed(work, work.spark.createDataFrame(pa.Table.from_batches([batch])))
+    documents = _computed(work, without_tallies(work.spark.createDataFrame(pa.Table.from_batches([batch]))))
     return [entry._replace(document=documents[entry.id]) for entry in entries]
 
 

@@ -16,7 +16,7 @@ from cdc.view import View
 from console.flows import catalog_name
 from console.holding import TWICE, Holds
 from console.newest import Record, batch_of, newest_records
-from spark.expressions import PREFIX, entries_with_rows, entry_schema
+from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
 from spark.warehouse import GENERATION, VERSION_COLUMN, Place, key_names, output_columns
 
@@ -63,7 +63,7 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds]) 
     """Rows made from records, as the flow makes them, each with the version that was seen in its place."""
     view = work.view
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
-    typed = map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view))
+    typed = without_tallies(map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view)))
     seen = pa.table(
         {
             "__id": pa.array(list(held), pa.string()),

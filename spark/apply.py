@@ -20,7 +20,7 @@ from sinks.contract import Answer, Item, Outcome, Sink
 from sinks.deadletters import DeadLetter
 from sinks.factory import open_sink
 from spark import deadletters
-from spark.entries import Decoded, Entry, decode_batches
+from spark.entries import TALLY, Decoded, Entry, decode_batches
 from spark.overlap import Behind
 from spark.spec import FlowSpec, unpack
 
@@ -73,9 +73,12 @@ def apply_entries(
 
 
 def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
-    rows = batch.to_pylist(maps_as_pydicts="lossy")
     entries = []
-    for row in rows:
+    records = sent = 0
+    for row in batch.to_pylist(maps_as_pydicts="lossy"):
+        if row["view"] == TALLY:
+            records, sent = records + row["offset"], sent + row["version"]
+            continue
         document = row["document"]
         if document is not None:
             if row.get("__where", True) is not True:
@@ -97,7 +100,7 @@ def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
                 row["ts_ms"],
             )
         )
-    return Decoded(entries, [], len(rows))
+    return Decoded(entries, [], records, sent)
 
 
 def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
@@ -112,7 +115,7 @@ def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.Reco
     try:
         for batch in decoded:
             totals[""]["records"] += batch.records
-            totals[""]["rejected"] += len(batch.letters)
+            totals[""]["rejected"] += len(batch.letters) + batch.sent
             if batch.entries:
                 writes.submit(partial(_write, _sink(packed), spec, batch.entries, written))
             deadletters.send(spec.dead_letters, [*batch.letters, *chain(*writes.ended())])

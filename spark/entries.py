@@ -28,6 +28,10 @@ from sinks.contract import UNVERSIONED
 from sinks.deadletters import DeadLetter
 from spark.spec import FlowSpec
 
+# In the place of a view's name: no entry but a tally of what its batch was made of, ``version`` letters (sent already)
+# and ``offset`` records. So both are known behind Spark SQL, where only entries arrive.
+TALLY = ""
+
 # A delete's own tombstone has the next offset; a marker of the connector's transaction may lie between.
 OWN_TOMBSTONE = 2
 
@@ -48,11 +52,23 @@ class Entry(NamedTuple):
 
 @dataclass
 class Decoded:
-    """What one Arrow batch of records gave."""
+    """What one Arrow batch of records gave.
+
+    Attributes:
+        entries: to be written.
+        letters: to be sent.
+        records: how many there were.
+        sent: letters that have been sent already.
+    """
 
     entries: list[Entry]
     letters: list[DeadLetter]
     records: int
+    sent: int = 0
+
+    def tally(self) -> Entry:
+        """Records and letters as an entry; see TALLY."""
+        return Entry(TALLY, "", len(self.letters) + self.sent, None, "", -1, self.records, 0)
 
 
 class EntryDecoder:

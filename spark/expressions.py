@@ -16,7 +16,7 @@ from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.view import View
 from spark import deadletters
-from spark.entries import Decoded, decode_batches
+from spark.entries import TALLY, Decoded, decode_batches
 from spark.spec import FlowSpec, unpack
 
 # An entry's own columns: name -> (Arrow type, Spark type).
@@ -108,17 +108,25 @@ def entries_with_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def entry_batch(spec: FlowSpec, view: View, decoded: Decoded) -> pa.RecordBatch:
-    """Entries with their typed rows as one Arrow batch of ``entry_schema``; dead letters leave from here."""
+    """Entries with their typed rows as one Arrow batch of ``entry_schema``, behind them a tally (``entries.TALLY``).
+
+    Dead letters leave from here.
+    """
     deadletters.send(spec.dead_letters, decoded.letters)
     row_schema = view.arrow_schema()
     nulls = (None,) * len(row_schema)
-    entries = decoded.entries
+    entries = [*decoded.entries, decoded.tally()]
     arrays = [pa.array([getattr(e, name) for e in entries], kind) for name, (kind, _) in META.items()]
     rows = [e.row if e.row is not None else nulls for e in entries]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(row_schema)
     arrays += [pa.array(values, f.type) for values, f in zip(columns, row_schema, strict=True)]
     names = [PREFIX + name for name in META] + row_schema.names
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def without_tallies(frame: DataFrame) -> DataFrame:
+    """Only the entries of a frame of ``entry_schema``."""
+    return frame.where(F.col(PREFIX + "view") != TALLY)
 
 
 def compute(frame: DataFrame, view: View) -> DataFrame:

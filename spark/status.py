@@ -25,7 +25,7 @@ class FlowStatus:
             or stopped; docs/json-output.md says when which.
         batch_id: newest batch that has ended; -1 before the first.
         records: changelog records read.
-        written, deleted, stale, rejected: answers of the sink (the warehouse counts only written).
+        written, deleted, stale, rejected: answers of the sink (the warehouse counts only written and rejected).
         position: highest source position applied.
         source_ts_ms: newest source timestamp applied (epoch milliseconds).
         batch_ms: how long the newest batch took.

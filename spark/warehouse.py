@@ -23,7 +23,8 @@ from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.view import View
 from sinks import iceberg
 from sinks.contract import UNVERSIONED
-from spark.expressions import PREFIX, entries_with_rows, entry_schema
+from spark.entries import TALLY
+from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.lease import Lease
 from spark.state import batch_offsets
@@ -81,6 +82,24 @@ def create_table(spark: SparkSession, table: str, view: View, properties: Mappin
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
 
 
+def standing(entries: DataFrame) -> DataFrame:
+    """The one entry of each key that stands, over all Arrow batches that a micro-batch was cut into.
+
+    That is the newest version, unless a delete without a version lies behind it in the log.
+    """
+    version, offset, row = F.col(PREFIX + "version"), F.col(PREFIX + "offset"), F.struct("*")
+    plain = version == UNVERSIONED
+    newest = F.max_by(row, F.when(~plain, F.struct(version, offset))).alias("newest")
+    ended = F.max_by(row, F.when(plain, offset)).alias("ended")
+    both = without_tallies(entries).groupBy(PREFIX + "id").agg(newest, ended)
+    # Offsets of two partitions can't be compared: then the one whose position is known stands.
+    behind = F.expr(
+        f"ended.{PREFIX}partition = newest.{PREFIX}partition AND ended.{PREFIX}offset >= newest.{PREFIX}offset"
+    )
+    gone = F.col("ended").isNotNull() & (F.col("newest").isNull() | behind)
+    return both.select(F.when(gone, F.col("ended")).otherwise(F.col("newest")).alias("r")).select("r.*")
+
+
 class Merger:
     """Applies one view's batches to its table; the function of ``foreachBatch``.
 
@@ -132,8 +151,7 @@ class Merger:
 
     def _source(self, batch: DataFrame) -> DataFrame:
         """The newest row of each key; ``_hw_gone`` marks those that must not be in the table."""
-        newest = F.max_by(F.struct("*"), F.struct(PREFIX + "version", PREFIX + "offset")).alias("r")
-        rows = batch.groupBy(PREFIX + "id").agg(newest).select("r.*")
+        rows = standing(batch)
         gone = F.col(PREFIX + "document").isNull()
         if self.view.where:
             gone = gone | ~F.coalesce(F.expr(self.view.where), F.lit(False))
@@ -264,11 +282,13 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         flow.refuse_filled(view.name)
     packed = flow.spec.pack()
     typed = map_in_arrow(changelog(spark, flow), partial(entries_with_rows, packed), entry_schema(view))
+    tally = F.col(PREFIX + "view") == TALLY
     counted = typed.observe(
         "applied",
-        F.count("*").alias("records"),
+        F.sum(F.when(tally, F.col(PREFIX + "offset"))).alias("records"),
+        F.sum(F.when(tally, F.col(PREFIX + "version"))).alias("rejected"),
         F.count(PREFIX + "document").alias("written"),
-        F.max(PREFIX + "version").alias("position"),
+        F.max(F.when(~tally, F.col(PREFIX + "version"))).alias("position"),
         F.max(PREFIX + "ts_ms").alias("ts_ms"),
     )
     writer = counted.writeStream.queryName(flow.title).foreachBatch(Merger(place, view, flow.checkpoint, lease))

@@ -104,9 +104,9 @@ def items(count: int, version: int, make: Callable[[int], bytes] = doc) -> list[
     return [Item(str(number), version, make(number)) for number in range(count)]
 
 
-def held(sink: Sink) -> dict[str, tuple[int, bytes]]:
-    """Everything a sink holds, by scan."""
-    return {one.key: (one.version, one.document) for one in sink.scan(VIEW)}
+def held(sink: Sink, view: str = VIEW) -> dict[str, tuple[int, bytes]]:
+    """Everything a sink holds of a view, by scan."""
+    return {one.key: (one.version, one.document) for one in sink.scan(view)}
 
 
 # What a target holds under a key: the version that it remembers, and the document (None: deleted).

@@ -9,6 +9,7 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import StateError
 from cdc.view import View
+from console.newest import Newest, Record, standing, take
 from sinks.contract import UNVERSIONED, Item
 from spark.entries import Entry, EntryDecoder, newer
 from spark.spec import FlowSpec, unpack
@@ -126,3 +127,26 @@ def test_fault_25_a_new_column_is_left_out_or_stops_the_flow_by_policy() -> None
     assert orjson.loads(entry.document or b"") == {"id": 1, "v": "a"}
     with pytest.raises(StateError, match=r"public\.t has gained the column added"):
         EntryDecoder(replace(SPEC, stop_at_new_columns=True)).decode(batch)
+
+
+def newest_of(size: int, pairs: list[tuple[bytes | None, bytes | None]]) -> dict[str, tuple[int, bool]]:
+    """What a repair finds in the log when it reads it in pieces: key -> version, and whether there is a row."""
+    decoder, known, ended = EntryDecoder(SPEC), dict[str, Newest](), dict[str, Newest]()
+    rows = [Record(key, value, "p.public.t", 0, offset) for offset, (key, value) in enumerate(pairs)]
+    for start in range(0, len(rows), size):
+        take(known, ended, decoder, SPEC.views["t"], rows[start : start + size])
+    return {key: (one.entry.version, one.entry.document is not None) for key, one in standing(known, ended).items()}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_a_repair_finds_the_same_newest_record_however_the_log_is_cut(size: int) -> None:
+    gone, again = orjson.dumps({"id": 1}), orjson.dumps({"id": 2})
+    log = [event(1, "a", 10), event(2, "a", 11), (gone, None), (again, None), event(2, "again", 20), event(3, "b", 30)]
+    found = newest_of(size, [*log, event(3, "older", 25)])
+    assert found == {"1": (UNVERSIONED, False), "2": (20, True), "3": (30, True)}
+
+
+def test_letters_and_records_travel_with_the_entries() -> None:
+    key, value = event(1, "a", 10)
+    decoded = EntryDecoder(SPEC).decode(records((key, value), (b'{"id":1}', b"no json"), (key, None)))
+    assert (decoded.tally().version, decoded.tally().offset) == (1, 3)

@@ -26,6 +26,7 @@ class Column:
         nullable: may hold NULL.
         enum_values: an enum's labels in order, else None.
         ordinal: ``attnum``.
+        collated: of a nondeterministic collation: texts that differ may be equal in Postgres.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Column:
     nullable: bool = True
     enum_values: tuple[str, ...] | None = None
     ordinal: int = 0
+    collated: bool = False
 
 
 @dataclass(frozen=True)

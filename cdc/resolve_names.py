@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
+from cdc.join.comparable import COLLATED
 from cdc.pipeline import Pipeline
 from cdc.types import supported, unsupported
 
 Path = tuple[str | int, ...]
 # Columns that a message lists when no name is like the one that was written.
 MAX_SHOWN = 20
+DETERMINISTIC = 'ALTER TABLE {table} ALTER COLUMN {column} TYPE text COLLATE "C" (or another deterministic collation)'
 
 
 def find_table(pipeline: Pipeline, catalogue: Catalogue, name: str, path: Path, where: str = "") -> Table:
@@ -71,6 +73,9 @@ def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None
     for name in table.primary_key:
         if (reason := unsupported(table.by_name[name])) is not None:
             raise error(pipeline, path, f"{where}{table.qualified}'s key column {name}: {reason}", "use another key")
+        if table.by_name[name].collated:
+            what = f"{where}{table.qualified}'s key column {name}: {COLLATED}"
+            raise error(pipeline, path, what, DETERMINISTIC.format(table=table.qualified, column=name))
 
 
 def columns_of(

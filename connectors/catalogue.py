@@ -32,7 +32,8 @@ GROUP BY i.indexrelid, 1, 2, 3 HAVING count(*) = count(a.attname)
 
 # Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
 COLUMNS = """
-SELECT a.attrelid, a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod, a.attnotnull, a.attnum
+SELECT a.attrelid, a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod, a.attnotnull, a.attnum,
+       EXISTS (SELECT FROM pg_collation co WHERE co.oid = a.attcollation AND NOT co.collisdeterministic)
 FROM pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 ORDER BY a.attrelid, a.attnum
@@ -73,6 +74,7 @@ class _Attribute(NamedTuple):
     typmod: int
     not_null: bool
     number: int
+    collated: bool
 
 
 def read_catalogue(
@@ -222,6 +224,7 @@ def _column(types: Mapping[int, _Type], attribute: _Attribute) -> Column:
         not not_null,
         labels,
         attribute.number,
+        attribute.collated,
     )
 
 

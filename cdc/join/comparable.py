@@ -21,6 +21,8 @@ _AMBIGUOUS = {
     "jsonb": "1.0 and 1 are one value",
     "numrange": "bounds of 1.0 and 1 are one",
 }
+# Of a nondeterministic collation, also: 'a' and 'A', or two spellings of 'é', may be equal.
+COLLATED = "its collation is nondeterministic: texts that differ may be equal in Postgres, and are not here"
 _NO_EQUALITY = frozenset(("json", "xml", "point", "tsvector", "hstore"))
 # Text that Postgres does not order as text.
 _OTHER_ORDER = frozenset(
@@ -47,6 +49,8 @@ def not_joined(one: Column, other: Column) -> str | None:
             return f"{column.name} is an array ({kind(column)})"
         if key in _AMBIGUOUS:
             return f"{column.name} is {kind(column)}, and equal values may have different texts: {_AMBIGUOUS[key]}"
+        if column.collated:
+            return f"{column.name} can't be compared, {COLLATED}"
         if key in _NO_EQUALITY or key not in RULES:
             return f"{column.name} is {kind(column)}, by which rows can't be found"
     same = left == right or {left, right} <= _INTEGERS or {left, right} <= _TEXTS
@@ -67,6 +71,8 @@ def not_sorted(column: Column) -> str | None:
     key = type_key(column)
     if column.array:
         return f"{column.name} is an array ({kind(column)})"
+    if column.collated:
+        return f"{column.name} can't be ordered, {COLLATED}"
     if key in _OTHER_ORDER or key.endswith("range") or key not in RULES:
         return f"{column.name} is {kind(column)}, which has no order here"
     return None
@@ -86,6 +92,8 @@ def not_counted(column: Column) -> str | None:
         return f"{column.name} is an array ({kind(column)})"
     if key in _NO_EQUALITY or key not in RULES:
         return f"{column.name} is {kind(column)}, whose values can't be told apart"
+    if column.collated:
+        return f"{column.name} can't be told apart, {COLLATED}"
     if key in _AMBIGUOUS and key not in ("float4", "float8"):
         return f"{column.name} is {kind(column)}, and equal values may have different texts: {_AMBIGUOUS[key]}"
     return None

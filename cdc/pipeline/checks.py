@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins
+from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins, nothing_picked
 from cdc.pipeline.masking import mask_text
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
@@ -86,6 +86,7 @@ def _table(source: Source, name: str, path: Path, where: str) -> Iterator[Wrong]
 def _view(pipeline: Pipeline, name: str, view: View) -> Iterator[Wrong]:
     path: Path = ("views", name)
     yield from _table(pipeline.source, view.root, (*path, "root"), f"views.{name}.root")
+    yield from nothing_picked(view, path)
     out: set[str] = set()
     for index, (_, column) in enumerate(view.picks):
         if column in out:

@@ -94,7 +94,15 @@ def _names(part: View | Nested, path: Path, fields: Mapping[str, str] | tuple[()
             taken.setdefault(name, join)
 
 
+def nothing_picked(part: View | Nested, path: Path) -> Iterator[Wrong]:
+    """An empty list of columns, which would mean all of them: surely the opposite of what was meant."""
+    if "columns" in part.model_fields_set and not part.columns:
+        what = f"{dotted((*path, 'columns'))}: an empty list picks no column"
+        yield Wrong((*path, "columns"), what, "name the columns, or leave `columns` out for all of them")
+
+
 def _columns(part: Nested, path: Path) -> Iterator[Wrong]:
+    yield from nothing_picked(part, path)
     out: set[str] = set()
     for index, (_, column) in enumerate(part.picks):
         if column in out:

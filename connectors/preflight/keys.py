@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cdc.join.comparable import COLLATED
+from cdc.resolve_names import DETERMINISTIC
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
@@ -21,6 +23,10 @@ def run(site: Site) -> Iterator[Finding]:
         elif hidden := sorted(set(table.primary_key) & set(fact.generated)):
             message = f"{name} has a generated column in its key ({', '.join(hidden)}), which is not captured"
             yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns")
+        elif collated := [column for column in table.primary_key if table.by_name[column].collated]:
+            message = f"{name} has the column {', '.join(collated)} in its key; {COLLATED}"
+            fix = DETERMINISTIC.format(table=name, column=collated[0])
+            yield Finding(Level.ERROR, name, message, fix)
         elif fact.replica_identity == "n":
             message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
             yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")

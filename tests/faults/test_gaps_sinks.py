@@ -61,14 +61,12 @@ def test_a_swapped_table_stops_its_flows_alone_and_one_apply_mends_them(scenario
         report = json.loads(scenario.run("status", "--json"))
         return {f"{s['sink']}/{flow['flow']}": flow["state"] for s in report["sinks"] for flow in s["flows"]}
 
-    items = {f"search/{scenario.view('order_item')}", "search/main", "cache/main", "warehouse/public.order_items"}
-    items.add(f"cache/{scenario.view('order_card')}")
-    reading = items & states().keys()
-    assert len(reading) >= 4, states()
+    reading = {"search/main", "cache/main", f"cache/{scenario.view('order_card')}", "warehouse/order_items"}
+    assert reading < states().keys(), states()
     scenario.execute("CREATE TABLE items_new (LIKE order_items INCLUDING ALL)")
     scenario.execute("INSERT INTO items_new SELECT * FROM order_items WHERE line = 1")
     scenario.execute("ALTER TABLE order_items RENAME TO items_old; ALTER TABLE items_new RENAME TO order_items")
-    assert eventually(lambda: {flow for flow, state in states().items() if state == "failed"} == reading, 20), states()
+    assert eventually(lambda: {flow for flow, state in states().items() if state == "failed"} == reading, 40), states()
     assert {state for flow, state in states().items() if flow not in reading} == {"running"}
     scenario.execute("UPDATE order_items SET quantity = quantity + 1")
     said = "table public.order_items was renamed to public.items_old, and another table has its name"

@@ -155,6 +155,11 @@ def test_whole_schema_and_partitioned_root_are_fine(check: Callable[..., str]) -
             "CREATE TABLE t (id int, k int GENERATED ALWAYS AS (id) STORED PRIMARY KEY)",
             "a generated column in its key (k)",
         ),
+        (
+            "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+            " CREATE DOMAIN word AS text COLLATE loose; CREATE TABLE t (w word PRIMARY KEY)",
+            "its collation is nondeterministic",
+        ),
     ],
 )
 def test_tables_without_a_usable_key(source: SourceDatabase, check: Callable[..., str], ddl: str, message: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cdc.catalogue import Column
@@ -17,6 +19,14 @@ def column(kind: str, name: str = "c") -> Column:
         return Column(name, base[5:], base[5:], enum_values=("a", "b"))
     precision, scale = map(int, inside.split(",")) if base == "numeric" and inside else (None, None)
     return Column(name, kind, base, precision, scale, array)
+
+
+def test_a_nondeterministic_collation_compares_nothing() -> None:
+    """Two texts may be one value there; here they are two."""
+    plain, loose = column("text"), replace(column("text"), collated=True)
+    for reason in (not_joined(plain, loose), not_joined(loose, plain), not_sorted(loose), not_counted(loose)):
+        assert reason is not None and "its collation is nondeterministic" in reason
+    assert not_joined(plain, plain) is None
 
 
 @pytest.mark.parametrize(

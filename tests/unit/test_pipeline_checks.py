@@ -83,6 +83,7 @@ def test_targets_on_different_servers_or_of_different_kinds_are_apart() -> None:
         ("{root: customers}", "{root: custmers}", "p.yaml:7:20: views.customer.root: 'custmers' is not in source.tables\n  what to do: did you mean 'customers'"),
         ("{root: customers}", "{root: orders}", "views.customer.root: 'orders' may be public.orders or other.orders"),
         ("{root: customers}", "{root: zzz}", "add it to source.tables"),
+        ("{root: customers}", "{root: customers, columns: []}", "p.yaml:7:31: views.customer.columns: an empty list picks no column"),
         ("{root: customers}", "{root: customers, columns: [a, {b: a}]}", "views.customer.columns: two columns are named 'a'"),
         ("{root: customers}", "{root: customers, columns: [a], fields: {a: b}}", "p.yaml:7:57: views.customer.fields: 'a' is a column of the view too"),
         ("{root: customers}", "{root: customers, key: [a, a]}", "views.customer.key: a column is here a second time"),

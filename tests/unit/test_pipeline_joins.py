@@ -101,6 +101,7 @@ def test_variables_work_below_too() -> None:
         ("{maker: carrier}", "{maker: 7}", "p.yaml:12:44: views.card.refs.maker.on.maker: expected text, got a whole number"),
         ("{maker: carrier}", "{maker: carrier, boss: carrier}", "p.yaml:12:59: views.card.refs.maker.on: 'carrier' is here a second time"),
         ("      maker:", "      ma ker:", "p.yaml:12:7: views.card.refs: the name (not shown: it is not a plain name) is not allowed: expected 1 to 63 letters"),
+        ("columns: [carrier]", "columns: []", "views.card.refs.maker.columns: an empty list picks no column"),
         ("columns: [carrier]", "columns: [carrier, {name: carrier}]", "views.card.refs.maker.columns: two columns are named 'carrier'"),
         ("columns: [carrier]", "columns: [carrier], limit: 3", "unknown key 'limit' in views.card.refs.maker"),
         ("limit: 50", "limit: 0", "p.yaml:18:16: views.card.children.flights.limit: expected at least 1"),

@@ -88,9 +88,18 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
         select = sql.SQL(
             "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
             " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false), nullif(to_jsonb(c) -> 'identity', 'null'),"
-            " nullif(to_jsonb(c) -> 'gap', 'null') FROM {} c"
+            " nullif(to_jsonb(c) -> 'gap', 'null') FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NULL"
         ).format(names.identifier(names.captured))
         return {row[0]: _entry(*row) for row in connection.execute(select)}
+
+
+def read_left(connection: Connection, names: Names) -> list[str]:
+    """Tables that were captured once, and whose topics are still there unless somebody has deleted them."""
+    with explained("reading the list of captured tables"):
+        if not has_table(connection, names.schema, names.captured):
+            return []
+        select = sql.SQL("SELECT table_name FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NOT NULL")
+        return [table for (table,) in connection.execute(select.format(names.identifier(names.captured)))]
 
 
 def _entry(*row: Any) -> Captured:
@@ -155,7 +164,7 @@ def _note(
     upsert = sql.SQL(
         "INSERT INTO {0} (table_name, snapshot, sweep, identity, gap) VALUES (%s, %s, %s, %s::jsonb, %s::jsonb)"
         " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now(),"
-        " condition = NULL, sweep = excluded.sweep, identity = excluded.identity, gap = excluded.gap"
+        " condition = NULL, sweep = excluded.sweep, identity = excluded.identity, gap = excluded.gap, left_at = NULL"
     ).format(names.identifier(names.captured))
     kept = None if gap is None else json.dumps(gap.to_dict())
 
@@ -187,10 +196,11 @@ def _identify(names: Names, publication: str, tables: list[str]) -> Action:
 
 
 def _forget(names: Names, table: str) -> Action:
-    delete = sql.SQL("DELETE FROM {} WHERE table_name = {}").format(
+    # Its topic stays, and `drop --topics` must find it.
+    leave = sql.SQL("UPDATE {} SET left_at = now(), gap = NULL WHERE table_name = {}").format(
         names.identifier(names.captured), sql.Literal(table)
     )
-    run = statements(f"forgetting the capture of {table}", delete)
+    run = statements(f"forgetting the capture of {table}", leave)
     return Action("snapshot", table, "no longer captured; its topic stays as it is", "captured", None, run)
 
 

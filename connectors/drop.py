@@ -5,10 +5,11 @@ from __future__ import annotations
 from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
 from connectors.actions import Action, Show, run_all
-from connectors.captured import read_captured
+from connectors.captured import read_captured, read_left
 from connectors.connector import read_connector
 from connectors.database.publication import read_publication
 from connectors.database.schema import drop_schema
+from connectors.database.sessions import end_sessions
 from connectors.database.slot import drop_lost_slot, drop_slot, read_slot
 from connectors.database.truncate import TRIGGERS, drop_triggers
 from connectors.debezium import marker_topic, signal_group
@@ -57,9 +58,9 @@ def _topics(servers: Servers, *, topics: bool) -> list[str]:
     pipeline = servers.pipeline
     names = [topic.name for topic in control_topics(pipeline)]
     if topics:
-        captured = read_captured(servers.setup, servers.names)
+        captured = {*read_captured(servers.setup, servers.names), *read_left(servers.setup, servers.names)}
         named = [table for table in pipeline.source.tables if not table.endswith(".*")]
-        names += [pipeline.topic(table) for table in {*captured, *named}] + [
+        names += [pipeline.topic(table) for table in captured.union(named)] + [
             marker_topic(pipeline),
             pipeline.dead_letter_topic,
         ]
@@ -85,6 +86,7 @@ def _connector(servers: Servers) -> None:
     # Connect keeps the offsets of a deleted connector, and a namesake would go on from them into a gap.
     servers.connect.delete_offsets(name)
     servers.connect.delete(name)
+    end_sessions(servers.source, servers.names, servers.pipeline.source.slot)
 
 
 def _drop_slot(servers: Servers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from cdc.errors import ConnectError, KafkaError, SourceError
@@ -155,6 +156,8 @@ def test_removed_table_leaves_publication_and_triggers_but_keeps_its_topic(
     with pytest.raises(KafkaError, match="records already"):  # its deletes were missed meanwhile
         source.execute("INSERT INTO item VALUES (7000, 'x')")
         _capture_again(source, applied)
+    dropped = next(action.name for action in plan_drop_pipeline(narrower, topics=True) if action.kind == "topic")
+    assert applied.topic("public.tag") in dropped.split(", "), "the file no longer names it; its topic is ours"
 
 
 def _capture_again(source: SourceDatabase, applied: Pipeline) -> None:
@@ -235,7 +238,11 @@ def test_foreign_slot_is_neither_used_nor_dropped(source: SourceDatabase) -> Non
 
 
 def test_drop_leaves_nothing_behind_and_apply_starts_anew(source: SourceDatabase, applied: Pipeline) -> None:
-    drop(applied)
+    with source.connect(source.replicator) as lingering:  # as of a task that does not end
+        lingering.execute("SET application_name = 'Debezium General'")
+        drop(applied)
+        with pytest.raises(psycopg.OperationalError):
+            lingering.execute("SELECT 1")
     with pytest.raises(KafkaError, match="of an earlier capture"):
         apply(applied)
     drop(applied, topics=True)

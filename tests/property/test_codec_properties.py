@@ -7,6 +7,7 @@ import json
 import string
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -68,6 +69,15 @@ def test_lsn_notation_refuses_the_rest(text: str) -> None:
 
 
 KEYS = st.one_of(TEXTS, st.text("|\\a", max_size=6), st.integers(), st.booleans())
+
+
+def test_ids_are_as_documented() -> None:
+    """docs/sinks.md tells readers how to make one, and how to take one apart."""
+    page = Path(__file__).parents[2].joinpath("docs/sinks.md").read_text()
+    for values in (["a|b", "c"], ["a", "b|c"], ["C:\\tmp"], ["C:\\tmp", 7]):
+        assert split_id(document_id(values), len(values)) == [str(value) for value in values]
+    assert "`C:\\tmp` alone is the id `" + document_id(["C:\\tmp"]) + "`" in page
+    assert "it becomes `" + document_id(["C:\\tmp", 7]) + "`" in page
 
 
 @given(st.lists(KEYS, min_size=1, max_size=4), st.lists(KEYS, min_size=1, max_size=4))

@@ -9,7 +9,9 @@ import pytest
 
 from connectors.captured import Captured, Gap
 from connectors.changed import difference, merged, refusal, refusals
+from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
+from connectors.names import Names
 
 KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t")
 
@@ -43,6 +45,14 @@ def test_a_table_that_lost_its_name() -> None:
     assert swapped is not None and swapped.what == "was renamed to s.old, and another table has its name"
     dropped = difference(KNOWN, None, None, "p")
     assert dropped is not None and dropped.what == "was dropped"
+
+
+def test_only_sessions_of_our_own_connector_are_ended() -> None:
+    names, known = Names("headwater", "shop"), 'UPDATE "headwater"."heartbeat_shop" SET beat = beat + 1'
+    sessions = [Session(1, "", own_slot=True), Session(2, known), Session(3, "SHOW wal_level"), Session(4, "COMMIT")]
+    assert ours(sessions, names, others=False) == [1, 2, 3, 4]
+    assert ours(sessions, names, others=True) == [1, 2], "the others may be another pipeline's"
+    assert ours([Session(5, known.replace("_shop", "_shop2"))], names, others=True) == []
 
 
 def test_a_gap_grows_and_what_it_needs_is_not_forgotten() -> None:

@@ -97,6 +97,17 @@ def test_the_flight_card() -> None:
     assert set(view_tables(view)) == {"public.flights", "public.airlines", "public.airports", "public.countries"}
 
 
+def test_what_a_struct_in_an_expression_holds() -> None:
+    """All that the view uses of the table, as docs/views.md says: the key, and what another ref to it picks."""
+    view = resolve(
+        "flights",
+        "refs: {origin: {table: airports, on: {origin: faa}, columns: [{name: title}]},"
+        " dest: {table: airports, on: {dest: faa}, columns: [country]}}",
+    )
+    kinds = dict(view.spark_schema())
+    assert kinds["origin"] == kinds["dest"] == "struct<`faa`:string,`name`:string,`country`:int>"
+
+
 def test_the_plane_card() -> None:
     view = resolve(
         "planes",

@@ -9,12 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError, KafkaError
+from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_views
 from console.catalogue import source_catalogue
@@ -24,6 +22,7 @@ from console.marker import read_snapshot_lsn
 from console.places import chosen_sinks, registry, state_dir
 from console.promotion import Say, promote
 from console.refusals import Refusals
+from console.topicids import topic_ids
 from sinks import iceberg
 from spark.cluster import ended, is_local
 from spark.flow import Flow
@@ -366,24 +365,3 @@ def warn_outdated(pipeline: Pipeline, builds: Sequence[Build]) -> list[str]:
                 f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"
             )
     return said
-
-
-def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
-    """Kafka's own ids of topics.
-
-    Raises:
-        KafkaError: a topic is not there, or the brokers do not answer.
-    """
-    admin = AdminClient({**pipeline.kafka.client(), "log_level": 0})
-    out: dict[str, str] = {}
-    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10)
-    for topic, future in futures.items():
-        try:
-            out[topic] = str(future.result().topic_id)
-        except KafkaException as error:
-            raise KafkaError(
-                f"topic {topic}: {error.args[0].str()}",
-                means="there is no changelog to read yet",
-                fix="run `headwater apply FILE`, which creates the topics and the connector",
-            ) from error
-    return out

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from cdc.errors import StateError
+from cdc.errors import DiskFull, StateError
 from console.options import is_terminal, master_option, pipeline_argument, sink_option
+
+if TYPE_CHECKING:
+    from console.engine import Engine
+    from console.halting import Halting
+    from console.patience import Stop
+    from console.progress import Watch
+    from console.sourcewatch import SourceWatch
 
 # How often progress is looked at and status files are written.
 STEP_SECONDS = 0.5
@@ -50,26 +57,28 @@ def command(
     kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
     kept up to date, also one that `rebuild` finishes while this runs. A sink that can't be run (its view does not fit
     the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
-    others go on.
+    others go on. What is away when it begins is waited for.
 
     Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
     error that concerns all of them, or with --until-caught-up a sink that could not be filled.
     """
-    stop = threading.Event()
+    from console.patience import Asked, Stop
 
-    def asked(_signal: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, asked)
-    signal.signal(signal.SIGINT, asked)
-    failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
+    stop = Stop()
+    stop.eager = True
+    signal.signal(signal.SIGTERM, stop.ask)
+    signal.signal(signal.SIGINT, stop.ask)
+    try:
+        failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
+    except Asked:  # before anything ran: there is nothing to end
+        failed = False
     sys.exit(1 if failed else 0)
 
 
 def _run(
     file: Path,
     only: Sequence[str],
-    stop: threading.Event,
+    stop: Stop,
     master: str | None,
     *,
     until_caught_up: bool,
@@ -81,43 +90,82 @@ def _run(
     from console.engine import open_engine, warn_outdated
     from console.halting import Halting
     from console.machines import with_master
+    from console.patience import Waiting, patiently
     from console.progress import Watch
     from console.sourcewatch import SourceWatch
 
-    started = time.monotonic()
+    until = None if timeout is None else time.monotonic() + timeout
     pipeline = with_master(load(file), master)
-    click.echo(f"pipeline {pipeline.name}: starting", err=True)
+    _say(f"pipeline {pipeline.name}: starting")
     with SourceWatch(pipeline) as source:
-        engine = open_engine(pipeline, source_catalogue(pipeline), only)
+        with Waiting(pipeline, only) as waiting:
+            engine = patiently(
+                lambda: open_engine(pipeline, source_catalogue(pipeline), only), stop, _say, waiting.tell, until
+            )
+        stop.eager = False
         halting = Halting(engine)
         try:
             for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
-                click.echo(f"warning: {line}", err=True)
+                _say(f"warning: {line}")
             if source.forgetful:
-                click.echo(f"warning: {FORGETFUL}", err=True)
+                _say(f"warning: {FORGETFUL}")
             with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
-                while not stop.wait(STEP_SECONDS):
-                    for line in [*engine.follow(), *halting.follow(source.changed)]:
-                        click.echo(line, err=True)
-                    watch.show(engine.runner.step())
-                    if source.error is not None:
-                        engine.stop(str(source.error))
-                        raise source.error
-                    if engine.runner.all_failed:
-                        break
-                    if until_caught_up and watch.caught_up():
-                        click.echo("caught up", err=True)
-                        break
-                    if timeout is not None and time.monotonic() - started > timeout:
-                        raise StateError(
-                            f"not caught up after {timeout:.0f} s", fix="`headwater status FILE` says how far"
-                        )
+                _supervise(engine, watch, source, halting, stop, until, until_caught_up=until_caught_up)
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
             halting.close()
             engine.close()
     for flow, reason in errors.items():
-        click.echo(f"error: {flow} failed: {reason}", err=True)
+        _say(f"error: {flow} failed: {reason}")
     # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
     return nothing_left or (until_caught_up and missing)
+
+
+def _supervise(
+    engine: Engine,
+    watch: Watch,
+    source: SourceWatch,
+    halting: Halting,
+    stop: Stop,
+    until: float | None,
+    *,
+    until_caught_up: bool,
+) -> None:
+    """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
+    told: str | None = None
+    while not stop.wait(STEP_SECONDS):
+        trouble = _follow(engine, halting, source)
+        watch.show(engine.runner.step())
+        trouble = trouble or engine.runner.trouble
+        if trouble != told:
+            _say(f"waiting: {trouble.splitlines()[0]}" if trouble else "there is room on the disk again")
+            told = trouble
+        if source.error is not None:
+            engine.stop(str(source.error))
+            raise source.error
+        if engine.runner.all_failed:
+            return
+        if until_caught_up and watch.caught_up():
+            _say("caught up")
+            return
+        if until is not None and time.monotonic() > until:
+            raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
+
+
+def _follow(engine: Engine, halting: Halting, source: SourceWatch) -> str | None:
+    """Let the engine follow the register; what keeps it from doing so now and not for ever."""
+    try:
+        for line in [*engine.follow(), *halting.follow(source.changed)]:
+            _say(line)
+    except DiskFull as error:
+        return error.what
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return f"{error.filename or 'engine.state_dir'}: {error.strerror}"
+    return None
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

@@ -97,7 +97,10 @@ class SourceWatch:
                 if time.monotonic() - checked >= CHECK_SECONDS:
                     self.check()
                     checked = time.monotonic()
+            except OSError:
+                continue  # a disk that is full or away for a moment; what was seen is written down next time
             except HeadwaterError as error:
-                self.error = error
-                break
+                if not error.transient:
+                    self.error = error
+                    break
         self._tables.close()

@@ -32,6 +32,36 @@ def write_atomic(path: Path, text: str) -> None:
         raise disk_full(path) from error
 
 
+def write_somehow(path: Path, text: str) -> None:
+    """As ``write_atomic``; on a full disk over the old text, where the blocks are that it has already.
+
+    For files of which the newest word matters more than half of it: a reader takes half a text for none. Without this
+    a process that lives and waits for room would be called dead.
+
+    Raises:
+        DiskFull, OSError: as ``write_atomic``.
+    """
+    try:
+        write_atomic(path, text)
+    except DiskFull:
+        if not path.exists():
+            raise
+        _overwrite(path, text)
+
+
+def _overwrite(path: Path, text: str) -> None:
+    data = text.encode()
+    handle = os.open(path, os.O_WRONLY)
+    try:
+        if os.pwrite(handle, data, 0) < len(data):
+            raise disk_full(path)
+        os.ftruncate(handle, len(data))
+    except OSError as error:
+        raise disk_full(path) from error
+    finally:
+        os.close(handle)
+
+
 def disk_full(path: Path) -> DiskFull:
     """The error for a path on a disk that has no room left."""
     return DiskFull(

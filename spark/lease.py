@@ -21,8 +21,8 @@ from pathlib import Path
 
 import psutil
 
-from cdc.errors import Fenced, StateError
-from spark.files import write_atomic
+from cdc.errors import DiskFull, Fenced, StateError
+from spark.files import write_somehow
 
 # How often the holder says that it is alive, and after which silence it may be taken over. A machine at its limits
 # delays a thread by seconds; twenty of them are no delay any more.
@@ -104,14 +104,19 @@ class Lease:
             return False  # that process is gone
         return time.time() - known.renewed < self.expires
 
+    def held_by_other(self) -> bool:
+        """Whether a process that is alive holds it, and is not this one."""
+        known = self.holder()
+        return known is not None and known.pid != os.getpid() and self._held(known)
+
     def _keep(self) -> None:
         while not self._stop.wait(RENEW_SECONDS):
             try:
                 self.renew()
             except Fenced:
                 return
-            except OSError:
-                continue  # a full or absent disk: the lease runs out by itself if it lasts
+            except (OSError, DiskFull):
+                continue  # an absent disk: the lease runs out by itself if it lasts
 
     def renew(self) -> None:
         """Say that this process is alive.
@@ -155,7 +160,7 @@ class Lease:
                 self._write(replace(known, pid=0))
 
     def _write(self, holder: Holder) -> None:
-        write_atomic(self.folder / "lease.json", json.dumps(asdict(holder)))
+        write_somehow(self.folder / "lease.json", json.dumps(asdict(holder)))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

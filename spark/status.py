@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark.files import write_atomic
+from spark.files import write_somehow
 
 if TYPE_CHECKING:
     from spark.flow import Flow
@@ -63,7 +63,7 @@ class FlowStatus:
 
     def write(self, folder: Path) -> None:
         """Replace the flow's status file."""
-        write_atomic(folder / "status.json", json.dumps(asdict(self)))
+        write_somehow(folder / "status.json", json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> FlowStatus | None:

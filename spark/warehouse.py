@@ -23,6 +23,7 @@ from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.view import View
 from sinks import iceberg
 from sinks.contract import UNVERSIONED
+from spark.brief import brief
 from spark.entries import TALLY
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import Flow, begin, changelog, map_in_arrow
@@ -291,5 +292,5 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         F.max(F.when(~tally, F.col(PREFIX + "version"))).alias("position"),
         F.max(PREFIX + "ts_ms").alias("ts_ms"),
     )
-    writer = counted.writeStream.queryName(flow.title).foreachBatch(Merger(place, view, flow.checkpoint, lease))
+    writer = counted.writeStream.queryName(flow.title).foreachBatch(brief(Merger(place, view, flow.checkpoint, lease)))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)

@@ -217,6 +217,7 @@ def test_a_status_that_can_not_be_written_ends_nothing(case: Case, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full)
+        case.flow.folder.joinpath("status.json").unlink()
         case.runner.step()
         assert case.runner.trouble is not None and str(case.flow.folder) in case.runner.trouble
     case.runner.step()
@@ -246,6 +247,26 @@ def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path, monkeypa
     free = {tmp_path: 2**40, tmp_path / "temporary": 0}
     monkeypatch.setattr(runner.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))
     assert f"{tmp_path}/temporary is full" in runner._no_room(tmp_path, "No space left on device")
+
+
+def test_a_full_disk_has_room_for_a_new_word_in_place_of_the_old(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process that waits for room would be called dead, and its lease would run out."""
+    case.step()
+
+    def full(_self: Path, _text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    case.queries[0].fails("cdc.errors.SinkUnavailable: it is down")
+    assert (case.step().state, case.read().last_error) == ("retrying", "it is down")
+    lease = Lease(case.flow.folder.parent, "g")
+    (lease.folder / "lease.json").write_bytes(b"{}")
+    token = lease.take()
+    try:
+        holder = lease.holder()
+        assert holder is not None and holder.token == token
+    finally:
+        lease.release()
 
 
 def test_half_a_file_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

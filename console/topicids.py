@@ -1,0 +1,54 @@
+"""Kafka's own ids of topics: a topic that was deleted and made again has another."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError as Refusal
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.pipeline import Pipeline
+
+# What Kafka says of a topic that is not there.
+_MISSING = (Refusal.UNKNOWN_TOPIC_OR_PART, Refusal._UNKNOWN_TOPIC, Refusal._UNKNOWN_PARTITION)
+# What it says of a client that may not ask.
+_FORBIDDEN = (
+    Refusal.TOPIC_AUTHORIZATION_FAILED,
+    Refusal.CLUSTER_AUTHORIZATION_FAILED,
+    Refusal.SASL_AUTHENTICATION_FAILED,
+    Refusal._AUTHENTICATION,
+)
+
+
+def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
+    """Kafka's own ids of topics.
+
+    Raises:
+        KafkaUnavailable: the brokers do not answer, or not yet (transient).
+        KafkaError: a topic is not there, or may not be read (terminal).
+    """
+    admin = AdminClient({**pipeline.kafka.client(), "log_level": 0})
+    out: dict[str, str] = {}
+    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10)
+    for topic, future in futures.items():
+        try:
+            out[topic] = str(future.result().topic_id)
+        except KafkaException as error:
+            raise _kafka_error(topic, pipeline.kafka.bootstrap, error.args[0]) from error
+    return out
+
+
+def _kafka_error(topic: str, bootstrap: str, error: Refusal) -> KafkaError:
+    if error.code() in _MISSING:
+        return KafkaError(
+            f"topic {topic}: {error.str()}",
+            means="there is no changelog to read yet",
+            fix="run `headwater apply FILE`, which creates the topics and the connector",
+        )
+    if error.code() in _FORBIDDEN:
+        return KafkaError(f"topic {topic}: {error.str()}", fix="correct kafka.options, or the rights of that user")
+    return KafkaUnavailable(
+        f"Kafka does not answer at {bootstrap}: {error.str()}",
+        means="nothing was started; what is in the log stays there",
+        fix="start the brokers, or correct kafka.bootstrap and kafka.options",
+    )

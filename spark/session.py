@@ -9,11 +9,12 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
 from cdc.pipeline.masking import looks_secret, mask_text
-from spark import cluster, startup
+from spark import cluster, quiet, startup
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
@@ -28,6 +29,8 @@ REQUIRED_JARS = (
 
 # Deep regular expressions overflow the default stack when a query stops; serial GC keeps a small heap small.
 JAVA_OPTIONS = "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
+
+_DRIVER_JAVA = "spark.driver.extraJavaOptions"
 
 # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -117,9 +120,10 @@ def build_session(
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     log.parent.mkdir(parents=True, exist_ok=True)
     ours = LOOPBACK if cluster.is_local(master) else cluster.settings(master, python_archive, JAVA_OPTIONS)
+    ours_java = f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"'
     settings = {
         **SETTINGS,
-        "spark.driver.extraJavaOptions": f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"',
+        _DRIVER_JAVA: ours_java,
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
         **({"spark.jars": ",".join(str(jar) for jar in find_jars(jars))} if jars is not None else {}),
@@ -128,6 +132,8 @@ def build_session(
     }
     if jars is None:
         settings.pop("spark.sql.extensions", None)
+    if own := (conf or {}).get(_DRIVER_JAVA):
+        settings[_DRIVER_JAVA] = f"{ours_java} {own}"  # after ours: of two the last counts
     if settings.get("spark.speculation", "false") != "false":
         raise ConfigError(
             "engine.spark_conf: spark.speculation is on",
@@ -138,24 +144,27 @@ def build_session(
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = settings["spark.pyspark.python"], sys.executable
     if cluster.is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _launch({"spark.master": master, **settings})
+    _launch({"spark.master": master, **settings}, quiet.output(log))
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def _launch(settings: Mapping[str, str]) -> None:
+def _launch(settings: Mapping[str, str], said: Path) -> None:
     """Start the virtual machine, if it is not there, with what is no secret: all users may read its command line."""
     if SparkContext._gateway is None:
+        quiet.keep(said)
         shown = SparkConf(loadDefaults=False)
         for name, value in settings.items():
             if not (looks_secret(name) or mask_text(str(value)) != str(value)):
                 shown.set(name, str(value))
         try:
-            SparkContext._ensure_initialized(conf=shown)
+            with said.open("ab") as out:
+                gateway = launch_gateway(shown, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway)
         except PySparkRuntimeError as error:
             raise ConfigError(
-                "Java did not start for Spark; its own words, if it had any, stand above",
+                f"Java did not start for Spark; its own words, if it had any:\n{quiet.tail(said)}",
                 fix="install Java 17 or point JAVA_HOME at it; look at engine.driver_memory and engine.spark_conf",
             ) from error

@@ -1,0 +1,172 @@
+"""Queries on a real Spark and Kafka: a batch that is replayed, a disk that is full, a terminal that stays clean."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from deploy.local import artifacts
+from spark.flow import Flow, Reading, begin, changelog
+from spark.runner import Runner
+from spark.session import build_session
+from spark.spec import FlowSpec
+from spark.state import committed_offsets
+from spark.status import FlowStatus
+from tests.support.servers import servers
+
+pytestmark = pytest.mark.stack
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka() -> str:
+    """The brokers; nothing else is needed."""
+    made = servers()
+    made.up(["kafka"])
+    return made.endpoints.kafka
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = artifacts.spark_jars()[0].parent
+    session = build_session("t", master="local[2]", jars=folder, log=tmp_path_factory.mktemp("spark") / "spark.log")
+    yield session
+    session.stop()
+
+
+def wait(query: StreamingQuery, good: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS
+    while not good():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def flow_on(kafka: str, folder: Path, records: int, partitions: int) -> tuple[Flow, Callable[[int], None]]:
+    """A flow that reads a topic of its own, and what sends records there."""
+    topic = f"t{secrets.token_hex(4)}"
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    producer = Producer({"bootstrap.servers": kafka})
+
+    def send(count: int) -> None:
+        for number in range(count):
+            producer.produce(topic, key=str(number), value=b"{}")
+        producer.flush()
+
+    send(records)
+    spec = FlowSpec("s", {}, {topic: ("v",)}, {}, {}, {})
+    return Flow("main", spec, Reading(kafka, {}, 6), folder / "main"), send
+
+
+def read(flow: Flow) -> int:
+    """How many records are committed."""
+    return sum(committed_offsets(flow.checkpoint)[1].get(*flow.spec.topics, {}).values())
+
+
+def start(spark: SparkSession, flow: Flow, each: Callable[[Any, int], None] | None) -> StreamingQuery:
+    frame = changelog(spark, flow)
+    writer = frame.writeStream.format("noop") if each is None else frame.writeStream.foreachBatch(cast(Any, each))
+    return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
+
+
+@pytest.mark.parametrize("each", [None, lambda batch, _: batch.count()], ids=["noop", "foreachBatch"])
+def test_a_query_lives_on_after_the_batch_that_it_replays(
+    spark: SparkSession, kafka: str, tmp_path: Path, each: Callable[[Any, int], None] | None
+) -> None:
+    flow, send = flow_on(kafka, tmp_path, records=12, partitions=2)
+    query = start(spark, flow, each)
+    wait(query, lambda: read(flow) == 12)
+    query.stop()
+    newest, _ = committed_offsets(flow.checkpoint)
+    (flow.checkpoint / "commits" / str(newest)).unlink()  # as kill -9 before the commit leaves it
+
+    query = start(spark, flow, each)
+    try:
+        wait(query, lambda: committed_offsets(flow.checkpoint)[0] >= newest)
+        wait(query, lambda: len(query.recentProgress) > 0)  # the source was asked for its metrics, and did not fail
+        send(3)
+        wait(query, lambda: read(flow) == 15)
+        assert query.recentProgress[0].batchId == newest
+    finally:
+        query.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)]
+    made = subprocess.run(command, check=False, capture_output=True)
+    if made.returncode:
+        pytest.skip(f"this user may not mount a file system: {made.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_waited_for_and_named(
+    spark: SparkSession, kafka: str, small_disk: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flow, send = flow_on(kafka, small_disk, records=6, partitions=1)
+    runner = Runner(spark, [(flow, lambda session, one: start(session, one, None))], lambda _flow: None)
+    try:
+        step_until(runner, lambda status: status.state == "running" and read(flow) == 6)
+        filler = small_disk / "filler"
+        with filler.open("wb", buffering=0) as out, suppress(OSError):
+            while out.write(b"x" * 4096):
+                pass
+        send(6)
+        status = step_until(runner, lambda status: status.state == "retrying")
+        assert f"the disk that holds {flow.checkpoint} is full" in str(status.last_error)
+        told = FlowStatus.read(flow.folder)
+        assert told is not None and told.state == "retrying", "the word of a process that waits has room"
+        step_until(runner, lambda status: status.restarts >= 2)
+        filler.unlink()
+        status = step_until(runner, lambda status: status.state == "running" and read(flow) == 12)
+        assert status.last_error is None and "No space left" in status.restarted[-1]["reason"]
+    finally:
+        runner.stop()
+    assert capfd.readouterr().err == ""
+
+
+def step_until(runner: Runner, good: Callable[[FlowStatus], bool]) -> FlowStatus:
+    until = time.monotonic() + SECONDS
+    while True:
+        (status,) = runner.step()
+        if good(status):
+            return status
+        assert time.monotonic() < until and not runner.errors, status
+        time.sleep(0.1)
+
+
+def test_what_dying_threads_say_is_not_said_on_the_terminal(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A thread of the virtual machine that overflows its stack, and a worker that is gone in the middle of a job."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.System.err.println('Exception in thread "x" java.lang.StackOverflowError')
+
+    def dies(batches: Any) -> Any:
+        for _ in batches:
+            raise BrokenPipeError("the reader is gone")
+        yield from ()
+
+    with pytest.raises(Exception, match="the reader is gone"):
+        spark.range(4).mapInArrow(dies, "id long").collect()
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+    log = Path(str(jvm.System.getProperty("headwater.log"))).with_suffix(".out")
+    assert "java.lang.StackOverflowError" in log.read_text()
+    assert "Xss4m" in " ".join(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from cdc.errors import KafkaError, KafkaUnavailable, LogTruncated, TooLate
@@ -213,20 +213,19 @@ class LogWatch:
         log: LogEnds | None = None
         while not self._stop.wait(self._seconds):
             topics = dict(self._topics)
-            now, ends = time.time(), dict[str, Mapping[int, int]]()
+            now = time.time()
             log = log or LogEnds(*next(iter(topics.values())))
             with suppress(KafkaUnavailable):  # the flows say so themselves
-                for topic in topics:
-                    ends |= _ends(log, topic)
+                ends = _ends(log, sorted(topics))
                 self._newest = Look(now, ends)
         if log is not None:
             log.close()
 
 
-def _ends(log: LogEnds, topic: str) -> Mapping[str, Mapping[int, int]]:
+def _ends(log: LogEnds, topics: Sequence[str]) -> dict[str, dict[int, int]]:
     try:
-        return log.ends([topic])
+        return log.ends(topics)
     except KafkaUnavailable:
         raise
-    except KafkaError:  # it is not there: its flows fail, and the others' topics are looked at as ever
-        return {}
+    except KafkaError:  # one is not there: its flows fail, and the others' topics are looked at as ever
+        return {} if len(topics) < 2 else {name: ends for one in topics for name, ends in _ends(log, [one]).items()}

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from console.progress import Watch
 from console.status import state_of
 from spark import files, runner
 from spark.flow import Flow, Reading
@@ -162,6 +163,37 @@ def test_a_task_that_a_sink_has_fenced_says_nothing_over_its_successor(case: Cas
     case.queries[0].fails("cdc.errors.Fenced: the generation was taken over by another process")
     assert case.step() == theirs
     assert case.runner.errors
+
+
+def watch(case: Case, capsys: pytest.CaptureFixture[str]) -> Callable[[FlowStatus, int, int], str]:
+    """What `run` prints of a flow whose way is so far."""
+    made = object.__new__(Watch)
+    made.printed, made.begun, made.since, made.goal = {}, {}, time.monotonic(), {}
+
+    def printed(status: FlowStatus, done: int, total: int) -> str:
+        made._line(case.runner.running[0], status, done, total, due=True)
+        return capsys.readouterr().err
+
+    return printed
+
+
+def test_a_share_is_told_of_what_is_known(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    say, status = watch(case, capsys), case.step()
+    assert say(status, 0, 0) == "s/main: starting · 0 records\n"
+    assert say(replace(status, state="filling"), 0, 0) == "s/main: filling · 0 records\n"
+    assert say(replace(status, state="filling", records=3), 3, 12).startswith("s/main: filling · 25% of the log")
+    assert "7 documents to be written" in say(replace(status, state="running", deferred=7), 12, 12)
+    assert "in 3 days" in say(replace(status, state="running", records=9, warning="in 3 days"), 1, 12)
+
+
+def test_caught_up_is_who_has_written_what_a_fan_out_has_touched(case: Case) -> None:
+    made = object.__new__(Watch)
+    made.running, made.goal = case.runner.running, {"t": {0: 0}}
+    case.step()
+    case.queries[0].waiting = 7
+    assert not made.caught_up()
+    case.queries[0].waiting = 0
+    assert made.caught_up()
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------------

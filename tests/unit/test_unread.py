@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from cdc.errors import KafkaError
+from spark import gaps
+from spark.flow import Flow, Reading
+from spark.spec import FlowSpec
 from spark.status import FlowStatus
 from spark.unread import Look, Mark, Unread
 from tests.support.forgetful import DAY, HOUR, RETENTION, World
@@ -205,3 +211,33 @@ def test_marks_of_batches_that_can_come_back_are_kept_and_one_before_them() -> N
     back = unread.put_back(445)
     assert back is not None and back.since == 445.0
     assert unread.put_back(100) is None
+
+
+def test_a_topic_that_is_gone_does_not_keep_the_others_from_being_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ends:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def ends(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:
+            if "gone" in topics:
+                raise KafkaError("topic gone does not exist")
+            return {topic: {0: 9} for topic in topics}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(gaps, "LogEnds", Ends)
+    reading = Reading("", {}, None, tombstone_seconds=1)
+    here, gone = (Flow("f", FlowSpec("s", {}, {name: ()}, {}, {}, {}), reading, tmp_path) for name in ("here", "gone"))
+    watch = gaps.LogWatch()
+    try:
+        began = time.time()
+        while (look := watch.look(here)) is None:
+            assert watch.look(gone) is None
+            assert time.time() - began < 10
+            time.sleep(0.01)
+    finally:
+        watch.close()
+    assert look.ends == {"here": {0: 9}} and began <= look.at <= time.time()

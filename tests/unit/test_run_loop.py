@@ -1,0 +1,114 @@
+"""The loop of `run`: what keeps it from its work for a while does not end it, and what ends it does so at once."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import DiskFull, LogGap, StateError
+from console import run
+from console.patience import Stop
+
+
+class Loop:
+    """`run` with parts of the test's own; ``follow`` is what happens at each turn."""
+
+    def __init__(self, *follow: Callable[[], list[str]]) -> None:
+        self.turns, self.follow, self.stop = 0, follow, Stop()
+        self.stopped: list[str] = []
+        self.runner = SimpleNamespace(step=self._step, trouble=None, all_failed=False)
+        self.source = SimpleNamespace(error=None, changed={})
+        self.watch = SimpleNamespace(show=lambda _statuses: None, caught_up=lambda: False)
+
+    def _step(self) -> list[Any]:
+        self.turns += 1
+        if self.turns > len(self.follow):
+            self.stop.set()
+        return []
+
+    def _follow(self) -> list[str]:
+        return self.follow[self.turns]() if self.turns < len(self.follow) else []
+
+    def go(self, *, until: float | None = None, until_caught_up: bool = False) -> None:
+        engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append)
+        halting = SimpleNamespace(follow=lambda _changed: [])
+        run._supervise(
+            cast(Any, engine),
+            cast(Any, self.watch),
+            cast(Any, self.source),
+            cast(Any, halting),
+            self.stop,
+            until,
+            until_caught_up=until_caught_up,
+        )
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "STEP_SECONDS", 0.001)
+
+
+def raising(error: BaseException) -> Callable[[], list[str]]:
+    def follow() -> list[str]:
+        raise error
+
+    return follow
+
+
+def test_a_full_disk_is_told_once_and_its_end_too(capsys: pytest.CaptureFixture[str]) -> None:
+    full = raising(DiskFull("the disk that holds /state/x is full", means="nothing is lost"))
+    Loop(full, full, full, lambda: ["search: kept up to date"]).go()
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "waiting: the disk that holds /state/x is full",
+        "search: kept up to date",
+        "there is room on the disk again",
+    ]
+
+
+def test_a_disk_that_is_full_in_the_words_of_the_system_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    loop = Loop(raising(OSError(errno.ENOSPC, "No space left on device", "/state/x")), lambda: [])
+    loop.go()
+    assert "waiting: /state/x: No space left on device" in capsys.readouterr().err
+    assert loop.turns == 3
+
+
+def test_a_status_that_can_not_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    loop = Loop(lambda: [], lambda: [])
+    loop.runner.trouble = "the disk that holds /state/y is full\n  what it means"
+    loop.go()
+    assert capsys.readouterr().err == "waiting: the disk that holds /state/y is full\n"
+
+
+def test_other_refusals_of_the_system_end_it() -> None:
+    with pytest.raises(PermissionError):
+        Loop(raising(PermissionError(errno.EACCES, "no"))).go()
+
+
+def test_a_gap_stops_every_flow_with_its_reason() -> None:
+    loop = Loop(lambda: [])
+    loop.source.error = LogGap("made again")
+    with pytest.raises(LogGap):
+        loop.go()
+    assert loop.stopped == ["made again"]
+
+
+def test_it_ends_when_no_flow_is_left() -> None:
+    loop = Loop(*[lambda: []] * 100)
+    loop.runner.all_failed = True
+    loop.go()
+    assert loop.turns == 1
+
+
+def test_it_ends_when_all_is_read_or_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    loop = Loop(*[lambda: []] * 100)
+    loop.watch.caught_up = lambda: True
+    loop.go(until_caught_up=True)
+    assert (loop.turns, capsys.readouterr().err) == (1, "caught up\n")
+    with pytest.raises(StateError, match="not caught up when --timeout was over"):
+        Loop(*[lambda: []] * 100).go(until=time.monotonic(), until_caught_up=True)

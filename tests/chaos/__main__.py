@@ -40,6 +40,7 @@ class Outcome:
         faults: each step, when it began and how long its flows took to be back (None: they did not come back).
         advice: commands that refusals named, and that were followed.
         ends: each end of `run`.
+        restarts: why flows were started again, as their status has it at the end.
         tx: transactions that the writers committed.
         log_offsets, log_records: how far the compacted topics have come, and what the cleaner has left of them.
     """
@@ -49,6 +50,7 @@ class Outcome:
     faults: list[dict[str, Any]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
+    restarts: dict[str, list[str]] = field(default_factory=dict)
     tx: int = 0
     log_offsets: int = 0
     log_records: int = 0
@@ -115,6 +117,7 @@ class Chaos:
             self.say(
                 f"{self.outcome.log_records:,} records are left of {self.outcome.log_offsets:,} offsets of the log"
             )
+            self.outcome.restarts = self.recovery.restarts()
             self.outcome.verdict = judge(self.world)
         except Exception as error:
             traceback.print_exc()

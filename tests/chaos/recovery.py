@@ -63,22 +63,31 @@ class Recovery:
         except psycopg.OperationalError:
             return
 
-    def flows(self) -> Iterator[tuple[str, str, FlowStatus | None]]:
-        """(sink, flow, status) of every living generation."""
+    def flows(self) -> Iterator[tuple[str, str, str, FlowStatus | None]]:
+        """(sink, flow, state, status) of every living generation."""
         pipeline = self.world.pipeline()
         for sink in pipeline.sinks:
             register = registry(pipeline, sink)
             generation = register.generation(register.living())
+            holder = generation.lease.holder()
             for flow in generation.flows():
-                yield sink, flow, FlowStatus.read(generation.flow_folder(flow))
+                status = FlowStatus.read(generation.flow_folder(flow))
+                yield sink, flow, state_of(status, holder), status
+
+    def restarts(self) -> dict[str, list[str]]:
+        """Why flows of the living generations were started again: flow -> the newest reasons."""
+        return {
+            f"{sink}/{flow}, {status.restarts} times": [str(one["reason"])[:300] for one in status.restarted]
+            for sink, flow, _, status in self.flows()
+            if status is not None and status.restarts
+        }
 
     def behind(self, since_ms: float) -> list[str]:
         """Flows that do not run, or have applied nothing that was written since then; a word on each."""
         found: list[str] = []
         seen = 0
-        for sink, flow, status in self.flows():
+        for sink, flow, state, status in self.flows():
             seen += 1
-            state = state_of(status)
             if status is None or state != "running" or status.source_ts_ms < since_ms:
                 error = (status.last_error or "").split("\n")[0][:200] if status else ""
                 found.append(f"{sink}/{flow}: {state} {error}")
@@ -96,8 +105,8 @@ class Recovery:
             return
         refused = [
             (sink, flow, status.last_error)
-            for sink, flow, status in self.flows()
-            if status and state_of(status) == "failed" and status.last_error
+            for sink, flow, state, status in self.flows()
+            if status and state == "failed" and status.last_error
         ]
         names = {f"{sink}/{flow}" for sink, flow, _ in refused}
         self._failed_since = {name: self._failed_since.get(name, now) for name in names}

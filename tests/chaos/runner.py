@@ -175,7 +175,7 @@ def advice_in(refusal: str, sink: str) -> list[list[str]]:
             break
         words = [word for word in match[2].split() if word != "FILE"]
         words = [sink if word in ("SINK", "NAME") else word for word in words]
-        if match[1] == "drop" and "--yes" not in words:
+        if match[1] in ("drop", "retire") and "--yes" not in words:
             words.append("--yes")
         if match[1] == "rebuild" and "--auto" not in words:
             words.append("--auto")

@@ -108,7 +108,10 @@ class Chaos:
             info = self.world.conninfo, self.world.bank_conninfo
             load = Load(*info, self.outcome.seed, self.rate)
             load.start()
+            began = time.monotonic()
             self._break_things()
+            if self.only:
+                self.outcome.minutes = round((time.monotonic() - began) / 60, 1)
             self.faults.nothing_broken()
             self.outcome.tx, load = load.stop(), None
             self.say(f"the writers have stopped after {self.outcome.tx:,} transactions")

@@ -16,13 +16,17 @@ def run(site: Site) -> Iterator[Finding]:
     setup_role = source.setup_user or source.user
     own = site.names.schema
     rights = [right for right in needed_rights(site.names, site.catalogue.tables) if right.on.partition(".")[0] != own]
+    missing: dict[tuple[bool, str], list[str]] = {}  # one finding for many tables: others would be buried under them
     for right in missing_rights(site.db, source.user, rights):
-        grant = f"GRANT {right.privilege} ON {'SCHEMA ' if right.is_schema else ''}{right.on} TO {source.user}"
-        message = f"role {source.user} has no {right.privilege} on {right.on}"
+        missing.setdefault((right.is_schema, right.privilege), []).append(right.on)
+    for (is_schema, privilege), objects in missing.items():
+        on = ", ".join(objects)
+        grant = f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{on} TO {source.user}"
+        message = f"role {source.user} has no {privilege} on {on}"
         if source.setup_user:
-            yield Finding(Level.NOTE, right.on, message, f"`headwater apply` does it: {grant}")
+            yield Finding(Level.NOTE, on, message, f"`headwater apply` does it: {grant}")
         else:
-            yield Finding(Level.ERROR, right.on, message, grant)
+            yield Finding(Level.ERROR, on, message, grant)
     if isinstance(site.setup, SourceError):
         return
     yield from _setup(site, site.setup, setup_role)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from cdc.types import may_be_large, never_reselected
 from connectors.database.identity import TableFacts, can_be_full
@@ -11,7 +12,7 @@ from connectors.preflight.model import Check, Finding, Level, Site
 
 def run(site: Site) -> Iterator[Finding]:
     """The replica identity of tables with large values fits policy.toast."""
-    policy = site.pipeline.policy.toast
+    policy, affected = site.pipeline.policy.toast, list[Large]()
     for name, fact in site.facts.items():
         if fact.virtual and (fact.replica_identity == "f" or (policy == "full" and fact.toasted)):
             message = (
@@ -29,33 +30,50 @@ def run(site: Site) -> Iterator[Finding]:
         columns = site.catalogue.tables[name].columns
         large = [column.name for column in columns if may_be_large(column)]
         blind = [column.name for column in columns if never_reselected(column)]
-        yield from _one(policy, fact, large, blind)
+        affected.append(Large(fact, large, blind))
+    if affected:
+        yield from _said(policy, affected)
 
 
-def _one(policy: str, fact: TableFacts, large: list[str], blind: list[str]) -> Iterator[Finding]:
-    full = "; ".join(f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in fact.not_full)
-    columns = ", ".join(large) or "some columns"
+@dataclass(frozen=True)
+class Large:
+    """A table whose updates may leave out values; one finding tells of all of them."""
+
+    fact: TableFacts
+    large: list[str]
+    blind: list[str]
+
+    @property
+    def shown(self) -> str:
+        """``s.t (column, column)``."""
+        return f"{self.fact.name} ({', '.join(self.large) or 'some columns'})"
+
+
+def _full(tables: list[Large]) -> str:
+    names = [name for table in tables for name in table.fact.not_full]
+    return "; ".join(f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in names)
+
+
+def _said(policy: str, tables: list[Large]) -> Iterator[Finding]:
+    about, shown = ", ".join(table.fact.name for table in tables), ", ".join(table.shown for table in tables)
     if policy == "full":
-        message = (
-            f"{fact.name} has columns that may be stored out of line ({columns}), and its old rows are not logged whole"
-        )
-        yield Finding(Level.WARNING, fact.name, message, f"`headwater apply` does it: {full}")
+        message = f"columns may be stored out of line, and old rows are not logged whole: {shown}"
+        yield Finding(Level.WARNING, about, message, f"`headwater apply` does it: {_full(tables)}")
     elif policy == "reselect":
         message = (
-            f"{fact.name}: large values ({columns}) that an update leaves out are asked for again; that is not exact:"
-            " an update of the key keeps a placeholder if its transaction is not yet visible"
+            "large values that an update leaves out are asked for again, which is not exact: an update of the key keeps"
+            f" a placeholder if its transaction is not yet visible: {shown}"
         )
-        yield Finding(Level.WARNING, fact.name, message, f"set policy.toast: full, or {full}")
+        yield Finding(Level.WARNING, about, message, f"set policy.toast: full, or {_full(tables)}")
+        blind = [table for table in tables if table.blind]
         if blind:
-            message = (
-                f"{fact.name}: unchanged values of {', '.join(blind)} can't be told from real ones, nor asked for again"
-            )
-            yield Finding(Level.ERROR, fact.name, message, full)
+            columns = ", ".join(f"{table.fact.name} ({', '.join(table.blind)})" for table in blind)
+            message = f"unchanged values can't be told from real ones, nor asked for again: {columns}"
+            yield Finding(Level.ERROR, ", ".join(table.fact.name for table in blind), message, _full(blind))
     else:
-        message = f"{fact.name}: an update leaves out unchanged large values ({columns}); compaction may keep only that"
-        yield Finding(
-            Level.WARNING, fact.name, message, f"set policy.toast: full, or {full}, or leave them out of every view"
-        )
+        message = f"an update leaves out unchanged large values, and compaction may keep only that: {shown}"
+        fix = f"set policy.toast: full, or {_full(tables)}, or leave them out of every view"
+        yield Finding(Level.WARNING, about, message, fix)
 
 
 CHECK = Check("toast", "updates carry large values", run, needs=("server", "tables"))

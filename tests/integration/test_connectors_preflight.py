@@ -190,7 +190,7 @@ def test_large_values_against_the_policy(check: Callable[..., str], policy: str,
     text = check("toast", ("public.t",), ddl, policy={"toast": policy})
     assert text.startswith(expected)
     assert "REPLICA IDENTITY FULL" in text
-    assert "body" in text
+    assert "public.t (body" in text
 
 
 def test_full_identity_would_forget_which_of_several_unique_indexes_is_the_key(check: Callable[..., str]) -> None:
@@ -226,6 +226,12 @@ def test_rights_of_both_roles(source: SourceDatabase, check: Callable[..., str])
         f"has no SELECT on public.t (`headwater apply` does it: GRANT SELECT ON public.t TO {source.replicator})"
         in text
     )
+    source.execute("CREATE TABLE u (id int PRIMARY KEY, body text)", "CREATE TABLE v (id int PRIMARY KEY, body text)")
+    lines = {"rights": "GRANT SELECT ON public.t, public.u, public.v TO", "toast": "public.u (body), public.v (body)"}
+    for name, line in lines.items():
+        answer = answers(source.pipeline("public.t", "public.u", "public.v"))[name]
+        assert len(answer.findings) == 1, "one line for many tables"
+        assert line in answer.findings[0].message + answer.findings[0].fix
     parts = {"setup_user": source.replicator, "setup_password": source.password}
     text = told(source.pipeline("public.t", source=parts), "rights")
     assert f"may not create a schema and a publication in database {source.name}" in text

@@ -17,13 +17,18 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         pipeline: the loaded file.
         only: these sinks; all if empty.
     """
+    from console.lossnote import LossNote
     from console.places import chosen_sinks, registry
     from console.status import state_of
     from spark.status import FlowStatus
 
     found: list[str] = []
     for sink in chosen_sinks(pipeline, only):
-        generation = registry(pipeline, sink).generation()
+        register = registry(pipeline, sink)
+        lost = LossNote(register.folder).read()
+        if lost is not None and not lost["given_up"]:
+            continue  # it is being made again: a new process would have to begin that anew
+        generation = register.generation()
         if generation.refused():
             found.append(f"{sink}: refused")
             continue

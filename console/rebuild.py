@@ -33,9 +33,10 @@ Examples:
     metavar="SHARE",
     help="Share of the time that fills of joined views may be at work.",
 )
+@click.option("--owned", is_flag=True, hidden=True, help="End when standard input ends: the process that began it did.")
 @master_option
 @json_option
-def command(file: Path, sink: str, auto: bool, throttle: float, master: str | None, as_json: bool) -> None:
+def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, master: str | None, as_json: bool) -> None:
     """Fill a new generation of SINK from the log, from offset 0, beside the living one, as the file says now.
 
     Readers see nothing of it until `promote`. The source database is not asked for its rows. Kill it when you like: the
@@ -54,6 +55,8 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
 
     signal.signal(signal.SIGTERM, asked)
     signal.signal(signal.SIGINT, asked)
+    if owned:
+        threading.Thread(target=_when_orphaned, args=(stop,), name="owner", daemon=True).start()
     pipeline = with_master(load(file), master)
     report = Rebuild(pipeline, file, sink, throttle, stop, lambda line: click.echo(line, err=True)).run(auto=auto)
     if as_json:
@@ -61,6 +64,11 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     else:
         _print(report, file)
     sys.exit(2 if report["equal"] is False else 0)
+
+
+def _when_orphaned(stop: threading.Event) -> None:
+    sys.stdin.buffer.read()  # a pipe that nobody writes to: it ends with the process that holds its other end
+    stop.set()
 
 
 def _print(report: dict[str, Any], file: Path) -> None:

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import HeadwaterError, StateError
-from cdc.pipeline import Pipeline
+from cdc.errors import HeadwaterError, SinkUnavailable, StateError
+from cdc.pipeline import IcebergSink, Pipeline
 from console.catalogue import source_catalogue
 from console.engine import Engine, open_rebuild
 from console.halting import refuse_changed
@@ -19,9 +19,10 @@ from console.options import is_terminal
 from console.places import chosen_sinks, registry
 from console.progress import Watch
 from console.promotion import Say, promote, retire
+from console.sinkstate import plain_config
 from sinks.factory import open_sink
 from spark.files import write_atomic
-from spark.generations import Entry, outdated
+from spark.generations import Entry, as_defined, outdated
 
 STEP_SECONDS = 0.5
 LINE_SECONDS = 5.0
@@ -88,22 +89,44 @@ class Rebuild:
 
     def _entry(self) -> Entry:
         """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
-        ready = self.registry.newest("ready")
+        ready = self._unless_lost(self.registry.newest("ready"))
         if ready is not None:
             raise StateError(
                 f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
                 fix=f"`headwater promote {self.file} {self.sink}`, or "
                 f"`headwater retire {self.file} {self.sink} --generation {ready.number}`",
             )
-        begun = self.registry.newest("filling")
+        begun = self._unless_lost(self.registry.newest("filling"))
         if begun is not None:
             differs = outdated(self.pipeline, self.sink, begun.number)
-            if not differs:
+            if not differs or not self.registry.generation(begun.number).started:
                 return begun
             self.say(f"generation {begun.number} was begun from another file ({', '.join(differs[:3])}): removed")
             retire(self.pipeline, self.sink, begun.number, self.say)
         differs = outdated(self.pipeline, self.sink, self.registry.living())
         return self.registry.create(", ".join(differs[:5]) or "asked for")
+
+    def _unless_lost(self, entry: Entry | None) -> Entry | None:
+        """A generation whose target was lost with its server's data can't be gone on with: it is removed."""
+        if entry is None or not self.registry.generation(entry.number).started:
+            return entry
+        views, defined = (
+            self.registry.generation(entry.number).views(),
+            as_defined(self.pipeline, self.sink, entry.number),
+        )
+        if isinstance(defined.sinks[self.sink], IcebergSink) or not views:
+            return entry
+        opened = open_sink(plain_config(defined, self.sink, entry.number, views))
+        try:
+            if all(opened.there(view) for view in views):
+                return entry
+        except SinkUnavailable:
+            return entry  # its flows will wait for the server
+        finally:
+            opened.close()
+        self.say(f"generation {entry.number} has lost its target: removed")
+        retire(self.pipeline, self.sink, entry.number, self.say)
+        return None
 
     def _fill(self, engine: Engine) -> int:
         """Run until all is applied that the log held at the start; returns records applied by this process."""

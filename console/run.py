@@ -18,6 +18,7 @@ from console.options import is_terminal, master_option, pipeline_argument, sink_
 if TYPE_CHECKING:
     from console.engine import Engine
     from console.halting import Halting
+    from console.losses import Losses
     from console.patience import Stop
     from console.progress import Watch
     from console.sourcewatch import SourceWatch
@@ -89,6 +90,7 @@ def _run(
     from console.catalogue import source_catalogue
     from console.engine import open_engine, warn_outdated
     from console.halting import Halting
+    from console.losses import Losses
     from console.machines import with_master
     from console.patience import Waiting, patiently
     from console.progress import Watch
@@ -104,17 +106,21 @@ def _run(
             )
         stop.eager = False
         halting = Halting(engine)
+        losses = Losses(pipeline, file, only, master)
         try:
             for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
                 _say(f"warning: {line}")
             if source.forgetful:
                 _say(f"warning: {FORGETFUL}")
             with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
-                _supervise(engine, watch, source, halting, stop, until, until_caught_up=until_caught_up)
+                _supervise(
+                    engine, watch, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses
+                )
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
             halting.close()
+            losses.close()
             engine.close()
     for flow, reason in errors.items():
         _say(f"error: {flow} failed: {reason}")
@@ -131,11 +137,12 @@ def _supervise(
     until: float | None,
     *,
     until_caught_up: bool,
+    losses: Losses | None = None,
 ) -> None:
     """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
     told: str | None = None
     while not stop.wait(STEP_SECONDS):
-        trouble = _follow(engine, halting, source)
+        trouble = _follow(engine, halting, source, losses)
         watch.show(engine.runner.step())
         trouble = trouble or engine.runner.trouble
         if trouble != told:
@@ -144,19 +151,20 @@ def _supervise(
         if source.error is not None:
             engine.stop(str(source.error))
             raise source.error
-        if engine.runner.all_failed:
+        healing = losses is not None and losses.busy
+        if engine.runner.all_failed and not healing:
             return
-        if until_caught_up and watch.caught_up():
+        if until_caught_up and not healing and watch.caught_up():
             _say("caught up")
             return
         if until is not None and time.monotonic() > until:
             raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
 
 
-def _follow(engine: Engine, halting: Halting, source: SourceWatch) -> str | None:
+def _follow(engine: Engine, halting: Halting, source: SourceWatch, losses: Losses | None = None) -> str | None:
     """Let the engine follow the register; what keeps it from doing so now and not for ever."""
     try:
-        for line in [*engine.follow(), *halting.follow(source.changed)]:
+        for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:
             _say(line)
     except DiskFull as error:
         return error.what

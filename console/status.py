@@ -16,6 +16,7 @@ from rich.table import Table
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline, load
 from console.alive import ailments
+from console.lossnote import LossNote
 from console.options import json_option, pipeline_argument, print_json, sink_option
 from console.sourcestate import SourceState, line, warning
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # A runner writes its status about twice a second; older than this, it is not alive or hangs.
 STALE_SECONDS = 15.0
 # States of flows, the worst first: a sink is as its worst flow.
-STATES = ("failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
+STATES = ("rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
 # In these a process is at work.
 _ALIVE = ("starting", "filling", "running", "retrying")
 
@@ -91,10 +92,15 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     entries = register.entries()
     reports = [generation_status(register.generation(entry.number), log) for entry in entries]
     living = next(report for report, entry in zip(reports, entries, strict=True) if entry.stage == "living")
+    lost = LossNote(register.folder).read()
+    if lost is not None:
+        living |= {"state": "rebuilding" if not lost["given_up"] else "failed"}
+        living["last_error"] = lost["error"] or living["last_error"]
     return {
         "sink": name,
         "type": pipeline.sinks[name].type,
         **living,
+        "rebuilding": lost,
         "generations": [
             {"generation": entry.number, "stage": entry.stage, **_without_flows(report)}
             for report, entry in zip(reports, entries, strict=True)
@@ -198,6 +204,12 @@ def lag_cells(report: Mapping[str, Any]) -> tuple[str, str]:
     return "?" if events is None else f"{events:,}", "?" if seconds is None else f"{seconds:.1f} s"
 
 
+def rebuilding_words(lost: Mapping[str, Any]) -> str:
+    """What a reader of the table wants to know of a sink that was lost: since when it is made again, and how far."""
+    how_far = lost["progress"].split("\n")[0] if lost["progress"] else (lost["error"] or "").split("\n")[0]
+    return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {how_far}"
+
+
 def _print(report: dict[str, Any]) -> None:
     table = Table(title=f"pipeline {report['pipeline']}")
     for heading in ("sink", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
@@ -209,7 +221,9 @@ def _print(report: dict[str, Any]) -> None:
             sink["state"],
             *lag_cells(sink),
             *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
-            (sink["last_error"] or "").split("\n")[0],
+            (sink["last_error"] or "").split("\n")[0]
+            if not sink["rebuilding"]
+            else rebuilding_words(sink["rebuilding"]),
         )
         for other in sink["generations"] if len(sink["generations"]) > 1 else ():
             table.add_row(

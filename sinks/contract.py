@@ -174,8 +174,7 @@ class Sink(Protocol):
         ...
 
     def there(self, target: str) -> bool:
-        """Whether what this generation has been set up to write to is still there. A place that may be emptied by
-        design (a cache's first generation) always is."""
+        """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
         ...
 
     def claimed(self, target: str) -> int | None:

@@ -60,7 +60,8 @@ _HARMLESS = re.compile(
 )
 # A checkpoint file, or one of Spark's temporary files, had no room.
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|cdc\.errors\.DiskFull")
-_OURS = re.compile(r"cdc\.errors\.(\w+): (.+)")
+# With what it means and the way out, which stand on lines of their own (cdc/errors.py).
+_OURS = re.compile(r"cdc\.errors\.(\w+): (.+(?:\n  what (?:it means|to do): .+)*)")
 
 
 class Query(Protocol):

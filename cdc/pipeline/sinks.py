@@ -142,6 +142,11 @@ class RedisSink(SinkPart):
         le=10 * 365 * 86400,
         content=True,
     )
+    on_loss: Literal["rebuild", "refuse"] = entry(
+        "rebuild",
+        "When the server has lost what readers saw (FLUSHALL, a restart without its data): `run` makes the sink again "
+        "from offset 0 by itself, or its flows stay failed until somebody does.",
+    )
     request_timeout_seconds: Number = entry(
         30.0, "How long an answer may take before the request is sent again.", unit="seconds", gt=0, le=3600
     )

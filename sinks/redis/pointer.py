@@ -7,6 +7,7 @@ moving         a promotion to this generation is renaming keys just now
 cleared        set while moving, when no key is left at the plain names that only the old one has
 turn           tells this promotion from every other, while moving
 lease:<N>      newest token that has claimed generation N
+beat:<N>       a number that its runner raises every few seconds: a server that has an older one has lost writes
 =============  =======================================================================================
 """
 
@@ -32,11 +33,21 @@ return false
 
 # KEYS: pointer. ARGV: generation. Forget its lease; without any lease the pointer means nothing and goes.
 FORGET = b"""\
-redis.call('HDEL', KEYS[1], 'lease:' .. ARGV[1])
+redis.call('HDEL', KEYS[1], 'lease:' .. ARGV[1], 'beat:' .. ARGV[1])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 6) == 'lease:' then return 0 end
 end
 return redis.call('DEL', KEYS[1])
+"""
+
+# KEYS: pointer. ARGV: generation, number. Answers the number that was there, 0 for none, or nothing when the generation
+# is not claimed.
+BEAT = b"""\
+if redis.call('HEXISTS', KEYS[1], 'lease:' .. ARGV[1]) == 0 then return false end
+local held = redis.call('HGET', KEYS[1], 'beat:' .. ARGV[1]) or '0'
+redis.call('HDEL', KEYS[1], '')
+redis.call('HSET', KEYS[1], 'beat:' .. ARGV[1], ARGV[2])
+return held
 """
 
 

@@ -27,7 +27,7 @@ if place ~= 'C' then
   local lease, plain = live[1], live[2] or '1'
   if lease ~= token then
     if lease and tonumber(lease) > tonumber(token) then return -1 end
-    if not lease and token ~= '0' and generation ~= '1' then return -4 end
+    if not lease and token ~= '0' then return -4 end
     newer = token ~= '0'
   end
   if live[3] and (live[3] == generation or plain == generation) then return -2 end

@@ -12,7 +12,7 @@ from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fau
 from sinks.redis import names, promotion
 from sinks.redis.client import Client
 from sinks.redis.names import Names
-from sinks.redis.pointer import CLAIM, FIELDS, FORGET, Pointer
+from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
 from sinks.redis.read import SCAN_COUNT, Reads
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
@@ -151,8 +151,22 @@ class RedisSink:
         return None
 
     def there(self, target: str) -> bool:
-        """See the contract: a later generation without its pointer would write where no reader looks."""
-        return self._where(target).generation == 1 or self.claimed(target) is not None
+        """See the contract: whoever sets it up claims it, and a server that has forgotten that has forgotten more."""
+        return self.claimed(target) is not None
+
+    def beat(self, target: str, number: int) -> int | None:
+        """Leave a number with a generation, larger each time; returns the one that was there.
+
+        One that is lower than what was left last tells of a server that was restored from an older state, although
+        the generation itself is there. 0 before the first; None when the generation is not there.
+
+        Raises:
+            SinkUnavailable: the server went away (transient).
+        """
+        where = self._where(target)
+        with self._server.once("beat"):
+            held = self._server.client().eval(BEAT, 1, where.pointer, where.generation, number)
+        return None if held is None else int(held)
 
     def claimed(self, target: str) -> int | None:
         """See the contract."""

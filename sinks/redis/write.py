@@ -74,8 +74,10 @@ class Writes:
 
     def _check_token(self, client: Client) -> None:
         """A cluster's scripts can't see the pointer, which lies on one of its nodes."""
-        token = client.hget(self._where.pointer, f"lease:{self._where.generation}")
-        if token is not None and int(token) > self._server.settings.token:
+        token, ours = client.hget(self._where.pointer, f"lease:{self._where.generation}"), self._server.settings.token
+        if token is None and ours:
+            raise self._forgotten()
+        if token is not None and int(token) > ours:
             raise self._fenced()
 
     def _settle(
@@ -117,17 +119,22 @@ class Writes:
         if FENCED in said:
             raise self._fenced()
         if UNCLAIMED in said:
-            raise SinkRefused(
-                f"{who}: the key {where.pointer.decode()} has lost generation {where.generation}",
-                means="it says which generation's documents are where; the server was emptied, or evicted it",
-                fix="`headwater rebuild FILE SINK --auto` fills a new generation",
-            )
+            raise self._forgotten()
         if ELSEWHERE in said:
             self._plain = not self._plain
         if MOVING in said:
             patience.hold(
                 f"{who}: a promotion is renaming the keys of {where.view} (if it was killed: `headwater promote` again)"
             )
+
+    def _forgotten(self) -> SinkRefused:
+        settings, where = self._server.settings, self._where
+        return SinkRefused(
+            f"{settings.who}: the key {where.pointer.decode()} has lost generation {where.generation}",
+            means="the server was emptied, was started without its data, or has evicted that key: documents that do "
+            "not change again would be missing for ever",
+            fix=f"`headwater rebuild FILE {settings.name} --auto` makes them again; with on_loss: rebuild `run` does",
+        )
 
     def _fenced(self) -> Fenced:
         settings, where = self._server.settings, self._where

@@ -159,6 +159,13 @@ class Scenario:
         self.runner.wait(30)
         self.runner = None
 
+    def kill_alone(self) -> None:
+        """kill -9 of the runner's Python and of nothing that it has started."""
+        assert self.runner is not None
+        self.runner.kill()
+        self.runner.wait(30)
+        self.runner = None
+
     def stop(self) -> None:
         """End the runner as an operator does; kill it when it does not listen."""
         if self.runner is None:

@@ -1,0 +1,58 @@
+"""What ``status`` is told of a sink that was lost and is being made again: ``<state_dir>/<pipeline>/<sink>/loss.json``.
+
+Imports nothing heavy: `status` is asked often.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from spark.files import write_atomic
+
+
+class LossNote:
+    """One sink's note.
+
+    Args:
+        folder: the sink's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "loss.json"
+
+    def write(
+        self, since: float, attempt: int, doing: str, progress: str, error: str | None, *, given_up: bool = False
+    ) -> None:
+        """Leave word.
+
+        Args:
+            since: when the loss was noticed (epoch seconds).
+            attempt: which one is under way, from 1; 0 before the first.
+            doing: the verb at work; "" in a pause.
+            progress: the newest line of that verb.
+            error: why the last attempt failed, or why there will be none; None if none has.
+            given_up: there will be none: somebody has to look.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        note = {"since": since, "attempt": attempt, "doing": doing, "progress": progress, "error": error}
+        write_atomic(self._path, json.dumps({**note, "given_up": given_up, "pid": os.getpid()}))
+
+    def read(self) -> dict[str, Any] | None:
+        """The note, with ``seconds`` since the loss; None if there is none, or if its process has ended."""
+        try:
+            note: dict[str, Any] = json.loads(self._path.read_text())
+            if not psutil.pid_exists(int(note.pop("pid"))):
+                return None
+            return {**note, "seconds": round(time.time() - note["since"], 1)}
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def clear(self) -> None:
+        """The sink is whole again, or this process ends."""
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,328 @@
+"""When a cache that forgot is made again, how often, and by what: children are real processes, their verbs are not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psutil
+import pytest
+
+from cdc.errors import SinkUnavailable
+from cdc.pipeline import Pipeline, loads
+from console import losses as module
+from console.alive import ailments
+from console.child import Child
+from console.losses import LONGEST_PAUSE, Losses, next_step, pause_after
+from console.lossnote import LossNote
+from console.losswatch import LossWatch
+from console.places import registry
+from console.status import _sink
+from spark.runner import explain
+
+TEXT = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+views: {order: {root: orders}}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
+  kept: {type: redis, url: "redis://127.0.0.1:1", view: order, on_loss: refuse, key_prefix: "k:"}
+  search: {type: elasticsearch, url: "http://127.0.0.1:1", view: order}
+engine: {state_dir: STATE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "living", "ready", "then"),
+    [
+        (0, True, False, "remove"),
+        (1, True, True, "remove"),  # somebody else has promoted
+        (2, False, True, "differs"),
+        (1, False, True, "promote"),  # complete, and Postgres was away when it was to be compared
+        (1, False, False, "again"),
+        (2, False, False, "again"),  # it differed because it was lost as well
+        (-9, False, False, "again"),
+        (0, False, False, "again"),
+    ],
+)
+def test_what_comes_after_a_child(code: int, living: bool, ready: bool, then: str) -> None:
+    assert next_step(code, living_is_there=living, ready=ready) == then
+
+
+def test_pauses_are_bounded() -> None:
+    pauses = [pause_after(attempt) for attempt in range(1, 2000)]
+    assert pauses == sorted(pauses) and pauses[0] == 2 and pauses[-1] == LONGEST_PAUSE
+
+
+# -- noticing ---------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """What a cache's server holds of the claims and beats, without the server."""
+
+    def __init__(self) -> None:
+        self.beats: dict[int, int] = {}
+        self.away = False
+
+    def sink(self, config: Any) -> Any:
+        (target,) = config["targets"].values()
+        generation = target["generation"]
+
+        class Sink(module_redis()):  # type: ignore[misc]
+            def __init__(self) -> None: ...
+            def close(self) -> None: ...
+
+            def beat(_self, _view: str, number: int) -> int | None:
+                if self.away:
+                    raise SinkUnavailable("away")
+                held = self.beats.get(generation)
+                if held is not None:
+                    self.beats[generation] = number
+                return held
+
+        return Sink()
+
+
+def module_redis() -> type:
+    from sinks.redis import RedisSink
+
+    return RedisSink
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    for sink in made.sinks:
+        registry(made, sink).generation(1).note_views(["order"])
+    return made
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr("console.losswatch.open_sink", made.sink)
+    return made
+
+
+def failed(sink: str, generation: int) -> Any:
+    spec = SimpleNamespace(sink=sink, generation=generation, views={"order": None})
+    return SimpleNamespace(flow=SimpleNamespace(spec=spec), failed=True)
+
+
+@pytest.fixture
+def watch(pipeline: Pipeline) -> Iterator[LossWatch]:
+    made = LossWatch(pipeline, ["cache"], seconds=3600)
+    yield made
+    made.close()
+
+
+def test_what_was_there_and_is_not_is_lost(watch: LossWatch, server: Server) -> None:
+    watch.look()
+    assert watch.lost("cache") == []  # it may not have been set up yet
+    server.beats[1] = 0
+    watch.look()
+    assert watch.lost("cache") == []
+    server.away = True
+    server.beats.clear()
+    watch.look()
+    assert watch.lost("cache") == []  # nobody answers: nothing is known
+    server.away = False
+    watch.look()
+    assert watch.lost("cache") == [1]
+    server.beats[1] = 0  # set up again by somebody: that brings no document back
+    watch.look()
+    assert watch.lost("cache") == [1]
+
+
+def test_a_server_restored_from_an_older_state_has_lost_what_came_after(watch: LossWatch, server: Server) -> None:
+    server.beats[1] = 0
+    watch.look()
+    older = server.beats[1]
+    time.sleep(0.002)
+    watch.look()
+    server.beats[1] = older
+    watch.look()
+    assert watch.lost("cache") == [1]
+
+
+def test_what_a_start_finds_missing_is_lost_too(watch: LossWatch, server: Server) -> None:
+    """It was never seen by this process, but its flow knows that it has written to it."""
+    watch.suspect([failed("cache", 1), failed("other", 1)])
+    watch.look()
+    assert watch.lost("cache") == [1] and watch.lost("other") == []
+    assert watch.gone("cache", 1)
+
+
+# -- making it again --------------------------------------------------------------------------------------------------
+
+
+def script(text: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(text)]
+
+
+class Case:
+    """`run`'s loop around the losses of one sink; what a verb does is a small program."""
+
+    def __init__(self, pipeline: Pipeline, server: Server, verbs: Callable[..., list[str]]) -> None:
+        self.pipeline, self.server, self.said = pipeline, server, list[str]()
+        self.asked: list[tuple[str, ...]] = []
+        self.stopped: list[Path] = []
+        runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
+        self.engine = cast(Any, SimpleNamespace(runner=runner))
+
+        def command(verb: str, *words: str) -> list[str]:
+            self.asked.append((verb, *words))
+            return verbs(verb)
+
+        self.losses = Losses(pipeline, Path("shop.yaml"), command=command)
+        server.beats[1] = 0
+        self.losses.watch.look()
+
+    def until(self, good: Callable[[], bool]) -> None:
+        end = time.monotonic() + 20
+        while not good():
+            assert time.monotonic() < end, self.said
+            self.said += self.losses.step(self.engine)
+            time.sleep(0.01)
+
+    def lose(self) -> None:
+        self.server.beats.clear()
+        self.losses.watch.look()
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, *_ in self.asked]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "NOTE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def cases() -> Iterator[list[Case]]:
+    made: list[Case] = []
+    yield made
+    for case in made:
+        case.losses.close()
+
+
+def filled(case: Case, stage: Any) -> None:
+    """As a rebuild leaves the register and the server."""
+    register = registry(case.pipeline, "cache")
+    number = register.create("lost").number
+    register.generation(number).note_views(["order"])
+    case.server.beats[number] = 0
+    register.move(number, "ready")
+    if stage == "living":
+        register.promote(number)
+
+
+def test_only_sinks_that_say_so_are_made_again(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
+    cases.append(case := Case(pipeline, server, lambda verb: script("")))
+    assert case.losses.sinks == ["cache"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
+    cases.append(case := Case(pipeline, server, lambda verb: script("print('cache@2/main: 43% of the log')")))
+    case.lose()
+    case.until(lambda: bool(case.asked))
+    assert case.asked[0] == ("rebuild", "shop.yaml", "cache", "--auto", "--owned")
+    assert case.stopped == [registry(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
+    status = _sink(pipeline, "cache", None)
+    assert status["state"] == "rebuilding" and status["rebuilding"]["attempt"] == 1
+    assert not [line for line in ailments(pipeline) if line.startswith("cache")]
+    filled(case, "living")
+    case.until(lambda: case.verbs == ["rebuild", "retire"])
+    assert case.asked[1] == ("retire", "shop.yaml", "cache", "--generation", "1", "--yes")
+    registry(pipeline, "cache").remove(1)
+    case.until(lambda: not case.losses.busy)
+    assert any("43% of the log" in line for line in case.said)
+    assert _sink(pipeline, "cache", None)["rebuilding"] is None
+    case.server.beats.clear()  # and it may forget again
+    case.losses.watch.look()
+    case.until(lambda: case.losses.busy)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_failure_is_tried_again_and_its_reason_is_told(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
+    cases.append(case := Case(pipeline, server, lambda verb: script("print('flow failed: because'); exit(1)")))
+    case.lose()
+    case.until(lambda: len(case.asked) >= 4)
+    assert set(case.verbs) == {"rebuild"}
+    assert _sink(pipeline, "cache", None)["rebuilding"]["error"] == "flow failed: because"
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_could_not_be_compared_is_promoted_and_what_differs_is_not(
+    pipeline: Pipeline, server: Server, cases: list[Case]
+) -> None:
+    code = {"rebuild": 1, "promote": 0, "retire": 0}
+    cases.append(case := Case(pipeline, server, lambda verb: script(f"exit({code[verb]})")))
+    case.lose()
+    case.until(lambda: bool(case.asked))
+    filled(case, "ready")
+    case.until(lambda: "promote" in case.verbs)
+    assert case.asked[1] == ("promote", "shop.yaml", "cache", "--generation", "2", "--force")
+    case.losses.close()
+    cases.append(other := Case(pipeline, server, lambda verb: script("exit(2)")))
+    del other.server.beats[1]
+    other.losses.watch.look()
+    other.until(lambda: bool(other.losses.healing) and bool(other.losses.healing["cache"].given_up))
+    assert not other.losses.busy  # a person has to look
+    other.until(lambda: (LossNote(registry(pipeline, "cache").folder).read() or {}).get("given_up", False))
+    status = _sink(pipeline, "cache", None)
+    assert status["state"] == "failed" and "--generation 2 --repair" in status["last_error"]
+
+
+def test_a_child_ends_with_the_process_that_owns_it() -> None:
+    """Killed, it can't tell its child: the pipe does."""
+    owner = f"""
+        import sys, time
+        from console.child import Child
+        child = Child({script("import sys; sys.stdin.buffer.read()")!r})
+        print(child._process.pid, flush=True)
+        time.sleep(60)
+    """
+    process = subprocess.Popen(script(owner), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child = psutil.Process(int(process.stdout.readline()))
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    child.wait(10)
+
+
+def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.child.END_SECONDS", 0.2)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    child = Child([sys.executable, "-c", deaf])
+    while not child.progress:
+        time.sleep(0.01)
+    child.end()
+    assert child._process.returncode == -9
+
+
+def test_a_reason_that_comes_through_spark_keeps_its_way_out() -> None:
+    text = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "x.py", line 1, in f
+cdc.errors.SinkRefused: sink 'cache': the key shop:order@live has lost generation 2
+  what it means: documents would be missing
+  what to do: `headwater rebuild FILE cache --auto` makes them again
+
+\tat org.apache.spark.api.python.BasePythonRunner"""
+    assert explain(text).splitlines()[1:] == [
+        "  what it means: documents would be missing",
+        "  what to do: `headwater rebuild FILE cache --auto` makes them again",
+    ]

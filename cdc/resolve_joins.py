@@ -6,7 +6,7 @@ changed row every document that shows it is found by key or by foreign-key index
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -136,7 +136,7 @@ class _Row:
         elif sorted(on) == sorted(self.table.primary_key):
             fix = f"if rows of {table.name} point at this row, put it under `children`"
         else:
-            fix = f"name the key: {{{', '.join(f'…: {name}' for name in key)}}}"
+            fix = _by_key(on.values(), key, f"{{{', '.join(f'…: {name}' for name in key)}}}", table)
         raise self._wrong(
             path,
             f"a reference reaches one row by its whole primary key: {table.qualified}'s is ({', '.join(key)}), not "
@@ -155,7 +155,7 @@ class _Row:
         elif sorted(on.values()) == sorted(table.primary_key):
             fix = f"if this row points at one of {table.name}, put it under `refs`"
         else:
-            fix = f"name the key: {{{', '.join(f'{name}: …' for name in key)}}}"
+            fix = _by_key(on, key, f"{{{', '.join(f'{name}: …' for name in key)}}}", self.table)
         raise self._wrong(
             path,
             f"rows that point at this row hold its whole primary key: {self.table.qualified}'s is ({', '.join(key)}), "
@@ -258,3 +258,14 @@ class _Row:
         exact = name if len(same) != 1 or name in table.by_name else same[0].name
         known(self.pipeline, table, exact, path, f"{dotted(path)}: ")
         return table.by_name[exact]
+
+
+def _by_key(named: Collection[str], key: Sequence[str], pairs: str, table: Table) -> str:
+    """What to do about an edge that names other columns than the key: some of them only, or a unique key, say."""
+    if set(named) <= set(key):
+        return f"name the key: {pairs}"
+    columns = ", ".join(name for name in named if name not in key)
+    return (
+        f"join by the key: {pairs}; ({columns}) can't be joined by, even where it is unique, because changes and "
+        f"deletes name {table.name}'s key and nothing else"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from console.local import chosen, only_option
+from console.options import confirm
 
 
 @click.command()
@@ -26,7 +27,7 @@ def command(only: str | None, wipe: bool, yes: bool) -> None:
     names = chosen(only)
     if wipe and not yes:
         what = ", ".join(names) if names is not None else "every server"
-        click.confirm(f"Delete the data of {what} in {stack.site.home}?", abort=True)
+        confirm(f"Delete the data of {what} in {stack.site.home}?")
     stopped = stack.down(names, click.echo)
     if not stopped:
         click.echo("nothing was running")

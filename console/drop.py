@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from console.options import json_option, pipeline_argument, print_json, sink_option
+from console.options import confirm, json_option, pipeline_argument, print_json, sink_option
 
 
 @click.command(
@@ -56,7 +56,7 @@ def command(
             click.echo(f"- {'state':<16} {line}")
     if not dry_run and (actions or state):
         if not yes:
-            click.confirm("Remove all of this?", abort=True, err=True)
+            confirm("Remove all of this?")
         if not keep_sinks:
             drop_sink_state(pipeline, only)
         if not only:

@@ -104,8 +104,8 @@ class Losses:
 
     @property
     def busy(self) -> bool:
-        """Whether a sink is being made again, so that this process has work although all flows have failed."""
-        return any(not one.given_up for one in self.healing.values())
+        """Whether a sink is being made again, or may have to be: then there is work although all flows have failed."""
+        return self.watch.pending or any(not one.given_up for one in self.healing.values())
 
     def step(self, engine: Engine) -> list[str]:
         """Look and act once; returns what happened, a line each. Waits for nothing."""

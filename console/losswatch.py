@@ -62,6 +62,7 @@ class LossWatch:
         self.pipeline, self.sinks = pipeline, sinks
         self._seen: dict[Target, int] = {}  # and the number that was left with it last
         self._suspects: set[Target] = set()
+        self._looked: set[Target] = set()  # suspects that were looked at
         self._lost: frozenset[Target] = frozenset()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -73,6 +74,11 @@ class LossWatch:
         """Targets of flows that have failed are looked at although they were never seen."""
         failed = (run.flow.spec for run in running if run.failed and run.flow.spec.sink in self.sinks)
         self._suspects = {(spec.sink, spec.generation, view) for spec in failed for view in spec.views}
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is still to be seen why a flow has failed."""
+        return bool(self._suspects - self._looked)
 
     def is_lost(self, sink: str, number: int) -> bool:
         """Whether a generation has lost a view."""
@@ -92,6 +98,7 @@ class LossWatch:
     def look(self) -> None:
         """Look once, now. A server that does not answer says nothing: all is as it was seen last."""
         with self._lock:
+            suspects = self._suspects
             for sink in self.sinks:
                 kept = registry(self.pipeline, sink).kept()
                 self._lost = frozenset(target for target in self._lost if target[0] != sink or target[1] in kept)
@@ -101,6 +108,7 @@ class LossWatch:
                             self._judge(target, there)
                     except HeadwaterError as error:
                         log.debug("sink %s, generation %d: %s", sink, number, error)
+            self._looked = suspects
 
     def gone(self, sink: str, number: int) -> bool:
         """Whether a generation that is complete is not all there now, seen before or not; False if nobody answers."""

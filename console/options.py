@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 import orjson
 
+from cdc.errors import ConfigError
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -49,6 +51,28 @@ def master_option(function: F) -> F:
     return click.option(
         "--master", default=None, metavar="URL", help="Where Spark runs, instead of engine.master of the file."
     )(function)
+
+
+def confirm(question: str) -> None:
+    """Ask before something is removed.
+
+    Raises:
+        ConfigError: there is nobody to answer (terminal); with ``--yes`` nobody is asked.
+        click.Abort: the answer is no.
+    """
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise ConfigError(
+            "this command asks before it removes anything, and there is no terminal for an answer",
+            means="nothing was removed",
+            fix="say --yes, if that is meant",
+        ) from None
+    if not agreed:
+        raise click.Abort
 
 
 def print_json(value: Any) -> None:

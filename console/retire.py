@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from console.options import generation_option, json_option, pipeline_argument, print_json, sink_argument
+from console.options import confirm, generation_option, json_option, pipeline_argument, print_json, sink_argument
 
 
 @click.command(
@@ -34,7 +34,7 @@ def command(file: Path, sink: str, number: int | None, yes: bool, as_json: bool)
     stages = ("previous", "retiring") if number is None else ("previous", "ready", "filling", "retiring", "living")
     entry = candidate(pipeline, sink, number, *stages)
     if not yes:
-        click.confirm(f"Remove generation {entry.number} of {sink} ({entry.stage})?", abort=True, err=True)
+        confirm(f"Remove generation {entry.number} of {sink} ({entry.stage})?")
     report = retire(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json))
     if as_json:
         print_json(report)

@@ -89,7 +89,7 @@ def command(
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        _print(report, pipeline, wait)
     differ = any(view["differences"] for sink in report["sinks"] for view in sink["views"])
     sys.exit(0 if report["equal"] else 2 if differ else 1)
 
@@ -151,7 +151,7 @@ def verified(
     }
 
 
-def _print(report: Mapping[str, Any]) -> None:
+def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
     for sink in report["sinks"]:
         if sink["error"]:
             click.echo(f"{sink['sink']:<12} could not be verified: {sink['error']}")
@@ -166,7 +166,7 @@ def _print(report: Mapping[str, Any]) -> None:
             for one in view["not_repaired"]:
                 click.echo(f"    not repaired: {one['key']}: {one['why']}")
             if view["caught_up"] is False:
-                click.echo("    the sink was not seen to catch up: is `headwater run` at work?")
+                click.echo(f"    {_behind(pipeline, sink['sink'], sink['generation'], wait)}")
     if report["sample"]:
         click.echo(f"a sample of {report['sample']['rows']:,} a view, --seed {report['sample']['seed']}")
     failed = ", ".join(sink["sink"] for sink in report["sinks"] if sink["error"])
@@ -175,6 +175,24 @@ def _print(report: Mapping[str, Any]) -> None:
         click.echo("all sinks equal Postgres")
     else:
         click.echo("sinks differ from Postgres" if differ else f"the others equal Postgres; not verified: {failed}")
+
+
+def _behind(pipeline: Pipeline, sink: str, number: int, wait: float) -> str:
+    """Why a sink was not seen to catch up, as far as its flows tell: what differs may only be late."""
+    from console.places import registry
+    from console.status import state_of
+    from spark.status import FlowStatus
+
+    generation = registry(pipeline, sink).generation(number)
+    states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in generation.flows()}
+    idle = sorted(flow for flow, state in states.items() if state not in ("running", "filling", "starting"))
+    if states and not idle:
+        return (
+            f"the sink did not catch up within {wait:g} s, though `headwater run` is at work on it: what differs may "
+            "only be late; say --wait with more seconds"
+        )
+    names = ", ".join(f"{flow} is {states[flow]}" for flow in idle) or "it has never run"
+    return f"the sink was not seen to catch up: {names}; `headwater status FILE` says why"
 
 
 def _verdict(view: Mapping[str, Any]) -> str:

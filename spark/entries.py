@@ -153,7 +153,7 @@ def stop_at_new_columns(decoder: Decoder, change: Change) -> None:
         raise StateError(
             f"{change.table} has gained the column {', '.join(new)} "
             f"(record {change.topic}/{change.partition}/{change.offset}); policy.schema_change is stop",
-            fix="run `headwater apply FILE`, then start again; or set policy.schema_change to continue",
+            fix="see whether the views need it, then start `headwater run FILE` again, which knows it from then on",
         )
 
 

@@ -48,7 +48,7 @@ class Policy(Part):
     )
     schema_change: Literal["continue", "stop"] = entry(
         "continue",
-        "A new column: `continue` ignores it until the next `apply`, `stop` stops the sinks.",
+        "A new column: `continue` ignores it until `run` is started again, `stop` stops the sinks.",
     )
     replication_slot_max_lag_mb: Whole = entry(
         10240,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def headwater(*words: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         timeout=120,
+        stdin=subprocess.DEVNULL,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -70,3 +72,17 @@ def test_logins_in_addresses_are_not_printed(pipeline: Path, tmp_path: Path) -> 
     with pytest.raises(ConnectUnavailable) as refused:
         connect.plugins()
     assert "does not answer at http://bob:" in str(refused.value) and "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize("words", [("retire", "FILE", "cache"), ("drop", "FILE", "--sink", "cache")])
+def test_what_is_asked_without_a_terminal_names_the_way_out(pipeline: Path, words: tuple[str, ...]) -> None:
+    state = pipeline.parent / "state"
+    pipeline.write_text(pipeline.read_text().replace("a-file", "state"))
+    folder = state / "shop" / "cache"
+    folder.mkdir(parents=True)
+    stages = [{"number": 1, "stage": "previous"}, {"number": 2, "stage": "living"}]
+    (folder / "generations.json").write_text(json.dumps({"last": 2, "generations": stages}))
+    code, said = headwater(*(str(pipeline) if word == "FILE" else word for word in words))
+    assert code == 1
+    assert "no terminal for an answer" in said and "nothing was removed" in said and "--yes" in said
+    assert "interrupted" not in said and (folder / "generations.json").exists()

@@ -157,7 +157,9 @@ def test_a_server_restored_from_an_older_state_has_lost_what_came_after(watch: L
 def test_what_a_start_finds_missing_is_lost_too(watch: LossWatch, server: Server) -> None:
     """It was never seen by this process, but its flow knows that it has written to it."""
     watch.suspect([failed("cache", 1), failed("other", 1)])
+    assert watch.pending  # `run` must not end before it has been seen why its last flow has failed
     watch.look()
+    assert not watch.pending
     assert watch.lost("cache") == [1] and watch.lost("other") == []
     assert watch.gone("cache", 1)
 

@@ -172,7 +172,7 @@ def test_a_view_of_one_table_stays_one() -> None:
         ("flights", "refs: {a: {table: airlines, on: {carier: carrier}}}", ["p.yaml:10:46: views.v.refs.a.on.carier: public.flights has no column carier", "did you mean carrier"]),
         ("flights", "refs: {a: {table: airlines, on: {carrier: carier}}}", ["views.v.refs.a.on.carrier: public.airlines has no column carier", "did you mean carrier"]),
         ("flights", "refs: {a: {table: airports, on: {faa: origin}}}", ["views.v.refs.a.on.faa: public.flights has no column faa", "the sides look swapped: write on: {origin: faa}"]),
-        ("flights", "refs: {a: {table: airlines, on: {carrier: name}}}", ["p.yaml:10:33: views.v.refs.a.on: a reference reaches one row by its whole primary key: public.airlines's is (carrier), not (name)", "name the key: {…: carrier}"]),
+        ("flights", "refs: {a: {table: airlines, on: {carrier: name}}}", ["p.yaml:10:33: views.v.refs.a.on: a reference reaches one row by its whole primary key: public.airlines's is (carrier), not (name)", "join by the key: {…: carrier}; (name) can't be joined by, even where it is unique", "name airlines's key"]),
         ("returns", "refs: {a: {table: lines, on: {order_ref: order_id}}}", ["public.lines's is (order_id, line), not (order_id)", "name the key: {…: order_id, …: line}"]),
         ("planes", "refs: {a: {table: flights, on: {tailnum: tailnum}}}", ["public.flights's is (id), not (tailnum)", "if rows of flights point at this row, put it under `children`"]),
         ("staff", "refs: {a: {table: staff, on: {id: boss}}}", ["public.staff's is (id), not (boss)", "the sides look swapped: write on: {boss: id}"]),

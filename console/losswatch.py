@@ -55,10 +55,10 @@ class LossWatch:
     Args:
         pipeline: the loaded file.
         sinks: whose generations are looked at.
-        seconds: between two looks.
+        seconds: between two looks; None for CHECK_SECONDS.
     """
 
-    def __init__(self, pipeline: Pipeline, sinks: Sequence[str], seconds: float = CHECK_SECONDS) -> None:
+    def __init__(self, pipeline: Pipeline, sinks: Sequence[str], seconds: float | None = None) -> None:
         self.pipeline, self.sinks = pipeline, sinks
         self._seen: dict[Target, int] = {}  # and the number that was left with it last
         self._suspects: set[Target] = set()
@@ -66,7 +66,8 @@ class LossWatch:
         self._lost: frozenset[Target] = frozenset()
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, args=(seconds,), name="loss watch", daemon=True)
+        pause = CHECK_SECONDS if seconds is None else seconds
+        self._thread = threading.Thread(target=self._watch, args=(pause,), name="loss watch", daemon=True)
         if sinks:
             self._thread.start()
 

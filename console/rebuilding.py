@@ -125,6 +125,7 @@ class Rebuild:
         finally:
             opened.close()
         self.say(f"generation {entry.number} has lost its target: removed")
+        self.registry.give_up_promotion(entry.number)
         retire(self.pipeline, self.sink, entry.number, self.say)
         return None
 

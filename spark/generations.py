@@ -169,6 +169,12 @@ class Registry:
         """The promotion that was begun more than ``after`` seconds ago, and has not ended."""
         return _promotion(self._read(), after)
 
+    def give_up_promotion(self, number: int) -> None:
+        """Forget that readers were to be sent to a generation: its target is gone, so none was, and none can be."""
+        with self._changed() as register:
+            if (register.get("promoting") or {}).get("number") == number:
+                register.pop("promoting")
+
     def begin_retiring(self, number: int) -> None:
         """Put a generation into the stage ``retiring``.
 

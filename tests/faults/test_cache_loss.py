@@ -19,7 +19,7 @@ DATABASE = "/9"  # of its own: FLUSHDB is FLUSHALL for whoever is in it alone
 
 
 @pytest.fixture
-def shop(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
+def cached(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     url = local_stack.endpoints.redis_cache_url.rsplit("/", 1)[0] + DATABASE
     made = Scenario(local_stack, tmp_path_factory.mktemp("loss"), extra={"sinks.cache.url": url})
     try:
@@ -43,7 +43,8 @@ def healed(generation: int) -> Any:
     return good
 
 
-def test_a_cache_that_was_flushed_is_made_again(shop: Scenario) -> None:
+def test_a_cache_that_was_flushed_is_made_again(cached: Scenario) -> None:
+    shop = cached
     shop.readable(allowed=True)  # the new generation is compared with Postgres before readers see it
     url = shop.stack.endpoints.redis_cache_url.rsplit("/", 1)[0] + DATABASE
     with redis.Redis.from_url(url) as client:

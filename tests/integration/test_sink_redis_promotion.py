@@ -284,6 +284,19 @@ def test_a_server_that_has_forgotten_a_generation_takes_none_of_its_writes(stage
     assert sink.claimed(VIEW) == 7
 
 
+def test_a_number_left_with_a_generation_tells_of_an_older_state(stage: Stage) -> None:
+    second = stage.opened(2, token=7)
+    assert isinstance(second, RedisSink)
+    assert second.beat(VIEW, 5) == 0
+    assert second.beat(VIEW, 6) == 5
+    stage.client.hset(f"{stage.name}@live", "beat:2", "5")  # as a server that was restored has it
+    assert second.beat(VIEW, 7) == 5
+    assert isinstance(stage.first, RedisSink) and stage.first.beat(VIEW, 1) == 0  # each generation has its own
+    stage.client.delete(f"{stage.name}@live")
+    assert second.beat(VIEW, 8) is None
+    assert not stage.client.exists(f"{stage.name}@live"), "nothing is claimed by looking"
+
+
 def test_a_reader_needs_one_round_trip_as_a_rule(stage: Stage) -> None:
     def commands() -> int:
         return int(stage.client.info("commandstats").get("cmdstat_exec", {}).get("calls", 0))

@@ -110,6 +110,20 @@ def test_a_generation_goes_on_as_it_was_defined(tmp_path: Path) -> None:
     assert define(register.generation(), later, ["public.orders"])["spec_hash"] == first.spec_hash("search")
 
 
+def test_a_promotion_to_a_target_that_is_gone_does_not_keep_it_from_being_removed(tmp_path: Path) -> None:
+    register = Registry(tmp_path, "shop", "search")
+    register.create("test")
+    register.move(2, "ready")
+    register.begin_promotion(2, 1)
+    with pytest.raises(StateError, match="has not ended"):
+        register.begin_retiring(2)
+    register.give_up_promotion(3)  # another's stays
+    assert register.promotion() is not None
+    register.give_up_promotion(2)
+    register.begin_retiring(2)
+    assert register.get(2).stage == "retiring"
+
+
 def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:
     first = load(tmp_path)
     register = Registry(tmp_path, "shop", "whole")

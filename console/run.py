@@ -113,9 +113,7 @@ def _run(
             if source.forgetful:
                 _say(f"warning: {FORGETFUL}")
             with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
-                _supervise(
-                    engine, watch, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses
-                )
+                _supervise(engine, watch, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses)
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:

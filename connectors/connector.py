@@ -97,30 +97,33 @@ def plan_connector(name: str, wanted: dict[str, str], running: Running | None) -
     return []
 
 
-def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic]) -> list[Action]:
+def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic], *, there: bool) -> list[Action]:
     """Restart a connector whose tables are others than it knows; meanwhile make some topics anew. Pure.
 
     Args:
         name: the connector's.
         tables: that are others.
         topics: that hold records which nothing can be made of any more.
+        there: there is such a connector; one that is made later reads the definitions by itself.
     """
-    if not tables:
+    if not (tables if there else topics):
         return []
 
     def run(servers: Servers) -> None:
-        drop_lost_slot(servers.source, servers.pipeline.source.slot)  # or it can't be stopped
-        servers.connect.stop(name)
-        servers.connect.wait_stopped(name)
+        if there:
+            drop_lost_slot(servers.source, servers.pipeline.source.slot)  # or it can't be stopped
+            servers.connect.stop(name)
+            servers.connect.wait_stopped(name)
         servers.kafka.delete([topic.name for topic in topics])
         for topic in topics:
             servers.kafka.create(topic)
-        servers.connect.resume(name)
+        if there:
+            servers.connect.resume(name)
 
-    detail = f"restart, to read the definition of {', '.join(tables)} anew"
+    parts = [f"restart, to read the definition of {', '.join(tables)} anew"] if there else []
     if topics:
-        detail += f"; topic {', '.join(topic.name for topic in topics)} is deleted and made anew"
-    return [Action("connector", name, detail, "RUNNING", "RUNNING", run)]
+        parts.append(f"topic {', '.join(topic.name for topic in topics)} is deleted and made anew")
+    return [Action("connector", name, "; ".join(parts), "RUNNING", "RUNNING", run)]
 
 
 def _create(name: str, wanted: dict[str, str]) -> Any:

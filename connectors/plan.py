@@ -166,7 +166,7 @@ def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], l
         *grants,
         *publication,
         *plan_topics(wanted, actual.topics),
-        *(plan_renewal(servers.connector, sorted(gaps), renewed) if actual.connector is not None else []),
+        *plan_renewal(servers.connector, sorted(gaps), renewed, there=actual.connector is not None),
         *noted,
     ]
     return (

@@ -9,8 +9,10 @@ import pytest
 
 from connectors.captured import Captured, Gap
 from connectors.changed import difference, merged, refusal, refusals
+from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
+from connectors.kafka import Topic
 from connectors.names import Names
 
 KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t")
@@ -65,3 +67,12 @@ def test_a_gap_grows_and_what_it_needs_is_not_forgotten() -> None:
     assert "`headwater rebuild FILE SINK --auto`" in refusal("s.t", gap).fix
     entry = Captured("s.t", "done", None, datetime.now(UTC), identity=KNOWN, gap=gap)
     assert set(refusals({"s.t": entry, "s.u": replace(entry, table="s.u", gap=None)}, {})) == {"s.t"}
+
+
+def test_a_connector_is_restarted_for_tables_and_topics_are_made_anew_without_one() -> None:
+    topic = Topic("p.s.t", 2, 1, {"cleanup.policy": "compact"})
+    [both] = plan_renewal("c", ["s.t"], [topic], there=True)
+    assert both.detail == "restart, to read the definition of s.t anew; topic p.s.t is deleted and made anew"
+    assert len(plan_renewal("c", ["s.t"], [], there=True)) == 1
+    assert plan_renewal("c", ["s.t"], [], there=False) == [] == plan_renewal("c", [], [], there=True)
+    assert len(plan_renewal("c", ["s.t"], [topic], there=False)) == 1

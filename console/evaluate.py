@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -17,6 +17,7 @@ from cdc import truth
 from cdc.catalogue import Table
 from cdc.types import spark_type
 from cdc.view import View
+from spark.computed import VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,8 +98,18 @@ class Answers:
     rows: list[tuple[Any, ...]]
 
 
+class Failed:
+    """In the place of a value that Spark could not compute."""
+
+    def __repr__(self) -> str:
+        return "what Spark could not compute"
+
+
+FAILED = Failed()
+
+
 def ask(spark: SparkSession, shape: Shape, rows: Sequence[Mapping[str, Any]], expressions: Sequence[str]) -> Answers:
-    """Evaluate Spark SQL expressions over rows.
+    """Evaluate Spark SQL expressions over rows; where one fails for a row, that row has FAILED there.
 
     Args:
         spark: a session.
@@ -108,16 +119,45 @@ def ask(spark: SparkSession, shape: Shape, rows: Sequence[Mapping[str, Any]], ex
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    from spark.guard import guarded
+
     texts = {"__i": pa.array(range(len(rows)), pa.int32()), **shape.arrays_of(rows)}
     typed = spark.createDataFrame(pa.table(texts)).selectExpr("__i", *shape.typed())
-    asked = typed.select("__i", *(F.expr(said).alias(f"__{at}") for at, said in enumerate(expressions)))
-    types = tuple(kind for _, kind in asked.dtypes[1:])
+    types = tuple(kind for _, kind in typed.select(*map(F.expr, expressions)).dtypes)
     out: list[tuple[Any, ...]] = [()] * len(rows)
     if rows:
-        places, *answers = (column.to_pylist() for column in asked.toArrow().columns)
+        there = F.col("__i").isNotNull()
+        columns = [guarded(F.expr(said), there).alias(f"__{at}") for at, said in enumerate(expressions)]
+        asked = typed.select("__i", *columns).toArrow()
+        places, *answers = asked.column(0).to_pylist(), *map(_answers, asked.columns[1:])
         for place, *answer in zip(places, *answers, strict=True):
             out[place] = tuple(answer)
     return Answers(types, out)
+
+
+def _answers(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a guarded column."""
+    found: list[Any] = []
+    for chunk in column.chunks:
+        values = chunk.field(VALUE).to_pylist()
+        if chunk.null_count:
+            values = [FAILED if bad else value for value, bad in zip(values, chunk.is_null().to_pylist(), strict=True)]
+        found += values
+    return found
+
+
+def words_of(spark: SparkSession, shape: Shape, row: Mapping[str, Any], expression: str) -> str:
+    """What Spark says of an expression that fails for a row: the class of its error and its words."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    texts = {"__i": pa.array([0], pa.int32()), **shape.arrays_of([row])}
+    typed = spark.createDataFrame(pa.table(texts)).selectExpr("__i", *shape.typed())
+    try:
+        typed.select(F.expr(expression).alias("v")).toArrow()
+    except PySparkException as error:
+        return str(error).split("\n", maxsplit=1)[0]
+    return ""
 
 
 def table_shape(table: Table, expressions: Iterable[str]) -> Shape:
@@ -139,13 +179,43 @@ def canonical_rows(table: Table, shape: Shape, rows: Iterable[Mapping[str, str |
     return [{column.name: truth.expected(column, row[column.name]) for column in columns} for row in rows]
 
 
+class Broken(NamedTuple):
+    """A row whose document can't be computed.
+
+    Attributes:
+        said: the expressions that failed, by name.
+        words: Spark's own about the first of them; only if they were asked for.
+    """
+
+    said: Mapping[str, str]
+    words: str = ""
+
+
 def computed(
-    spark: SparkSession, view: View, shape: Shape, rows: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any] | None]:
-    """A view's fields for each row, in order; None for a row that its condition leaves out."""
-    names = list(view.fields)
-    answers = ask(spark, shape, rows, [*view.fields.values(), view.where or "true"])
-    return [dict(zip(names, answer, strict=False)) if answer[-1] is True else None for answer in answers.rows]
+    spark: SparkSession, view: View, shape: Shape, rows: Sequence[Mapping[str, Any]], *, words: bool = False
+) -> list[Mapping[str, Any] | Broken | None]:
+    """A view's fields for each row, in order; None for a row that its condition leaves out.
+
+    Args:
+        spark: a session.
+        view: the view.
+        shape: of the rows.
+        rows: canonical values by name.
+        words: also ask for Spark's own words about what fails: a job for each such row.
+    """
+    said = {**{f"field {name}": text for name, text in view.fields.items()}, "where": view.where or "true"}
+    found: list[Mapping[str, Any] | Broken | None] = []
+    for row, answer in zip(rows, ask(spark, shape, rows, list(said.values())).rows, strict=True):
+        if answer[-1] is not True and answer[-1] is not FAILED:
+            found.append(None)
+            continue
+        failed = {name: text for (name, text), value in zip(said.items(), answer, strict=True) if value is FAILED}
+        if failed:
+            why = words_of(spark, shape, row, next(iter(failed.values()))) if words else ""
+            found.append(Broken(failed, why))
+        else:
+            found.append(dict(zip(view.fields, answer, strict=False)))
+    return found
 
 
 def _text(value: Any, kind: str) -> str | None:

@@ -41,9 +41,12 @@ def expected_document(view: View, source: Source, key: str, spark: SparkSession 
         SourceUnavailable, SourceError: see ``connectors.postgres``.
     """
     with snapshot(source) as connection:
-        found = next(expected(view, connection, spark, [key]), None)
+        found = next(expected(view, connection, spark, [key], words=True), None)
     if found is None:
         return Wanted(None, f"{view.table.qualified} has no such row")
+    if found.broken is not None:
+        said = ", ".join(f"{name}: {text}" for name, text in found.broken.said.items())
+        return Wanted(None, f"Spark can't compute {said}: {found.broken.words}")
     if found.fields is None:
         return Wanted(None, f"the condition of the view leaves it out: {view.where}")
     return Wanted(merge_fields(found.document, found.fields))

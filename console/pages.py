@@ -17,7 +17,7 @@ from cdc.truth_joined import Assembly, expressions, used_columns
 from cdc.view import View
 from connectors.postgres import Connection
 from console.assembled import marked
-from console.evaluate import ask, canonical_rows, table_shape, words
+from console.evaluate import FAILED, ask, canonical_rows, table_shape, words
 from console.rows import Row, has_index, is_small, matching_rows, read_rows
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Pages:
         def evaluate(table: Table, wanted: Sequence[str]) -> Iterable[Sequence[Any]]:
             assert self._spark is not None
             shape = table_shape(table, wanted)
-            return ask(self._spark, shape, canonical_rows(table, shape, held), wanted).rows
+            answers = ask(self._spark, shape, canonical_rows(table, shape, held), wanted).rows
+            # A row of which it can't be computed adds nothing, as one whose value is null.
+            return [[None if value is FAILED else value for value in row] for row in answers]
 
         self._assembly.hold(name, held, evaluate)
 

@@ -25,6 +25,7 @@ from console.marker import read_snapshot_lsn
 from console.newest import batch_of, newest_records
 from console.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
+from spark.computed import Failure, Results
 from spark.entries import Decoded, Entry
 from spark.expressions import compute, entries_with_rows, entry_batch, entry_schema, without_tallies
 from spark.flow import Flow, map_in_arrow, plan_flows
@@ -221,15 +222,17 @@ def _with_fields(work: Repair, records: Sequence[Any]) -> dict[str, bytes | None
 
 
 def _computed(work: Repair, typed: Any) -> dict[str, bytes | None]:
-    """Id -> document, from a frame of entries with their typed rows."""
-    names = list(work.view.fields)
+    """Id -> document, from a frame of entries with their typed rows; None too where Spark SQL fails."""
     documents: dict[str, bytes | None] = {}
-    for row in compute(typed, work.view).toArrow().to_pylist(maps_as_pydicts="lossy"):
-        document = row["document"]
-        if document is not None:
-            fields = {name: row[f"__f_{name}"] for name in names}
-            document = merge_fields(document, fields) if row.get("__where", True) is True else None
-        documents[row["id"]] = document
+    own = ("id", "document")
+    for batch in compute(typed, work.view).toArrow().to_batches():
+        results = Results(work.view, batch)
+        for at, (key, document) in enumerate(zip(*(batch.column(n).to_pylist() for n in own), strict=True)):
+            fields = results.of(at) if document is not None else None
+            if fields is None or isinstance(fields, Failure):
+                documents[key] = None
+            else:
+                documents[key] = merge_fields(document, fields)
     return documents
 
 

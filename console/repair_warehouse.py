@@ -18,7 +18,7 @@ from console.holding import TWICE, Holds
 from console.newest import Record, batch_of, newest_records
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
-from spark.warehouse import GENERATION, VERSION_COLUMN, Place, key_names, output_columns
+from spark.warehouse import GENERATION, GONE, LETTER, VERSION_COLUMN, Place, key_names, table_rows, with_expressions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ ATTEMPTS = 5
 PAUSE_SECONDS = 0.5
 # Of the messages with which a commit fails that may succeed when it is made again.
 PASSING = ("conflict", "uuid does not match", "cannot commit")
-_SEEN, _GONE, _CHANGES = "_hw_seen", "_hw_gone", "hw_repair"
+_SEEN, _CHANGES = "_hw_seen", "hw_repair"
 
 
 def repair_rows(work: Repair, kinds: Mapping[str, str]) -> None:
@@ -70,15 +70,8 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds]) 
             _SEEN: pa.array([holds.version for holds in held.values()], pa.int64()),
         }
     )
-    gone = F.col(PREFIX + "document").isNull()
-    if view.where:
-        gone = gone | ~F.coalesce(F.expr(view.where), F.lit(False))
-    made = typed.select(
-        F.col(PREFIX + "id").alias("__id"),
-        *output_columns(view),
-        F.col(PREFIX + "version").alias(VERSION_COLUMN),
-        gone.alias(_GONE),
-    )
+    own = F.col(PREFIX + "id").alias("__id"), F.col(PREFIX + "version").alias(VERSION_COLUMN)
+    made = table_rows(with_expressions(typed, view), view, *own).drop(LETTER)
     return made.join(work.spark.createDataFrame(seen), "__id", "left").drop("__id")
 
 
@@ -89,7 +82,7 @@ def _ghosts(work: Repair, keys: set[str]) -> DataFrame:
         named = [key for key, _ in work.settler.holding.rows(batch)]
         batches.append(pa.Table.from_batches([batch]).filter(pa.array([key in keys for key in named], pa.bool_())))
     rows = work.spark.createDataFrame(pa.concat_tables(batches))
-    return rows.select("*", F.lit(True).alias(_GONE), F.col(VERSION_COLUMN).alias(_SEEN))
+    return rows.select("*", F.lit(True).alias(GONE), F.col(VERSION_COLUMN).alias(_SEEN))
 
 
 def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
@@ -144,8 +137,8 @@ def statement(table: str, view: View, columns: Sequence[str]) -> str:
     listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
     return (
         f"MERGE INTO {table} t USING {_CHANGES} s ON {on} "  # noqa: S608 (names are quoted, no values)
-        f"WHEN MATCHED AND s.{_GONE} AND {unchanged} THEN DELETE "
-        f"WHEN MATCHED AND NOT s.{_GONE} AND (s.{VERSION_COLUMN} >= t.{VERSION_COLUMN} OR {unchanged}) "
+        f"WHEN MATCHED AND s.{GONE} AND {unchanged} THEN DELETE "
+        f"WHEN MATCHED AND NOT s.{GONE} AND (s.{VERSION_COLUMN} >= t.{VERSION_COLUMN} OR {unchanged}) "
         f"THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed}) VALUES ({values})"
+        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({listed}) VALUES ({values})"
     )

@@ -21,7 +21,7 @@ from cdc.view import View
 from connectors.postgres import Connection
 from console.assembled import document_of, shape_of, spark_row, sparks
 from console.compare import digest
-from console.evaluate import canonical_rows, computed, table_shape
+from console.evaluate import Broken, canonical_rows, computed, table_shape
 from console.pages import Pages
 from console.rows import Row, read_rows, rows_of_ids
 from console.typed import comparable_expected, tree_of, with_singles
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # How sinks hold a view: as JSON documents, or as typed columns of a warehouse's table.
 Form = Literal["document", "columns"]
 Fields = Mapping[str, Any]
+Said = Fields | Broken | None
 
 
 class Expected(NamedTuple):
@@ -40,16 +41,18 @@ class Expected(NamedTuple):
     Attributes:
         key: the document's id.
         document: without Spark's fields.
-        fields: these; None if the condition leaves the row out.
+        fields: these; None if the condition leaves the row out, or if they can't be computed.
+        broken: then, what failed.
     """
 
     key: str
     document: bytes
     fields: Fields | None
+    broken: Broken | None = None
 
 
 # Documents, and what Spark will have said about them.
-_Page = tuple[list[tuple[str, bytes]], "list[Fields | None] | Future[list[Fields | None]] | None"]
+_Page = tuple[list[tuple[str, bytes]], "Future[list[Said]] | None"]
 
 
 def needs_spark(view: View) -> bool:
@@ -59,7 +62,12 @@ def needs_spark(view: View) -> bool:
 
 
 def expected(
-    view: View, connection: Connection, spark: SparkSession | None, ids: Sequence[str] | None = None
+    view: View,
+    connection: Connection,
+    spark: SparkSession | None,
+    ids: Sequence[str] | None = None,
+    *,
+    words: bool = False,
 ) -> Iterator[Expected]:
     """What a sink must hold, row by row of the root.
 
@@ -68,6 +76,7 @@ def expected(
         connection: of ``snapshot``.
         spark: needed when ``needs_spark``.
         ids: only these documents; None for all.
+        words: see ``console.evaluate.computed``.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
@@ -75,7 +84,7 @@ def expected(
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
     with ThreadPoolExecutor(1, "headwater-truth") as pool:
-        ask = _Asking(spark, view, pool)
+        ask = _Asking(spark, view, pool, words)
         pages = _rows(view, connection, ask, ids) if tree is None else _joined(view, tree, connection, ask, ids)
         before: _Page | None = None
         for page in pages:
@@ -94,7 +103,7 @@ def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> I
         found: of ``expected``.
         forms: what the sinks that hold the view need.
     """
-    for key, document, fields in found:
+    for key, document, fields, _ in found:
         if fields is not None:
             yield key, {form: _digest(view, document, fields, form) for form in forms}
 
@@ -107,19 +116,20 @@ def _digest(view: View, document: bytes, fields: Fields, form: Form) -> bytes:
 class _Asking:
     """Asks Spark about pages, one page ahead."""
 
-    def __init__(self, spark: SparkSession | None, view: View, pool: ThreadPoolExecutor) -> None:
-        self.spark, self.view, self._pool = spark, view, pool
+    def __init__(self, spark: SparkSession | None, view: View, pool: ThreadPoolExecutor, words: bool) -> None:
+        self.spark, self.view, self._pool, self._words = spark, view, pool, words
 
-    def __call__(self, shape: Any, rows: Sequence[Mapping[str, Any]]) -> Future[list[Fields | None]]:
+    def __call__(self, shape: Any, rows: Sequence[Mapping[str, Any]]) -> Future[list[Said]]:
         assert self.spark is not None
-        return self._pool.submit(computed, self.spark, self.view, shape, rows)
+        return self._pool.submit(computed, self.spark, self.view, shape, rows, words=self._words)
 
 
 def _finished(page: _Page) -> Iterator[Expected]:
     documents, asked = page
-    fields = asked.result() if isinstance(asked, Future) else asked
+    fields = None if asked is None else asked.result()
     for at, (key, document) in enumerate(documents):
-        yield Expected(key, document, {} if fields is None else fields[at])
+        said = {} if fields is None else fields[at]
+        yield Expected(key, document, None, said) if isinstance(said, Broken) else Expected(key, document, said)
 
 
 def _rows(view: View, connection: Connection, ask: _Asking, ids: Sequence[str] | None) -> Iterator[_Page]:

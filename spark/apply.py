@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, starmap
 
 import pyarrow as pa
 
@@ -20,12 +20,16 @@ from sinks.contract import Answer, Item, Outcome, Sink
 from sinks.deadletters import DeadLetter
 from sinks.factory import open_sink
 from spark import deadletters
+from spark.computed import Failure, Results
 from spark.entries import TALLY, Decoded, Entry, decode_batches
 from spark.overlap import Behind
 from spark.spec import FlowSpec, unpack
 
 # As an entry's offset: its document was never written, so nothing need be deleted if the view's condition is not met.
 NEW = -2
+
+# Columns of an entry between the halves, in the order of ``Entry``.
+OWN = Entry._fields[:8]
 
 SUMMARY = pa.schema(
     [
@@ -59,48 +63,40 @@ def apply_records(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[
     yield from apply_decoded(packed, decode_batches(spec, batches))
 
 
-def apply_entries(
-    packed: bytes, computed: tuple[str, ...], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Second half of a flow with Spark SQL fields: computed columns join the base document, then it is written.
+def apply_entries(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Second half of a flow with Spark SQL: what it computed joins the base document, then it is written.
 
     Args:
-        packed: the flow's spec.
-        computed: names of the columns that Spark SQL computed; ``__where`` (bool) says whether the row stays.
+        packed: the flow's spec, of one view.
         batches: the entry columns of ``spark.expressions`` with the computed columns beside them.
     """
-    yield from apply_decoded(packed, (_from_arrow(batch, computed) for batch in batches if batch.num_rows))
+    spec = unpack(packed)
+    yield from apply_decoded(packed, (_from_arrow(spec, batch) for batch in batches if batch.num_rows))
 
 
-def _from_arrow(batch: pa.RecordBatch, computed: tuple[str, ...]) -> Decoded:
-    entries = []
+def _from_arrow(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
+    (view,) = spec.views.values()
+    results = Results(view, batch)
+    entries, letters = [], []
     records = sent = 0
-    for row in batch.to_pylist(maps_as_pydicts="lossy"):
-        if row["view"] == TALLY:
-            records, sent = records + row["offset"], sent + row["version"]
+    own = (batch.column(name).to_pylist() for name in OWN)
+    for at, entry in enumerate(starmap(Entry, zip(*own, strict=True))):
+        if entry.view == TALLY:
+            records, sent = records + entry.offset, sent + entry.version
             continue
-        document = row["document"]
-        if document is not None:
-            if row.get("__where", True) is not True:
-                if row["offset"] == NEW:
-                    continue
-                document = None
-            else:
-                fields = {name: row[f"__f_{name}"] for name in computed}
-                document = merge_fields(document, fields) if fields else document
-        entries.append(
-            Entry(
-                row["view"],
-                row["id"],
-                row["version"],
-                document,
-                row["topic"],
-                row["partition"],
-                row["offset"],
-                row["ts_ms"],
-            )
-        )
-    return Decoded(entries, [], records, sent)
+        if entry.document is None:
+            entries.append(entry)
+            continue
+        fields = results.of(at)
+        if isinstance(fields, Failure):
+            letters.append(letter_of(spec, entry, fields.reason))
+        if fields is None or isinstance(fields, Failure):
+            # What was there is no longer true; where an expression has failed, nobody knows what is.
+            if entry.offset != NEW:
+                entries.append(entry._replace(document=None))
+        else:
+            entries.append(entry._replace(document=merge_fields(entry.document, fields)) if fields else entry)
+    return Decoded(entries, letters, records, sent)
 
 
 def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
@@ -141,7 +137,7 @@ def _account(spec: FlowSpec, group: list[Entry], answers: list[Answer], count: C
     for entry, answer in zip(group, answers, strict=True):
         if answer.outcome is Outcome.REJECTED:
             count["rejected"] += 1
-            letters.append(_letter(spec, entry, answer.reason or "rejected without a reason"))
+            letters.append(letter_of(spec, entry, answer.reason or "rejected without a reason"))
         elif answer.outcome is Outcome.STALE:
             count["stale"] += 1
         else:
@@ -151,7 +147,8 @@ def _account(spec: FlowSpec, group: list[Entry], answers: list[Answer], count: C
     return letters
 
 
-def _letter(spec: FlowSpec, entry: Entry, reason: str) -> DeadLetter:
+def letter_of(spec: FlowSpec, entry: Entry, reason: str) -> DeadLetter:
+    """The dead letter of an entry."""
     return DeadLetter(
         sink=spec.sink,
         view=entry.view,

@@ -14,9 +14,12 @@ from pyspark.sql import types as T  # noqa: N812
 
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
+from cdc.join.expressions import quoted
 from cdc.view import View
 from spark import deadletters
+from spark.computed import FAILED, expressions_of
 from spark.entries import TALLY, Decoded, decode_batches
+from spark.guard import with_computed
 from spark.spec import FlowSpec, unpack
 
 # An entry's own columns: name -> (Arrow type, Spark type).
@@ -130,9 +133,7 @@ def without_tallies(frame: DataFrame) -> DataFrame:
 
 
 def compute(frame: DataFrame, view: View) -> DataFrame:
-    """Select the entry's own columns and every computed field: ``__f_<name>``, and ``__where``."""
-    columns = [F.col(PREFIX + name).alias(name) for name in META]
-    columns += [F.expr(expression).alias(f"__f_{name}") for name, expression in view.fields.items()]
-    if view.where:
-        columns.append(F.expr(view.where).alias("__where"))
-    return frame.select(*columns)
+    """Select the entry's own columns and what ``spark.computed.Results`` reads of every expression."""
+    present = F.col(PREFIX + "document").isNotNull()
+    own = [F.col(PREFIX + name).alias(name) for name in META]
+    return with_computed(frame, view, present).select(*own, *map(quoted, expressions_of(view)), FAILED)

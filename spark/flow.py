@@ -198,7 +198,7 @@ def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
     views = list(flow.spec.views.values())
     if len(views) == 1 and (views[0].fields or views[0].where):
         typed = map_in_arrow(records, partial(entries_with_rows, packed), entry_schema(views[0]))
-        finish = partial(apply_entries, packed, tuple(views[0].fields))
+        finish = partial(apply_entries, packed)
         summary = map_in_arrow(compute(typed, views[0]), finish, SUMMARY_DDL)
     else:
         summary = map_in_arrow(records, partial(apply_records, packed), SUMMARY_DDL)

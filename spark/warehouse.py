@@ -20,17 +20,25 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
+from cdc.join.expressions import quoted
 from cdc.view import View
 from sinks import iceberg
 from sinks.contract import UNVERSIONED
+from spark import deadletters
+from spark.apply import OWN, letter_of
 from spark.brief import brief
-from spark.entries import TALLY
+from spark.computed import FAILED, FIELD, WHERE, reason
+from spark.entries import TALLY, Entry
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import Flow, begin, changelog, map_in_arrow
+from spark.guard import with_computed
 from spark.lease import Lease
+from spark.spec import FlowSpec
 from spark.state import batch_offsets
 
 VERSION_COLUMN = "_hw_version"
+# Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
+GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
 # Spark shows stars in place of the value of a property with "token" in its name.
 GENERATION, LEASE = iceberg.GENERATION, "headwater.lease"
 _QUERY, _BATCH, _OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
@@ -52,9 +60,39 @@ def table_columns(spark: SparkSession, view: View) -> list[tuple[str, str]]:
 
 
 def output_columns(view: View) -> list[Column]:
-    """The view's chosen, renamed and computed columns."""
-    chosen = [F.col(f"`{source}`").alias(out) for source, out in view.columns]
-    return chosen + [F.expr(expression).alias(name) for name, expression in view.fields.items()]
+    """The view's chosen, renamed and computed columns, over a frame of rows."""
+    return _chosen(view) + [F.expr(expression).alias(name) for name, expression in view.fields.items()]
+
+
+def _chosen(view: View) -> list[Column]:
+    return [F.col(f"`{source}`").alias(out) for source, out in view.columns]
+
+
+def table_rows(entries: DataFrame, view: View, *more: Column) -> DataFrame:
+    """Entries with their typed rows as the table has them; ``more`` columns, ``GONE`` and ``LETTER`` come last.
+
+    Args:
+        entries: of ``with_expressions``.
+        view: the view.
+        more: other columns over the entries.
+
+    Returns:
+        rows; ``GONE`` says that there must be none, ``LETTER`` why if an expression failed.
+    """
+    there = F.col(PREFIX + "document").isNotNull()
+    if not view.needs_spark:
+        return entries.select(*_chosen(view), *more, (~there).alias(GONE))
+    gone = ~there | F.col(FAILED).isNotNull()
+    if view.where:
+        gone = gone | ~F.coalesce(F.col(WHERE), F.lit(False))
+    fields = [F.col(quoted(FIELD + name)).alias(name) for name in view.fields]
+    found = [*_chosen(view), *fields, *more, gone.alias(GONE), F.col(FAILED).alias(LETTER)]
+    return entries.select(*found)
+
+
+def with_expressions(entries: DataFrame, view: View) -> DataFrame:
+    """Entries with their typed rows, and what Spark SQL makes of them, if the view has any."""
+    return with_computed(entries, view, F.col(PREFIX + "document").isNotNull()) if view.needs_spark else entries
 
 
 def create_table(spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None) -> None:
@@ -106,13 +144,14 @@ class Merger:
 
     Args:
         place: finds the table, whose name changes with a promotion, and whose property names the holder of the lease.
-        view: the view.
+        spec: the flow's work: one view.
         checkpoint: the flow's checkpoint, whose id and offsets go into the snapshot summary.
         lease: of the generation.
     """
 
-    def __init__(self, place: Place, view: View, checkpoint: Path, lease: Lease) -> None:
-        self.place, self.view, self.checkpoint, self.lease = place, view, checkpoint, lease
+    def __init__(self, place: Place, spec: FlowSpec, checkpoint: Path, lease: Lease) -> None:
+        (self.view,) = spec.views.values()
+        self.place, self.spec, self.checkpoint, self.lease = place, spec, checkpoint, lease
         self.table = ""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -138,10 +177,7 @@ class Merger:
             # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
             for name, value in marks.items():
                 spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
-            if empty:
-                self._source(batch).where("NOT _hw_gone").drop("_hw_gone").writeTo(self.table).append()
-            else:
-                self._merge(spark, self._source(batch))
+            self._apply(spark, self._source(batch), empty=empty)
 
     def _history(self, spark: SparkSession, query_id: str) -> tuple[int, bool]:
         """The newest batch of this query that the table's history holds (-1 for none), and whether there is any."""
@@ -151,22 +187,36 @@ class Merger:
         return (-1 if newest is None else int(newest)), count == 0
 
     def _source(self, batch: DataFrame) -> DataFrame:
-        """The newest row of each key; ``_hw_gone`` marks those that must not be in the table."""
-        rows = standing(batch)
-        gone = F.col(PREFIX + "document").isNull()
-        if self.view.where:
-            gone = gone | ~F.coalesce(F.expr(self.view.where), F.lit(False))
-        version = F.col(PREFIX + "version").alias(VERSION_COLUMN)
-        return rows.select(*output_columns(self.view), version, gone.alias("_hw_gone"))
+        """The newest row of each key, as ``table_rows`` gives them."""
+        more = [F.col(PREFIX + "version").alias(VERSION_COLUMN)]
+        if self.view.needs_spark:
+            more.append(F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY))
+        return table_rows(standing(batch), self.view, *more)
 
-    def _merge(self, spark: SparkSession, source: DataFrame) -> None:
-        # MERGE reads its source more than once; without this the Python decoding would run as often.
-        source = source.persist()
+    def _apply(self, spark: SparkSession, source: DataFrame, *, empty: bool) -> None:
+        # MERGE reads its source more than once, and letters are looked for before; the Python decoding runs once.
+        once = not empty or self.view.needs_spark
+        source = source.persist() if once else source
         try:
-            source.createOrReplaceTempView("hw_changes")
-            spark.sql(merge_statement(self.table, key_names(self.view), source.columns[:-1]))
+            if self.view.needs_spark:
+                self._send_letters(source)
+            rows = source.drop(ENTRY, LETTER)
+            if empty:
+                rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
+                return
+            rows.createOrReplaceTempView("hw_changes")
+            spark.sql(merge_statement(self.table, key_names(self.view), rows.columns[:-1]))
         finally:
-            source.unpersist()
+            if once:
+                source.unpersist()
+
+    def _send_letters(self, source: DataFrame) -> None:
+        """Rows that can't be computed become dead letters before their batch is committed."""
+        letters = []
+        for row in source.where(F.col(LETTER).isNotNull()).select(ENTRY, LETTER).collect():
+            entry, failed = Entry(*(row[ENTRY][name] for name in OWN)), row[LETTER]
+            letters.append(letter_of(self.spec, entry, reason(self.view, failed["columns"], failed["seen"])))
+        deadletters.send(self.spec.dead_letters, letters)
 
 
 def key_names(view: View) -> list[str]:
@@ -182,9 +232,9 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str]) -> 
     sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
     return (
         f"MERGE INTO {table} t USING hw_changes s ON {on} "  # noqa: S608 (names are quoted, no values)
-        f"WHEN MATCHED AND s._hw_gone AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
-        f"WHEN MATCHED AND NOT s._hw_gone AND {newer} THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s._hw_gone THEN INSERT ({', '.join(f'`{n}`' for n in columns)}) "
+        f"WHEN MATCHED AND s.{GONE} AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
+        f"WHEN MATCHED AND NOT s.{GONE} AND {newer} THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({', '.join(f'`{n}`' for n in columns)}) "
         f"VALUES ({', '.join(f's.`{n}`' for n in columns)})"
     )
 
@@ -283,14 +333,18 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         flow.refuse_filled(view.name)
     packed = flow.spec.pack()
     typed = map_in_arrow(changelog(spark, flow), partial(entries_with_rows, packed), entry_schema(view))
-    tally = F.col(PREFIX + "view") == TALLY
+    typed, tally = with_expressions(typed, view), F.col(PREFIX + "view") == TALLY
+    sent = F.when(tally, F.col(PREFIX + "version"))
+    if view.needs_spark:
+        sent = sent.otherwise(F.col(FAILED).isNotNull().cast("bigint"))
     counted = typed.observe(
         "applied",
         F.sum(F.when(tally, F.col(PREFIX + "offset"))).alias("records"),
-        F.sum(F.when(tally, F.col(PREFIX + "version"))).alias("rejected"),
+        F.sum(sent).alias("rejected"),
         F.count(PREFIX + "document").alias("written"),
         F.max(F.when(~tally, F.col(PREFIX + "version"))).alias("position"),
         F.max(PREFIX + "ts_ms").alias("ts_ms"),
     )
-    writer = counted.writeStream.queryName(flow.title).foreachBatch(brief(Merger(place, view, flow.checkpoint, lease)))
+    merger = Merger(place, flow.spec, flow.checkpoint, lease)
+    writer = counted.writeStream.queryName(flow.title).foreachBatch(brief(merger))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)

@@ -24,6 +24,7 @@ from cdc.join.layout import TableLayout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from spark.expressions import COLUMN_NAMES, Refuse, unplaced
+from spark.guard import guarded
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
 from spark.spec import unpack
@@ -97,13 +98,13 @@ def _typed(after: dict[str, object], converters: list[tuple[str, types.Converter
 
 
 def computed_columns(view: JoinedView) -> list[Column]:
-    """Select list: the record's own columns, then one for each computed aggregate."""
+    """Select list: the record's own columns, then one for each computed aggregate, as ``spark.guard`` makes them."""
     found = [F.col(name) for name, _ in RECORD]
     for layout in needed(view):
         struct = f"__t{layout.number}"
         for number, aggregate in enumerate(layout.aggregates):
             if aggregate.computed:
-                made = F.when(F.col(struct).isNotNull(), _value(layout, aggregate, struct))
+                made = guarded(_value(layout, aggregate, struct), F.col(struct).isNotNull())
                 found.append(made.alias(COMPUTED.format(layout.number, number)))
     return found
 

@@ -43,5 +43,5 @@ def documents(
     if not view.needs_spark:
         return map_in_arrow(records, partial(plain, packed), SUMMARY_DDL)
     typed = map_in_arrow(records, partial(rows, packed), entry_schema(view))
-    finish = partial(apply_entries, packed, tuple(view.fields))
+    finish = partial(apply_entries, packed)
     return map_in_arrow(compute(typed, view), finish, SUMMARY_DDL)

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from cdc.change import Change, Op
 from cdc.errors import DecodeError
+from cdc.join.expressions import mentions
 from cdc.join.incoming import Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
 from cdc.types import REFUSALS, canonical_result
 from sinks.deadletters import DeadLetter
+from spark.computed import SEEN_CHARS, VALUE
 from spark.entries import stop_at_new_columns
 from spark.spec import FlowSpec
 
@@ -68,6 +70,7 @@ class RecordReader:
         """Decode records (key, value, topic, partition, offset, and what Spark SQL computed)."""
         changes: dict[tuple[str, str], Incoming] = {}
         letters: list[DeadLetter] = []
+        failed: dict[tuple[str, str], DeadLetter | None] = {}
         ts_ms = 0
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         plain = (columns[name] for name in ("key", "value", "topic", "partition", "offset"))
@@ -78,14 +81,19 @@ class RecordReader:
                 change = decoder.decode(key, value, topic, partition, offset)
                 if self.spec.stop_at_new_columns:
                     stop_at_new_columns(decoder, change)
-                made = self._makers[change.table].make(change, self._values(change, columns, at))
+                computed, without = self._values(change, columns, at)
+                made = self._makers[change.table].make(change, computed)
             except DecodeError as error:
-                text = "" if key is None else key.decode("utf-8", "replace")
-                letters.append(self.letter(text, error, (topic, partition, offset), value))
+                letters.append(self.letter(_text(key), error, (topic, partition, offset), value))
                 continue
             slot = (made.table, made.key)
-            changes[slot] = newest(changes.get(slot), made)
+            known = changes.get(slot)
+            changes[slot] = newest(known, made)
+            if changes[slot] is not known:
+                at_record = (topic, partition, offset)
+                failed[slot] = self.letter(_text(key), without, at_record, value) if without else None
             ts_ms = max(ts_ms, made.ts_ms)
+        letters += [letter for letter in failed.values() if letter is not None]
         return Taken(list(changes.values()), letters, batch.num_rows, ts_ms)
 
     def keys(self, batch: pa.RecordBatch) -> list[str]:
@@ -97,14 +105,39 @@ class RecordReader:
                 found[self._makers[self._decoders[topic].table.qualified].key(orjson.loads(key))] = None
         return list(found)
 
-    def _values(self, change: Change, columns: Mapping[str, list[Any]], at: int) -> list[Any]:
+    def _values(
+        self, change: Change, columns: Mapping[str, list[Any]], at: int
+    ) -> tuple[list[Any], DecodeError | None]:
+        """What a row contributes to each aggregate of Spark SQL, and what failed: that contributes nothing."""
         names = self._computed[change.table]
-        if change.op is Op.DELETE or not any(names):
-            return []
-        return [None if name is None else canonical_result(columns[name][at]) for name in names]
+        if change.op in (Op.DELETE, Op.TOMBSTONE) or change.after is None or not any(names):
+            return [], None
+        held = [None if name is None else columns[name][at] for name in names]
+        failed = [number for number, name in enumerate(names) if name is not None and held[number] is None]
+        values = [None if one is None else canonical_result(one[VALUE]) for one in held]
+        return values, self._failure(change, failed) if failed else None
+
+    def _failure(self, change: Change, failed: list[int]) -> DecodeError:
+        layout = self.view.layout.tables[change.table]
+        said = {}
+        for aggregate in (layout.aggregates[number] for number in failed):
+            text = aggregate.value or "*"
+            said[f"aggregate {aggregate.name}"] = f"{text} where {aggregate.where}" if aggregate.where else text
+        named = set().union(*(mentions(text, layout.table.by_name) for text in said.values()))
+        seen = {name: value for name, value in (change.after or {}).items() if name in named}
+        listed = ", ".join(f"{name}: `{text}`" for name, text in said.items())
+        told = orjson.dumps(seen, default=str).decode()[:SEEN_CHARS]
+        return DecodeError(
+            f"Spark could not compute {listed} for this row of {change.table}: {told}",
+            fix="the row stands in its documents and adds nothing to those aggregates until a change of it helps",
+        )
 
     def letter(self, key: str, error: DecodeError, at: tuple[str, int, int], raw: bytes | None = None) -> DeadLetter:
         """A dead letter for a record that can't be applied."""
         reason = f"{error.what}; {error.fix}" if error.fix else error.what
         now = int(time.time() * 1000)
         return DeadLetter(self.spec.sink, self.view.name, key, 0, reason, raw, *at, at_ms=now)
+
+
+def _text(key: bytes | None) -> str:
+    return "" if key is None else key.decode("utf-8", "replace")

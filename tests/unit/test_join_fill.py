@@ -16,14 +16,17 @@ from cdc.catalogue import Column, Table
 from cdc.errors import SinkUnavailable, StateError
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from cdc.view import View
 from sinks.contract import Held
 from sinks.rowstore.memory import MemoryStore
 from spark.apply import NEW, _from_arrow
+from spark.computed import FAILED, WHERE
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query
 from spark.join.slices import FillState, Slice
 from spark.overlap import Behind
 from spark.spec import FlowSpec
+from tests.support import trees
 
 BEGINS = {"root": {0: 0, 1: 10}, "ref": {0: 0}}
 ENDS = {"root": {0: 100, 1: 60}, "ref": {0: 7}}
@@ -325,10 +328,12 @@ def test_what_waits_is_left_when_a_task_fails() -> None:
 def test_a_new_row_that_the_views_condition_leaves_out_is_not_deleted() -> None:
     def row(key: str, offset: int, *, there: bool) -> dict[str, Any]:
         own = {"view": "v", "id": key, "version": 1, "document": b"{}", "topic": "", "partition": -1, "offset": offset}
-        return {**own, "ts_ms": 0, "__where": there}
+        return {**own, "ts_ms": 0, WHERE: there, FAILED: None}
 
     batch = pa.RecordBatch.from_pylist(
         [row("new", NEW, there=False), row("known", -1, there=False), row("in", NEW, there=True)]
     )
-    entries = _from_arrow(batch, ()).entries
+    table = trees.table("t", "id", id="int4")
+    spec = FlowSpec("s", {"v": replace(View.identity(table), name="v", where="id > 1")}, {}, {}, {}, {})
+    entries = _from_arrow(spec, batch).entries
     assert [(entry.id, entry.document) for entry in entries] == [("known", None), ("in", b"{}")]

@@ -1,0 +1,228 @@
+"""Spark SQL that fails for one row: that document's dead letter, no other's trouble, and verification says the same."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdc.join.tree import Aggregate
+from cdc.join.view import JoinedView
+from cdc.view import View
+from console.evaluate import FAILED, Broken, ask, computed, table_shape
+from spark.apply import NEW, OWN, _from_arrow
+from spark.computed import reason
+from spark.entries import Decoded, Entry, EntryDecoder
+from spark.expressions import PREFIX, compute, entry_batch
+from spark.join import child_expressions
+from spark.join.records import RecordReader
+from spark.session import SETTINGS
+from spark.spec import FlowSpec
+from spark.warehouse import ENTRY, GONE, LETTER, table_rows
+from tests.support.trees import node, table
+
+# PySpark leaves the sockets that rows come through to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+TABLE = table("t", "id", id="int4", a="int4", b="int4", s="text", n="numeric(4,2)", l="int4[]", d="text")
+TOPIC = "p.public.t"
+ROWS: dict[int, dict[str, Any]] = {
+    1: {"a": 10, "b": 2, "s": "7", "n": "1.50", "l": list(range(12)), "d": "2013-01-01"},
+    2: {"a": 10, "b": 0, "s": "x", "n": "99.99", "l": [1], "d": "2013-02-30"},
+    3: {"a": 2**31 - 1, "b": None, "s": None, "n": None, "l": None, "d": None},
+}
+# Spark SQL that fails for row 2 alone -> the class of the error.
+FAILING = {
+    "a / b": "DIVIDE_BY_ZERO",
+    "a % b": "REMAINDER_BY_ZERO",
+    "CAST(s AS int)": "CAST_INVALID_INPUT",
+    "CAST(n * 10 AS decimal(4,2))": "NUMERIC_VALUE_OUT_OF_RANGE",
+    "l[b + 2]": "INVALID_ARRAY_INDEX",
+    "element_at(l, a)": "INVALID_ARRAY_INDEX_IN_ELEMENT_AT",
+    "CAST(d AS date)": "CAST_INVALID_INPUT",
+    "transform(l, x -> x / b)": "DIVIDE_BY_ZERO",
+    "if(b = 0, raise_error('no'), 'well')": "USER_RAISED_EXCEPTION",
+    # What two of them share must not be computed once for both, outside of what guards each.
+    "a / b + 1": "DIVIDE_BY_ZERO",
+    "coalesce(a / b, 0)": "DIVIDE_BY_ZERO",
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[1]")
+    plain = {n: v for n, v in SETTINGS.items() if not n.startswith(("spark.python.", "spark.sql.extensions"))}
+    for name, value in {**plain, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}.items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+def view_with(fields: Mapping[str, str], where: str | None = None) -> View:
+    return replace(View.identity(TABLE), name="v", fields=dict(fields), where=where)
+
+
+def spec_of(view: View) -> FlowSpec:
+    return FlowSpec("sink", {"v": view}, {TOPIC: ("v",)}, {TOPIC: TABLE}, {}, {})
+
+
+def event(key: int, after: Mapping[str, Any] | None, lsn: int) -> tuple[bytes, bytes]:
+    source = {"schema": "public", "table": "t", "lsn": lsn, "ts_ms": 1, "sequence": f'[null,"{lsn}"]'}
+    row = None if after is None else {"id": key, **after}
+    change = {"op": "d" if after is None else "u", "source": source, "before": None, "after": row}
+    return orjson.dumps({"id": key}), orjson.dumps(change)
+
+
+def records(rows: Mapping[int, Mapping[str, Any] | None]) -> pa.RecordBatch:
+    made = [event(key, after, 80 + 8 * key) for key, after in rows.items()]
+    columns = {
+        "key": pa.array([key for key, _ in made], pa.binary()),
+        "value": pa.array([value for _, value in made], pa.binary()),
+        "topic": pa.array([TOPIC] * len(made)),
+        "partition": pa.array([0] * len(made), pa.int32()),
+        "offset": pa.array(range(len(made)), pa.int64()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def entries(view: View, rows: Mapping[int, Mapping[str, Any] | None] = ROWS, **how: Any) -> pa.RecordBatch:
+    spec = spec_of(view)
+    decoded = EntryDecoder(spec, typed=True).decode(records(rows))
+    assert not decoded.letters
+    return entry_batch(spec, view, Decoded([one._replace(**how) for one in decoded.entries], [], len(rows)))
+
+
+def applied(spark: SparkSession, view: View, batch: pa.RecordBatch) -> Decoded:
+    """What the second half of a flow is given, and makes of it."""
+    frame = spark.createDataFrame(pa.Table.from_batches([batch]))
+    (made,) = compute(frame, view).toArrow().combine_chunks().to_batches()
+    return _from_arrow(spec_of(view), made)
+
+
+def documents(decoded: Decoded) -> dict[str, Any]:
+    return {one.id: None if one.document is None else orjson.loads(one.document) for one in decoded.entries}
+
+
+def test_each_way_to_fail_is_one_documents_dead_letter(spark: SparkSession) -> None:
+    for said, error in FAILING.items():
+        view = view_with({"x": said})
+        decoded = applied(spark, view, entries(view))
+        found = documents(decoded)
+        assert found["1"] is not None and "x" in found["1"], said
+        assert [one.id for one in decoded.entries if one.document is None] == ["2"], said
+        assert [letter.key for letter in decoded.letters] == ["2"], said
+        for letter in decoded.letters:
+            assert f"field x: `{said}`" in letter.reason and letter.version > 0 and letter.document, said
+            assert (letter.topic, letter.offset) == (TOPIC, int(letter.key) - 1)
+        assert_verification_agrees(spark, view, found, error)
+
+
+def assert_verification_agrees(spark: SparkSession, view: View, found: Mapping[str, Any], error: str) -> None:
+    """The other way to the same values, by texts: the same rows have no document, and Spark's words are at hand."""
+    shape = table_shape(TABLE, view.fields.values())
+    rows = [{"id": key, **row} for key, row in ROWS.items()]
+    for row, wanted in zip(rows, computed(spark, view, shape, rows, words=True), strict=True):
+        held = found[str(row["id"])]
+        if isinstance(wanted, Broken):
+            assert held is None and f"[{error}" in wanted.words, (view.fields, wanted)
+        else:
+            assert wanted is not None and held is not None and held["x"] == plain(wanted["x"]), view.fields
+
+
+def plain(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value, default=str))
+
+
+def test_all_at_once_each_row_has_its_own_reasons(spark: SparkSession) -> None:
+    view = view_with({f"x{number}": said for number, said in enumerate(FAILING)} | {"fine": "upper(s)"})
+    decoded = applied(spark, view, entries(view))
+    assert documents(decoded)["1"]["fine"] == "7"
+    reasons = {letter.key: letter.reason for letter in decoded.letters}
+    assert list(reasons) == ["2"], "nulls are no failures"
+    assert all(f"`{said}`" in reasons["2"] for said in FAILING) and "`upper(s)`" not in reasons["2"]
+    assert '"b":0' in reasons["2"]
+
+
+def test_the_condition_goes_first(spark: SparkSession) -> None:
+    guarding = view_with({"x": "a / b"}, where="b <> 0")
+    decoded = applied(spark, guarding, entries(guarding))
+    assert {key: document is not None for key, document in documents(decoded).items()} == {
+        "1": True,
+        "2": False,
+        "3": False,
+    }
+    assert not decoded.letters, "a row that the condition leaves out may be anything"
+    failing = view_with({"x": "a"}, where="a / b > 1")
+    [letter] = applied(spark, failing, entries(failing)).letters
+    assert letter.key == "2" and "where: `a / b > 1`" in letter.reason and "field" not in letter.reason
+
+
+def test_deletes_are_not_computed_and_a_good_change_brings_the_document_back(spark: SparkSession) -> None:
+    view = view_with({"x": "10 / a"})
+    rows: dict[int, dict[str, Any] | None] = {4: None, 5: {**ROWS[1], "a": 0}}
+    decoded = applied(spark, view, entries(view, rows))
+    assert documents(decoded) == {"4": None, "5": None} and [letter.key for letter in decoded.letters] == ["5"]
+    [entry] = applied(spark, view, entries(view, {5: {**ROWS[1], "a": 5}})).entries
+    assert entry.document is not None and orjson.loads(entry.document)["x"] == 2.0
+
+
+def test_a_document_that_was_never_written_is_not_deleted(spark: SparkSession) -> None:
+    view = view_with({"x": "a / b"})
+    decoded = applied(spark, view, entries(view, {2: ROWS[2]}, offset=NEW))
+    assert decoded.entries == [] and [letter.key for letter in decoded.letters] == ["2"]
+
+
+def test_a_warehouse_leaves_the_row_out_and_says_why(spark: SparkSession) -> None:
+    view = view_with({"x": "a / b"}, where="id < 3")
+    own = F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY)
+    frame = spark.createDataFrame(pa.Table.from_batches([entries(view)]))
+    rows = {row[ENTRY]["id"]: row for row in table_rows(frame, view, own).toArrow().to_pylist()}
+    assert {key: row[GONE] for key, row in rows.items()} == {"1": False, "2": True, "3": True}
+    assert rows["1"]["x"] == 5.0 and rows["1"][LETTER] is None and rows["3"][LETTER] is None
+    letter = rows["2"][LETTER]
+    assert "field x: `a / b`" in reason(view, letter["columns"], letter["seen"])
+    assert Entry(*(rows["2"][ENTRY][name] for name in OWN)).version > 0
+
+
+def joined(*aggregates: Aggregate) -> JoinedView:
+    parents = table("p", "id", id="int4")
+    tree = node(parents, aggregates=aggregates)
+    return JoinedView("v", parents, ("id",), tuple((c, c) for c in ("id",)), root=tree)
+
+
+def read_rows(spark: SparkSession, view: JoinedView, rows: Mapping[int, Mapping[str, Any]]) -> tuple[list[Any], Any]:
+    """The stored rows of the table below, and the letters."""
+    spec = FlowSpec("sink", {"v": view}, {TOPIC: ("v",)}, {TOPIC: TABLE}, {}, {})
+    (batch,) = child_expressions.with_structs(spec.pack(), iter([records(rows)]))
+    frame = spark.createDataFrame(pa.Table.from_batches([batch])).select(*child_expressions.computed_columns(view))
+    (made,) = frame.toArrow().combine_chunks().to_batches()
+    taken = RecordReader(spec, view).read(made)
+    return [change.row for change in taken.changes], taken.letters
+
+
+def test_a_row_below_adds_nothing_where_it_can_not_be_computed(spark: SparkSession) -> None:
+    on = (("id", "a"),)
+    ratio = Aggregate("ratio", TABLE, on, "sum", value="n / b")
+    many = Aggregate("many", TABLE, on, "count", where="CAST(s AS int) > 0")
+    view = child_expressions.analysed(spark, joined(ratio, many))
+    stored, letters = read_rows(spark, view, ROWS)
+    assert [row[-2:] for row in stored] == [[stored[0][-2], 1], [None, None], [None, None]]
+    assert float(stored[0][-2]) == 0.75
+    [letter] = letters
+    assert letter.key == '{"id":2}' and "aggregate ratio: `n / b`" in letter.reason
+    assert "aggregate many: `* where CAST(s AS int) > 0`" in letter.reason and '"b":0' in letter.reason
+    answers = ask(spark, table_shape(TABLE, ["n / b"]), [{"id": k, **row} for k, row in ROWS.items()], ["n / b"])
+    assert [row[0] is FAILED for row in answers.rows] == [False, True, False], "verification leaves the same row out"
+    again, none = read_rows(spark, view, {2: {**ROWS[2], "b": 1, "s": "4"}})
+    assert again[0][-1] == 1 and none == []

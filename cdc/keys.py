@@ -7,6 +7,42 @@ from typing import Any
 
 import orjson
 
+# Begins the id of something that a sink holds under a name that no id of ours is written as. It is half of a surrogate
+# pair, which no text has and which stands for one byte that is not UTF-8.
+_STRAY = "\udcff"
+
+
+def stray_id(name: bytes) -> str:
+    """The id of a thing in a sink whose name there is not what ``document_id`` gives, and need not even be text."""
+    return _STRAY + name.decode("utf-8", "surrogateescape")
+
+
+def is_stray(identity: str) -> bool:
+    """Whether an id was made by ``stray_id``: no row can have it."""
+    return identity[:1] == _STRAY
+
+
+def stray_name(identity: str) -> bytes:
+    """The name that ``stray_id`` was given."""
+    return identity[1:].encode("utf-8", "surrogateescape")
+
+
+def id_bytes(identity: str) -> bytes:
+    """Any id as bytes; the inverse is ``id_text``."""
+    return identity.encode("utf-8", "surrogateescape")
+
+
+def id_text(raw: bytes) -> str:
+    """An id from ``id_bytes``."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def shown(identity: str) -> str:
+    """An id for people: of a stray one the name, its bytes that are no text as ``\\xff``."""
+    if not is_stray(identity):
+        return identity
+    return stray_name(identity).decode("utf-8", "backslashreplace")
+
 
 def document_id(values: Sequence[Any]) -> str:
     """The id of the document with these key values.

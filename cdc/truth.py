@@ -120,7 +120,7 @@ def parse(text: bytes | str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return json.loads(text, parse_float=_far, parse_int=_far_whole)
+        return json.loads(text, parse_float=_far, parse_int=_far_whole, parse_constant=_no_number)
 
 
 def canonical(document: Any) -> bytes:
@@ -138,6 +138,10 @@ def canonical(document: Any) -> bytes:
     """
     value = parse(document if isinstance(document, bytes) else orjson.dumps(document))
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _far(text: str) -> float | str:

@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from cdc.keys import id_bytes, id_text
+
 DIGEST_BYTES = 16
 # Keys that one bucket is meant to hold at the most; it is what is in memory while comparing.
 BUCKET_KEYS = 20_000
@@ -38,7 +40,7 @@ class Side:
 
     def add(self, key: str, digest: bytes) -> None:
         """Note a key and its digest; ``flush`` at the end."""
-        raw = key.encode()
+        raw = id_bytes(key)
         at = zlib.crc32(raw) % self.buckets
         pending = self._pending[at]
         pending += len(raw).to_bytes(4, "big") + raw + digest
@@ -58,7 +60,7 @@ class Side:
         at = 0
         while at < len(raw):
             end = at + 4 + int.from_bytes(raw[at : at + 4], "big")
-            yield raw[at + 4 : end].decode(), raw[end : end + DIGEST_BYTES]
+            yield id_text(raw[at + 4 : end]), raw[end : end + DIGEST_BYTES]
             at = end + DIGEST_BYTES
 
     def _write(self, at: int) -> None:
@@ -85,7 +87,7 @@ class Keys:
 
     def add(self, key: str, digest: bytes = b"") -> None:
         """Note a key; ``flush`` at the end."""
-        raw = key.encode()
+        raw = id_bytes(key)
         self._pending += len(raw).to_bytes(4, "big") + raw + digest.ljust(DIGEST_BYTES, b"\0")
         self.count += 1
         if len(self._pending) >= BUFFERED_BYTES:
@@ -106,7 +108,7 @@ class Keys:
         page: dict[str, bytes] = {}
         with self.path.open("rb") as source:
             while head := source.read(4):
-                key = source.read(int.from_bytes(head, "big")).decode()
+                key = id_text(source.read(int.from_bytes(head, "big")))
                 page[key] = source.read(DIGEST_BYTES)
                 if len(page) == size:
                     yield page

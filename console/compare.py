@@ -8,11 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cdc.keys import shown
 from cdc.truth import canonical
 from console.buckets import DIGEST_BYTES, Side
 
 # How many differing keys a report names; more only make it long.
 NAMED = 20
+
+# No JSON text begins so.
+_NO_JSON = b"\0not JSON: "
 
 Kind = Literal["missing", "extra", "changed", "moving"]
 
@@ -65,7 +69,7 @@ class Comparison:
             self.differences += 1
         named: list[str] = getattr(self, kind)
         if len(named) < NAMED:
-            named.append(key)
+            named.append(shown(key))
 
     def forget(self) -> None:
         """Differences are about to be counted anew."""
@@ -89,9 +93,13 @@ def digest(document: Any) -> bytes:
     """16 bytes that are equal for equal JSON values, whatever the order of their keys.
 
     Args:
-        document: JSON text as bytes, or a JSON-able value.
+        document: JSON text as bytes, or a JSON-able value. What is neither has a digest that no document has.
     """
-    return hashlib.blake2b(canonical(document), digest_size=DIGEST_BYTES).digest()
+    try:
+        text = canonical(document)
+    except (ValueError, TypeError, RecursionError):
+        text = _NO_JSON + (document if isinstance(document, bytes) else repr(document).encode("utf-8", "replace"))
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
 
 
 def kind_of(wanted: bytes | None, held: bytes | None) -> Kind | None:

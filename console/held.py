@@ -19,6 +19,8 @@ from spark.warehouse import VERSION_COLUMN
 
 # Key types by which Iceberg's reader can look a row up; for others the whole table is read.
 _LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar"))
+# The only field of what is there and is no document: its text.
+NO_DOCUMENT = "(no document)"
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,13 @@ def held_under(pipeline: Pipeline, name: str, view: View, key: str, generation: 
         held = opened.get(view.name, [key]).get(key)
         if held is None:
             return Found(near=tuple(opened.get(view.name, list(alike(key, len(view.key))))))
-        canonical = truth.canonical(with_singles(view, held.document))
-        return Found(held.version, truth.parse(canonical))
+        try:
+            document = truth.parse(truth.canonical(with_singles(view, held.document)))
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            document = {NO_DOCUMENT: held.document.decode("utf-8", "backslashreplace")}
+        return Found(held.version, document)
     finally:
         opened.close()
 

@@ -19,8 +19,8 @@ from console.truth import Form
 from console.typed import comparable_rows, with_singles
 from sinks import iceberg
 from sinks.configure import sink_config
+from sinks.contract import UNREADABLE, Sink
 from sinks.contract import Held as HeldDocument
-from sinks.contract import Sink
 from sinks.factory import open_sink
 from spark.warehouse import VERSION_COLUMN
 
@@ -104,7 +104,7 @@ class Holding:
         found: dict[str, Holds] = {}
         for batch in self.batches(keys):
             for key, holds in self.rows(batch):
-                found[key] = Holds(holds.version, TWICE) if key in found else holds
+                found[key] = Holds(max(holds.version, found[key].version), TWICE) if key in found else holds
         return {key: found[key] for key in keys if key in found}
 
     def sample(self, count: int, seed: int) -> list[str]:
@@ -127,14 +127,18 @@ class Holding:
             yield from table.scan(row_filter=asked).to_arrow_batch_reader()
 
     def _document(self, held: HeldDocument) -> tuple[str, Holds]:
-        return held.key, Holds(held.version, digest(with_singles(self.view, held.document)))
+        try:
+            document = with_singles(self.view, held.document)
+        except (ValueError, RecursionError):
+            document = held.document  # no JSON
+        return held.key, Holds(held.version, digest(document))
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Holds]]:
         """What a batch of a warehouse's table holds."""
         versions = batch.column(VERSION_COLUMN).to_pylist()
         rows = comparable_rows(self.view, iter([batch]))
         for version, (key, row) in zip(versions, rows, strict=True):
-            yield key, Holds(version, digest(with_singles(self.view, row)))
+            yield key, Holds(UNREADABLE if version is None else version, digest(with_singles(self.view, row)))
 
 
 @contextmanager

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from cdc.join.view import JoinedView
-from cdc.keys import document_id, split_id
+from cdc.keys import document_id, is_stray, shown, split_id
+from cdc.position import MAX_EPOCH, MAX_LSN, pack
 from cdc.types import merge_fields
 from cdc.view import View
 from console.buckets import Keys
 from console.compare import NAMED, unmarked
 from console.flows import Build, reading, row_store_settings, spec_of
+from console.holding import Holds
 from console.marker import read_snapshot_lsn
 from console.newest import batch_of, newest_records
+from console.rows import snapshot, wal_position
 from console.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
 from spark.computed import Failure, Results
@@ -67,7 +70,7 @@ class Refused:
         """The first keys of those that still differ, with why."""
         page = next(left.pages(NAMED), {})
         keys = [unmarked(key)[1] for key in page]
-        return [{"key": key, "why": self.reasons.get(key, self.default)} for key in keys]
+        return [{"key": shown(key), "why": self.reasons.get(key, self.default)} for key in keys]
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def repair(
 def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
     """The newest record of each key is decoded and written again, at its own position or just above it."""
     newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
-    held = work.settler.holding.get(list(kinds))
+    held = _reachable(work, work.settler.holding.get(list(kinds)))
     items, floors = {}, {}
     documents = _with_fields(work, [found.record for found in newest.values()]) if work.view.needs_spark else None
     for key, kind in kinds.items():
@@ -175,6 +178,23 @@ def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
     tops = {key: version | ROOM for key, version in floors.items()}
     for key, answer in write_above(work.sink, work.view.name, items, tops).items():
         work.refused.add(key, _why(work, key, answer, held[key].version if key in held else None))
+
+
+def _reachable(work: Repair, held: dict[str, Holds]) -> dict[str, Holds]:
+    """What is held under versions that a change can reach; what is not is forgotten by the sink, and can be written.
+
+    A version that can't be read, or that lies above every position that the source has come to, was written by
+    somebody else; each later change of that row would be taken for an old one. Call it after the look at the sink.
+    """
+    spec = work.flow.spec
+    with snapshot(work.build.pipeline.source) as connection:
+        top = pack(spec.epoch, wal_position(connection)) | ROOM
+    if isinstance(work.view, JoinedView):  # its versions are counted on from positions, under an epoch of their own
+        top = pack(min(spec.epoch + health.known(work.flow).epoch + 1, MAX_EPOCH - 1), MAX_LSN)
+    odd = [key for key, holds in held.items() if not 0 <= holds.version <= top]
+    if odd:
+        work.sink.forget(work.view.name, odd)
+    return {key: holds for key, holds in held.items() if key not in set(odd)}
 
 
 def write_above(sink: Sink, target: str, items: Mapping[str, Item], tops: Mapping[str, int]) -> dict[str, Answer]:
@@ -248,8 +268,11 @@ def _joiner(work: Repair) -> Joiner:
 
 def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
     """Documents are put together again under raised versions; what the row store never had is removed."""
-    held = work.settler.holding.get(list(kinds))
-    roots = {_root_of(joiner.view, key): key for key in kinds}
+    held = _reachable(work, work.settler.holding.get(list(kinds)))
+    # What has no key of this view's form can be of no row.
+    roots = {_root_of(joiner.view, key): key for key in kinds if not is_stray(key)}
+    strays = {key: Item(key, held[key].version, None) for key in kinds if is_stray(key) and key in held}
+    write_above(work.sink, joiner.view.name, strays, {key: item.version | ROOM for key, item in strays.items()})
     made = {_root_of(joiner.view, entry.id): entry for entry in _made(joiner, work, dict.fromkeys(roots, 0))}
     stale = _write_made(work, list(made.values()))
     for root, key in roots.items():
@@ -317,5 +340,8 @@ def _root_of(view: JoinedView, identity: str) -> str:
     """The root row's key of a document: another one only if ``key`` names the primary key in another order."""
     if view.key == view.table.primary_key:
         return identity
-    texts = dict(zip(view.key, split_id(identity, len(view.key)), strict=True))
+    parts = split_id(identity, len(view.key))
+    if len(parts) != len(view.key):
+        return identity
+    texts = dict(zip(view.key, parts, strict=True))
     return document_id([texts[name] for name in view.table.primary_key])

@@ -46,8 +46,18 @@ class Item(NamedTuple):
     document: bytes | None
 
 
+# The version of something held of which the target keeps none that can be read: somebody else has written it.
+UNREADABLE = -2
+
+
 class Held(NamedTuple):
-    """One thing that the target holds: what ``scan`` and ``get`` return."""
+    """One thing that the target holds, whoever wrote it: what ``scan`` and ``get`` return.
+
+    Attributes:
+        key: its id; ``cdc.keys.stray_id`` of a name that is no id of ours.
+        version: of what is there, or UNREADABLE.
+        document: as it stands, perhaps no JSON; empty if it is nothing that could be a document.
+    """
 
     key: str
     version: int
@@ -140,6 +150,17 @@ class Sink(Protocol):
 
         Raises:
             SinkUnavailable: the server went away; start the scan again.
+        """
+        ...
+
+    def forget(self, target: str, keys: Sequence[str]) -> None:
+        """Remove what is there under these keys, whatever it is, and the memory of its version with it: for what
+        somebody else has written under a version that no change will ever reach. Write the right documents afterwards.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: the target does not let go of it.
+            Fenced: a newer token has claimed the target (terminal).
         """
         ...
 

@@ -16,6 +16,7 @@ from sinks.elasticsearch import read
 from sinks.elasticsearch.bulk import Bulk, Line, chunks, encode
 from sinks.elasticsearch.client import connect, is_passing, reason_of, refused, translated
 from sinks.elasticsearch.fences import KEY_PREFIX, Fences
+from sinks.elasticsearch.forget import forget
 from sinks.elasticsearch.index import Indices
 from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.settings import Target, read_settings
@@ -125,6 +126,11 @@ class ElasticsearchSink:
         """See the contract."""
         with translated(self._settings.who, "sample"):
             yield from read.sample(self._client, self._target(target).concrete, count, seed)
+
+    def forget(self, target: str, keys: Sequence[str]) -> None:
+        """See the contract."""
+        with translated(self._settings.who, "forget"):
+            forget(self._client, self._target(target), keys)
 
     def refresh(self, target: str) -> None:
         """Make everything written so far visible to searches now."""

@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from cdc.keys import is_stray, stray_id, stray_name
+
 VERSION_PREFIX = b"hw:v:{"
 _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
@@ -68,6 +70,8 @@ def prefix_of(key_prefix: str, view: str) -> bytes:
 
 def encoded(key: str) -> bytes:
     """An id as it stands in a key."""
+    if is_stray(key):
+        return stray_name(key)
     return key.translate(_ENCODE).encode()
 
 
@@ -82,11 +86,16 @@ def version_key(value: bytes) -> bytes:
 
 
 def id_of(prefix: bytes, value: bytes) -> str:
-    """The document id of a value key; the inverse of ``value_key``."""
-    text = value[len(prefix) :].decode(errors="replace")
-    if "%" not in text:
+    """The document id of a value key; the inverse of ``value_key``, also for keys that we would never write."""
+    suffix = value[len(prefix) :]
+    try:
+        text = suffix.decode()
+    except UnicodeDecodeError:
+        return stray_id(suffix)
+    if not any(sign in text for sign in "%{}"):
         return text
-    return text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+    plain = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+    return plain if encoded(plain) == suffix else stray_id(suffix)
 
 
 def pattern(prefix: bytes) -> bytes:

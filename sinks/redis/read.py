@@ -4,9 +4,11 @@ read together with the pointer; a page that lies elsewhere by now is an error, n
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sinks.contract import Held
+from sinks.contract import UNREADABLE, Held
 from sinks.redis import names
 from sinks.redis.client import Client
 from sinks.redis.names import Names
@@ -61,7 +63,7 @@ class Reads:
         raise Moving
 
     def scan(self, where: Names) -> Iterator[Held]:
-        """Everything; keys of that name which are no strings are left out.
+        """Everything; a key of that name which is no string is there as well, without a document.
 
         Raises:
             Moving: values were renamed meanwhile.
@@ -95,7 +97,7 @@ class Reads:
             there = {"target_nodes": node} if node else {}
             cursor = first
             while True:
-                answer = self._client.scan(cursor, match=pattern, count=SCAN_COUNT, _type="STRING", **there)
+                answer = self._client.scan(cursor, match=pattern, count=SCAN_COUNT, **there)
                 cursor = next(iter(answer[0].values())) if node else answer[0]
                 yield [key[skip:] for key in answer[1]]
                 if cursor == 0:
@@ -110,15 +112,28 @@ class Reads:
         for suffix in suffixes:
             pipe.get(prefix + suffix)
             pipe.get(where.version(suffix))
-        answers = pipe.execute()
+        answers = pipe.execute(raise_on_error=False)
         if not self._cluster and _prefix(where, answers.pop(0)) != prefix:
             raise Moving
         for suffix, document, version in zip(suffixes, answers[::2], answers[1::2], strict=True):
             if document is not None:  # a version without a value is a fence
-                yield Held(names.id_of(b"", suffix), int(version or 0), document)
+                yield _held(names.id_of(b"", suffix), document, version)
+
+
+def _held(key: str, document: Any, version: Any) -> Held:
+    """What stands there, whoever wrote it: a value of another type is no document, a version may be anything."""
+    for answer in (document, version):
+        if isinstance(answer, Exception) and not str(answer).startswith("WRONGTYPE"):
+            raise answer
+    if isinstance(version, Exception) or not re.fullmatch(rb"\d{1,19}", version or b"0"):
+        # Whatever the value is: no later change could be told from an older one.
+        return Held(key, UNREADABLE, b"")
+    return Held(key, int(version or 0), b"" if isinstance(document, Exception) else document)
 
 
 def _prefix(where: Names, fields: Sequence[bytes | None]) -> bytes:
+    if isinstance(fields, Exception):
+        raise fields
     plain = Pointer.of(fields).is_plain(where.generation)
     if plain is None:
         raise Moving

@@ -11,6 +11,7 @@ from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.redis import names, promotion
 from sinks.redis.client import Client
+from sinks.redis.forget import forget
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
 from sinks.redis.read import SCAN_COUNT, Reads
@@ -123,7 +124,7 @@ class RedisSink:
             return self._reads().get(self._where(target), keys)
 
     def scan(self, target: str) -> Iterator[Held]:
-        """See the contract; a key of that name which is no string is left out."""
+        """See the contract; a key of that name which is no string has no document."""
         with self._server.once("scan"):
             yield from self._reads().scan(self._where(target))
 
@@ -131,6 +132,16 @@ class RedisSink:
         """See the contract."""
         with self._server.once("sample"):
             yield from self._reads().sample(self._where(target), count, seed)
+
+    def forget(self, target: str, keys: Sequence[str]) -> None:
+        """See the contract."""
+        where, token, cluster = self._where(target), self._settings.token, self._settings.cluster
+        with self._server.once("forget"):
+            client = self._server.client()
+            if cluster and (self.claimed(target) or 0) > token:
+                raise self._writes[target].fenced()
+            if not forget(client, self._reads(), where, keys, token, cluster=cluster):
+                raise self._writes[target].fenced()
 
     def bulk_load(self, target: str, on: bool) -> None:
         """See the contract: there is nothing to turn off."""

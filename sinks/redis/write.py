@@ -78,7 +78,7 @@ class Writes:
         if token is None and ours:
             raise self._forgotten()
         if token is not None and int(token) > ours:
-            raise self._fenced()
+            raise self.fenced()
 
     def _settle(
         self, batch: list[Call], results: list[Any], answers: list[Answer | None], patience: Patience
@@ -117,7 +117,7 @@ class Writes:
         """What the script said about whole groups; see ``script.py``."""
         who, where = self._server.settings.who, self._where
         if FENCED in said:
-            raise self._fenced()
+            raise self.fenced()
         if UNCLAIMED in said:
             raise self._forgotten()
         if ELSEWHERE in said:
@@ -136,7 +136,8 @@ class Writes:
             fix=f"`headwater rebuild FILE {settings.name} --auto` makes them again; with on_loss: rebuild `run` does",
         )
 
-    def _fenced(self) -> Fenced:
+    def fenced(self) -> Fenced:
+        """That another process has taken over, as an error."""
         settings, where = self._server.settings, self._where
         return Fenced(
             f"{settings.who}: generation {where.generation} of {where.view} was taken over by a newer lease, this "

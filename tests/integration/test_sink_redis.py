@@ -154,13 +154,13 @@ def test_a_value_of_another_type_is_replaced_but_a_version_of_another_type_rejec
     assert "WRONGTYPE" in (answers[2].reason or "")
 
 
-def test_scan_leaves_other_prefixes_and_types_alone(subject: Subject, client: redis.Redis) -> None:
+def test_scan_leaves_other_prefixes_alone_and_tells_of_other_types(subject: Subject, client: redis.Redis) -> None:
     sink = opened(subject)
     sink.write(VIEW, items(2, 5))
     client.set(f"{subject.name}:{VIEW}s:1", "other view")
     client.rpush(f"{subject.name}:{VIEW}:list", "x")
     client.set(f"{subject.name}:{VIEW}:foreign", "{}")
-    assert held(sink) == {"0": (5, doc(0)), "1": (5, doc(1)), "foreign": (0, b"{}")}
+    assert held(sink) == {"0": (5, doc(0)), "1": (5, doc(1)), "list": (0, b""), "foreign": (0, b"{}")}
 
 
 def test_flushed_scripts_are_loaded_again(subject: Subject, client: redis.Redis) -> None:

@@ -18,6 +18,7 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views
 from cdc.truth_joined import documents
+from console.held import NO_DOCUMENT, held_under
 from console.rows import read_rows, snapshot
 from console.truth import expected
 from console.verify import verify_report
@@ -138,6 +139,45 @@ def test_verify_compares_joined_views(
         assert readings.count("whole") == 1 and readings.count("keys") >= 4, "a look again reads the differing keys"
     finally:
         clean(pipeline, people)
+
+
+def test_what_is_no_document_is_a_difference_like_another(
+    people: SourceDatabase, tables: dict[str, Table], tmp_path: Path
+) -> None:
+    """A value that is no JSON, one of another type, a name that is no text: named, and the other sinks are told of."""
+    servers().up(["redis-cache"])
+    fill(people, 3, staff=60)
+    people.execute("INSERT INTO shops SELECT 'y', n, 'shop', NULL FROM generate_series(1, 3) n")
+    pipeline = joined_pipeline(people, tmp_path)
+    [view] = resolve_views(pipeline, Catalogue({t.qualified: t for t in tables.values()}), "one")
+    assert isinstance(view, JoinedView)
+    with snapshot(origin(people)) as connection:
+        rows = {n: chain.from_iterable(read_rows(connection, t)) for n, t in view.tree.tables().items()}
+        found = {identity: orjson.dumps(document) for identity, document in documents(view.tree, view.key, rows)}
+    try:
+        for name in ("one", "two"):
+            with opened(pipeline, name, view) as sink:
+                sink.write(view.name, [Item(key, 1, document) for key, document in found.items()])
+        first, second, third = sorted(found)[:3]
+        prefix = f"{people.name}:1:{view.name}:".encode()
+        with redis.Redis.from_url(pipeline.sinks["one"].url) as client:
+            client.set(prefix + first.encode(), b'{"aid":')
+            client.delete(prefix + second.encode())
+            client.rpush(prefix + second.encode(), "x")
+            client.set(f"hw:v:{{{people.name}:1:{view.name}:{third}}}", "none")
+            client.set(prefix + b"\xff\xfe", b"{}")
+            client.set(prefix + b"one part", b"{}")
+        report = verify_report(pipeline, ["one", "two"], wait=0.2)
+        (one,), (two,) = (sink["views"] for sink in report["sinks"])
+        assert sorted(one["changed"]) == [first, second, third]
+        assert sorted(one["extra"]) == ["\\xff\\xfe", "one part"] and one["differences"] == 5
+        assert two["equal"] and two["compared"] == len(found)
+        assert held_under(pipeline, "one", view, first, 1).document == {NO_DOCUMENT: '{"aid":'}
+    finally:
+        with redis.Redis.from_url(pipeline.sinks["one"].url) as client:
+            for pattern in (f"{people.name}:*", f"hw:v:{{{people.name}:*"):
+                for key in client.scan_iter(match=pattern, count=1000):
+                    client.delete(key)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from cdc.keys import stray_id, stray_name
 from console.buckets import FEWEST, MOST, Keys, Side, bucket_count
-from console.compare import NAMED, Comparison, compare, digest
+from console.compare import NAMED, Comparison, compare, digest, marked, unmarked
 
 
 def side(folder: Path, digests: list[tuple[str, bytes]], buckets: int = 4) -> Side:
@@ -37,6 +39,27 @@ def test_a_key_that_is_read_twice_is_a_defect_only_where_it_can_not_happen(tmp_p
     one = [("a", digest(b"{}"))]
     assert compared(tmp_path / "busy", one, one * 2).equal
     assert compared(tmp_path / "table", one, one * 2, unique=True).changed == ["a"]
+
+
+def test_what_is_no_json_differs_from_every_document_and_is_no_error() -> None:
+    odd = [b"", b"{", b'{"aid":', b"\xff", b'{"a":NaN}', b'{"a":-Infinity}', b"[" * 100_000, b'{"a":1}x', {1: object()}]
+    found = [digest(one) for one in odd]
+    plain = [digest(one) for one in (b"{}", b"null", b'{"a":null}', b'""', b"[]")]
+    assert len(set(found)) == len(found) and not set(found) & set(plain)
+
+
+def test_names_that_are_no_text_go_through_the_files_and_are_shown_as_text(tmp_path: Path) -> None:
+    strays = [stray_id(name) for name in (b"\xff", b"a\xc3", b"plain", b"", b"\xed\xa0\x80")]
+    result = compared(tmp_path, [("plain", digest(b"{}"))], [(key, digest(b"{}")) for key in [*strays, "plain"]])
+    assert result.differences == len(strays) and not result.missing
+    assert sorted(result.extra) == sorted(["\\xff", "a\\xc3", "plain", "", "\\xed\\xa0\\x80"])
+    assert json.dumps(result.extra).isascii() and "".join(result.extra).encode()
+    keys = Keys(tmp_path / "strays")
+    for key in strays:
+        keys.add(marked("extra", key))
+    keys.flush()
+    assert [unmarked(key)[1] for page in keys.pages(2) for key in page] == strays
+    assert [stray_name(key) for key in strays] == [b"\xff", b"a\xc3", b"plain", b"", b"\xed\xa0\x80"]
 
 
 @pytest.mark.parametrize("buckets", [1, 7, 64])

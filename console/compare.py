@@ -32,6 +32,7 @@ class Comparison:
         missing, extra, changed: the first of each kind.
         moving: the first keys that could not be decided: their rows changed each time they were looked at.
         undecided: how many these are in all; they do not count as differences.
+        columns: of the first that are changed, which columns differ; see ``console.columns``.
         caught_up: whether the sink was seen to have passed the moment at which the differences were seen; null if there
             were none.
         sampled: only a sample was compared.
@@ -49,6 +50,7 @@ class Comparison:
     changed: list[str] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     undecided: int = 0
+    columns: dict[str, list[Any]] = field(default_factory=dict)
     caught_up: bool | None = None
     sampled: bool = False
     seconds: float = 0.0

@@ -20,6 +20,7 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.view import View
 from console.buckets import Keys, Side, bucket_count
+from console.columns import differing_columns
 from console.compare import Comparison, compare
 from console.engine import open_spark, peek
 from console.flows import Build
@@ -54,6 +55,7 @@ class Asked:
         sample: compare so many random rows and documents a view; None for all.
         seed: of the sample.
         generation: which one; None for the living one of each sink.
+        values: tell what differs in a document, and not only where.
     """
 
     only: Sequence[str] = ()
@@ -62,6 +64,7 @@ class Asked:
     sample: int | None = None
     seed: int = 0
     generation: int | None = None
+    values: bool = False
 
 
 class Verifier:
@@ -163,7 +166,8 @@ class Verifier:
             started = time.monotonic() - seconds
             with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
                 self._settled(settler, build, results[build.sink], differing.get(build.sink))
-            result = results[build.sink]
+                result = results[build.sink]
+                result.columns = differing_columns(settler, result.changed, values=self.asked.values)
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
         return results

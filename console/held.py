@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from cdc import truth
 from cdc.keys import document_id, split_id
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.view import View
 from console.flows import catalog_name
-from console.typed import comparable_rows, with_singles
+from console.typed import as_read, comparable_rows, readable, with_singles
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.factory import open_sink
@@ -19,8 +18,6 @@ from spark.warehouse import VERSION_COLUMN
 
 # Key types by which Iceberg's reader can look a row up; for others the whole table is read.
 _LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar"))
-# The only field of what is there and is no document: its text.
-NO_DOCUMENT = "(no document)"
 
 
 @dataclass(frozen=True)
@@ -60,13 +57,7 @@ def held_under(pipeline: Pipeline, name: str, view: View, key: str, generation: 
         held = opened.get(view.name, [key]).get(key)
         if held is None:
             return Found(near=tuple(opened.get(view.name, list(alike(key, len(view.key))))))
-        try:
-            document = truth.parse(truth.canonical(with_singles(view, held.document)))
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            document = {NO_DOCUMENT: held.document.decode("utf-8", "backslashreplace")}
-        return Found(held.version, document)
+        return Found(held.version, as_read(readable(view, held.document)))
     finally:
         opened.close()
 
@@ -89,7 +80,7 @@ def _in_warehouse(sink: IcebergSink, catalog: str, view: View, key: str) -> Foun
             versions = batch.column(VERSION_COLUMN).to_pylist()
             for version, (identity, row) in zip(versions, comparable_rows(view, iter([batch])), strict=True):
                 if identity == key:
-                    return Found(version, truth.parse(truth.canonical(with_singles(view, row))))
+                    return Found(version, as_read(with_singles(view, row)))
     return Found()
 
 

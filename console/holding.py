@@ -16,7 +16,7 @@ from console.compare import digest
 from console.flows import catalog_name
 from console.rows import reservoir
 from console.truth import Form
-from console.typed import comparable_rows, with_singles
+from console.typed import as_read, comparable_rows, readable, with_singles
 from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.contract import UNREADABLE, Sink
@@ -127,11 +127,18 @@ class Holding:
             yield from table.scan(row_filter=asked).to_arrow_batch_reader()
 
     def _document(self, held: HeldDocument) -> tuple[str, Holds]:
-        try:
-            document = with_singles(self.view, held.document)
-        except (ValueError, RecursionError):
-            document = held.document  # no JSON
-        return held.key, Holds(held.version, digest(document))
+        return held.key, Holds(held.version, digest(readable(self.view, held.document)))
+
+    def documents(self, keys: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """What is held under these keys as JSON reads it; more than one of a key that a warehouse's table has twice."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        if self.sink is not None:
+            held = self.sink.get(self.view.name, keys).values()
+            return {one.key: [as_read(readable(self.view, one.document))] for one in held}
+        for key, row in comparable_rows(self.view, self.batches(keys)):
+            if key in keys:
+                found.setdefault(key, []).append(as_read(with_singles(self.view, row)))
+        return found
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Holds]]:
         """What a batch of a warehouse's table holds."""
@@ -180,7 +187,9 @@ def _filter(view: View, keys: Sequence[str]) -> Any:
             continue
         values: set[Any] = {texts[at] for texts in split}
         if column.base_type.startswith("int"):
-            values = {int(text) for text in values if text.lstrip("-").isdecimal() and abs(int(text)) < 1 << 63}
+            if not all(text.lstrip("-").isdecimal() for text in values):
+                continue  # somebody else has put in a row without a key
+            values = {int(text) for text in values if abs(int(text)) < 1 << 63}
         if not values:
             return None
         asked = And(asked, cast(Any, In)(outs[name], values))  # its annotations describe the serialised form

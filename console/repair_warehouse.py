@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from cdc.view import View
 from console.flows import catalog_name
 from console.holding import TWICE, Holds
 from console.newest import Record, batch_of, newest_records
+from sinks.contract import UNREADABLE
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
 from spark.warehouse import GENERATION, GONE, LETTER, VERSION_COLUMN, Place, key_names, table_rows, with_expressions
@@ -30,7 +31,7 @@ ATTEMPTS = 5
 PAUSE_SECONDS = 0.5
 # Of the messages with which a commit fails that may succeed when it is made again.
 PASSING = ("conflict", "uuid does not match", "cannot commit")
-_SEEN, _CHANGES = "_hw_seen", "hw_repair"
+_SEEN, _ADDED, _CHANGES = "_hw_seen", "_hw_added", "hw_repair"
 
 
 def repair_rows(work: Repair, kinds: Mapping[str, str]) -> None:
@@ -42,25 +43,27 @@ def repair_rows(work: Repair, kinds: Mapping[str, str]) -> None:
     """
     held, table = work.settler.holding.get(list(kinds)), f"{work.view.table.qualified}"
     newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
-    records, ghosts = [], set()
+    records, gone = [], set()
+    twice = {key for key, holds in held.items() if holds.digest == TWICE}
     for key, kind in kinds.items():
         found = newest.get(key)
-        if key in held and held[key].digest == TWICE:
-            work.refused.add(key, f"the table has it twice: `headwater rebuild FILE {work.build.sink}`")
-        elif kind == "extra":
-            ghosts.add(key)
+        if kind == "extra":
+            gone.add(key)
         elif found is None or found.entry.document is None:
             work.refused.add(key, f"the log does not have this row: `headwater resnapshot FILE {table}`")
         else:
             records.append(found.record)
-    parts = [_remade(work, records, held)] if records else []
-    parts += [_ghosts(work, ghosts)] if ghosts else []
+            # An update would leave as many rows as there are: all of them go, and one comes.
+            gone |= {key} & twice
+    parts = [_remade(work, records, held, twice)] if records else []
+    parts += [_leaving(work, gone, held)] if gone else []
     if parts:
         _merge(work, parts)
 
 
-def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds]) -> DataFrame:
-    """Rows made from records, as the flow makes them, each with the version that was seen in its place."""
+def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], twice: Collection[str]) -> DataFrame:
+    """Rows made from records, as the flow makes them, each with the version that was seen in its place; those that come
+    in the place of several are marked to be added, whatever is there."""
     view = work.view
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
     typed = without_tallies(map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view)))
@@ -68,6 +71,7 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds]) 
         {
             "__id": pa.array(list(held), pa.string()),
             _SEEN: pa.array([holds.version for holds in held.values()], pa.int64()),
+            _ADDED: pa.array([key in twice for key in held], pa.bool_()),
         }
     )
     own = F.col(PREFIX + "id").alias("__id"), F.col(PREFIX + "version").alias(VERSION_COLUMN)
@@ -75,14 +79,19 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds]) 
     return made.join(work.spark.createDataFrame(seen), "__id", "left").drop("__id")
 
 
-def _ghosts(work: Repair, keys: set[str]) -> DataFrame:
-    """Rows of the table that are to go, as they are there."""
-    batches = []
+def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
+    """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
+    left, batches = set(keys), []
     for batch in work.settler.holding.batches(list(keys)):
-        named = [key for key, _ in work.settler.holding.rows(batch)]
-        batches.append(pa.Table.from_batches([batch]).filter(pa.array([key in keys for key in named], pa.bool_())))
+        first = []
+        for key, _ in work.settler.holding.rows(batch):
+            first.append(key if key in left else None)
+            left.discard(key)
+        versions = pa.array([None if key is None else held[key].version for key in first], pa.int64())
+        rows = pa.Table.from_batches([batch]).append_column(_SEEN, versions)
+        batches.append(rows.filter(pa.array([key is not None for key in first], pa.bool_())))
     rows = work.spark.createDataFrame(pa.concat_tables(batches))
-    return rows.select("*", F.lit(True).alias(GONE), F.col(VERSION_COLUMN).alias(_SEEN))
+    return rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))
 
 
 def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
@@ -131,14 +140,21 @@ def statement(table: str, view: View, columns: Sequence[str]) -> str:
         view: the view.
         columns: the table's.
     """
-    on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in key_names(view))
-    unchanged = f"t.{VERSION_COLUMN} = s.{_SEEN}"
+    keys = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key_names(view))
+    held = f"coalesce(t.{VERSION_COLUMN}, {UNREADABLE})"
+    unchanged = f"{held} <= s.{_SEEN}"
+    # What is added in the place of several rows is not, if one of them has been changed and so will stay.
+    source = (
+        f"(SELECT * FROM {_CHANGES} s WHERE NOT coalesce(s.{_ADDED}, false) OR NOT EXISTS "  # noqa: S608
+        f"(SELECT 1 FROM {table} t WHERE {keys} AND {held} > s.{_SEEN}))"
+    )
     sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
     listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
     return (
-        f"MERGE INTO {table} t USING {_CHANGES} s ON {on} "  # noqa: S608 (names are quoted, no values)
+        f"MERGE INTO {table} t USING {source} s ON {keys} "  # noqa: S608 (names are quoted, no values)
+        f"AND NOT coalesce(s.{_ADDED}, false) "
         f"WHEN MATCHED AND s.{GONE} AND {unchanged} THEN DELETE "
-        f"WHEN MATCHED AND NOT s.{GONE} AND (s.{VERSION_COLUMN} >= t.{VERSION_COLUMN} OR {unchanged}) "
+        f"WHEN MATCHED AND NOT s.{GONE} AND (s.{VERSION_COLUMN} >= {held} OR {unchanged}) "
         f"THEN UPDATE SET {sets} "
         f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({listed}) VALUES ({values})"
     )

@@ -105,12 +105,13 @@ def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> I
     """
     for key, document, fields, _ in found:
         if fields is not None:
-            yield key, {form: _digest(view, document, fields, form) for form in forms}
+            yield key, {form: digest(form_of(view, document, fields, form)) for form in forms}
 
 
-def _digest(view: View, document: bytes, fields: Fields, form: Form) -> bytes:
+def form_of(view: View, document: bytes, fields: Fields, form: Form) -> Any:
+    """What a sink of this form must hold, as ``console.compare.digest`` takes it."""
     held = orjson.dumps(comparable_expected(view, truth.parse(document))) if form == "columns" else document
-    return digest(with_singles(view, merge_fields(held, fields)))
+    return with_singles(view, merge_fields(held, fields))
 
 
 class _Asking:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cdc.catalogue import Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
-from cdc.truth import parse
+from cdc.truth import canonical, parse
 from cdc.types import canonical_result, spark_type
 from cdc.types.times import days_of
 from cdc.view import View
@@ -111,6 +111,34 @@ def with_singles(view: View, document: Any) -> Any:
     if not plan:
         return document
     return plan.applied(parse(document) if isinstance(document, bytes) else document)
+
+
+# The only field of what is there and is no document: its text.
+NO_DOCUMENT = "(no document)"
+
+
+def as_read(document: Any) -> dict[str, Any]:
+    """A document or comparable row as JSON reads it, numbers as they are compared.
+
+    Args:
+        document: perhaps no JSON object at all: then ``NO_DOCUMENT`` holds its text.
+    """
+    try:
+        found = parse(canonical(document))
+    except (ValueError, TypeError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    text = document if isinstance(document, bytes) else repr(document).encode("utf-8", "backslashreplace")
+    return {NO_DOCUMENT: text.decode("utf-8", "backslashreplace")}
+
+
+def readable(view: View, document: Any) -> Any:
+    """``with_singles`` of what may be no JSON; then as it stands."""
+    try:
+        return with_singles(view, document)
+    except (ValueError, RecursionError):
+        return document
 
 
 def tree_of(view: View) -> Node | None:

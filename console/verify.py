@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ Examples:
   headwater verify pipeline.yaml --sink cache --json
   headwater verify pipeline.yaml --wait 60            (let sinks that are behind catch up first)
   headwater verify pipeline.yaml --repair             (write the documents that differ, and only those)
+  headwater verify pipeline.yaml --values             (what differs, and not only in which columns)
   headwater verify pipeline.yaml --sample 1000 --every 300
 """
 )
@@ -50,6 +52,7 @@ Examples:
 @click.option(
     "--generation", type=click.IntRange(1), default=None, metavar="N", help="Not the one that readers see, but this."
 )
+@click.option("--values", is_flag=True, help="Also tell what the columns that differ hold: values of your rows.")
 @master_option
 def command(
     file: Path,
@@ -61,6 +64,7 @@ def command(
     seed: int | None,
     every: float | None,
     generation: int | None,
+    values: bool,
     master: str | None,
 ) -> None:
     """Compare every row that a sink holds with what Postgres says it should hold.
@@ -78,7 +82,7 @@ def command(
     from console.comparing import Asked
     from console.machines import alone
 
-    asked = Asked(only, wait, repair, sample, int(time.time()) if seed is None else seed, generation)
+    asked = Asked(only, wait, repair, sample, int(time.time()) if seed is None else seed, generation, values)
     pipeline = alone(load(file), master)
     if every is not None:
         from console.audit import audit
@@ -163,6 +167,8 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
             for kind in KINDS:
                 if view[kind]:
                     click.echo(f"    {kind}: {', '.join(view[kind])}")
+            for key, told in view["columns"].items():
+                click.echo(f"    {key}: {', '.join(map(_told, told)) or 'right by now'}")
             for one in view["not_repaired"]:
                 click.echo(f"    not repaired: {one['key']}: {one['why']}")
             if view["caught_up"] is False:
@@ -193,6 +199,18 @@ def _behind(pipeline: Pipeline, sink: str, number: int, wait: float) -> str:
         )
     names = ", ".join(f"{flow} is {states[flow]}" for flow in idle) or "it has never run"
     return f"the sink was not seen to catch up: {names}; `headwater status FILE` says why"
+
+
+def _told(column: Any) -> str:
+    """A column that differs, as text."""
+    if isinstance(column, str):
+        return column
+    sides = [
+        f"{words} {json.dumps(column[side], ensure_ascii=False)}"
+        for side, words in (("sink", "is"), ("expected", "should be"))
+        if side in column
+    ]
+    return f"{column['field']} {', '.join(sides)}".strip()
 
 
 def _verdict(view: Mapping[str, Any]) -> str:

@@ -115,3 +115,14 @@ def test_a_table_that_is_not_there_is_named(sink: Any) -> None:
         iceberg.count(sink, CATALOG, "nope")
     with pytest.raises(SinkRefused, match="hw_other"):
         next(iceberg.scan(sink, "hw_other", "plane"))
+
+
+def test_a_repair_is_one_commit_and_what_was_there_twice_is_there_once(tmp_path: Path) -> None:
+    """Also rows without a version, above every version, and without a key; the right one is not touched."""
+    argv = [sys.executable, "-m", "tests.support.warehouse_repair", str(tmp_path)]
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["rows"] == [[1, "right", 800]] + [[key, f"row {key}", 800] for key in (2, 3, 4, 7, 8, 9)]
+    assert found["commits"] == 1 and found["refused"] == {}

@@ -18,10 +18,12 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views
 from cdc.truth_joined import documents
-from console.held import NO_DOCUMENT, held_under
+from console.comparing import Asked
+from console.held import held_under
 from console.rows import read_rows, snapshot
 from console.truth import expected
-from console.verify import verify_report
+from console.typed import NO_DOCUMENT
+from console.verify import verified, verify_report
 from sinks.configure import sink_config
 from sinks.contract import Item, Outcome, Sink
 from sinks.factory import open_sink
@@ -136,7 +138,10 @@ def test_verify_compares_joined_views(
             [shown] = sink["views"]
             assert (shown["changed"], shown["missing"], shown["extra"]) == (["z|1"], ["a|0"], ["nowhere|9"])
             assert shown["caught_up"] is False, "no flow has ever run"
+            assert shown["columns"] == {"z|1": ["team[0].chief.name"]}, "no row's values, unless they are asked for"
         assert readings.count("whole") == 1 and readings.count("keys") >= 4, "a look again reads the differing keys"
+        (told,) = verified(pipeline, Asked(["one"], values=True))["sinks"][0]["views"]
+        assert told["columns"] == {"z|1": [{"field": "team[0].chief.name", "sink": "somebody", "expected": "a"}]}
     finally:
         clean(pipeline, people)
 
@@ -171,7 +176,8 @@ def test_what_is_no_document_is_a_difference_like_another(
         (one,), (two,) = (sink["views"] for sink in report["sinks"])
         assert sorted(one["changed"]) == [first, second, third]
         assert sorted(one["extra"]) == ["\\xff\\xfe", "one part"] and one["differences"] == 5
-        assert two["equal"] and two["compared"] == len(found)
+        assert one["columns"] == {key: [NO_DOCUMENT] for key in (first, second, third)}
+        assert two["equal"] and not two["columns"] and two["compared"] == len(found)
         assert held_under(pipeline, "one", view, first, 1).document == {NO_DOCUMENT: '{"aid":'}
     finally:
         with redis.Redis.from_url(pipeline.sinks["one"].url) as client:

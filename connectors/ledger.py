@@ -30,8 +30,12 @@ class LedgerEntry:
 
     def covered_by(self, consumed: Mapping[str, Mapping[int, int]]) -> bool:
         """Whether a consumer that will next read ``consumed`` has everything up to ``lsn``. Pure."""
-        return all(
-            consumed.get(topic, {}).get(partition, 0) >= end
+        return self.behind(consumed) == 0
+
+    def behind(self, consumed: Mapping[str, Mapping[int, int]]) -> int:
+        """How many offsets such a consumer has still to go. Pure."""
+        return sum(
+            max(end - consumed.get(topic, {}).get(partition, 0), 0)
             for topic, ends in self.offsets.items()
             for partition, end in ends.items()
         )

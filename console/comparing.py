@@ -26,6 +26,7 @@ from console.engine import open_spark, peek
 from console.flows import Build
 from console.frontier import Frontier, opened_servers
 from console.holding import Place, holding, write_held
+from console.pace import Pace
 from console.places import chosen_sinks, registry, state_dir
 from console.rows import estimated_rows, sampled_ids, snapshot
 from console.settle import Settler
@@ -38,6 +39,8 @@ Progress = Callable[[str], None]
 
 # From so many rows on, what the sinks hold is read by a process of its own: it costs a second to start one.
 BESIDE_ROWS = 20_000
+# So often it is looked whether it is time to say how far it is.
+TOLD_ROWS = 1_000
 # Repaired documents are looked at again for so long at least: the slot moves only every few seconds.
 LEAST_WAIT = 15.0
 # A row that is deleted while it is repaired in a warehouse comes back with the repair; the second attempt removes it.
@@ -187,9 +190,11 @@ class Verifier:
             jobs = [(place, view, held[name].folder, buckets) for name, place in places.items()]
             with _beside(jobs, beside=rows >= BESIDE_ROWS) as finish:
                 wanted = {form: Side(folder / form, buckets) for form in {place.form for place in places.values()}}
-                count = 0
+                count, told = 0, Pace(self.progress, "rows compared")
                 for key, of in digests(view, expected(view, connection, spark), list(wanted)):
                     count += 1
+                    if count % TOLD_ROWS == 0:
+                        told.at(count, rows)
                     for form, value in of.items():
                         wanted[form].add(key, value)
                 finish()
@@ -241,7 +246,7 @@ class Verifier:
         spark = self.session() if needs_spark(view) else None
         place = place_of(build)
         with holding(place, view) as held, opened_servers(place) as servers:
-            yield Settler(view, held, Frontier(place, view, servers), spark, folder, self.on_pause)
+            yield Settler(view, held, Frontier(place, view, servers, self.progress), spark, folder, self.on_pause)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:

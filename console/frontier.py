@@ -20,6 +20,7 @@ from connectors.ledger import LedgerEntry, read_entry
 from connectors.servers import Servers, open_servers
 from console.flows import row_store_settings
 from console.holding import Place
+from console.pace import Pace
 from console.places import state_dir
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
@@ -29,6 +30,7 @@ from spark.state import Generation, committed_offsets
 PAUSE_SECONDS = 0.25
 # The row store is asked on the side; one that does not answer proves nothing.
 PATIENCE_SECONDS = 5.0
+NOBODY_KNOWS = 2**63
 
 
 class Frontier:
@@ -38,9 +40,13 @@ class Frontier:
         place: the generation.
         view: the view.
         servers: of the pipeline; None if they can't be asked, then nothing is ever proved.
+        say: told a line now and then while it is waited for.
     """
 
-    def __init__(self, place: Place, view: View, servers: Servers | None) -> None:
+    def __init__(
+        self, place: Place, view: View, servers: Servers | None, say: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.say = say
         self._place, self._view, self._servers = place, view, servers
         self._joined = isinstance(view, JoinedView)
         self.generation = Generation(state_dir(place.pipeline), place.pipeline.name, place.sink, place.generation)
@@ -50,16 +56,28 @@ class Frontier:
     def wait(self, lsn: int, deadline: float, on_pause: Callable[[], None] = lambda: None) -> bool:
         """Wait until everything committed at or before an LSN has been applied; False when it took too long.
 
+        What there is to apply is fixed once the log has come to the LSN. A flow that gets nearer to it is waited for,
+        however long its way is, because under a steady writer one is always some batches behind; the time that is left
+        until ``deadline`` now is how long it may stand still.
+
         Args:
             lsn: in bytes.
             deadline: in seconds of ``time.monotonic``; one look is made in any case.
             on_pause: called between looks.
         """
         entry: LedgerEntry | None = None
+        patience = max(deadline - time.monotonic(), 0.0)
+        nearest, told = None, Pace(self.say, "changes applied that came before the look")
         while True:
             entry = entry or self._entry(lsn)
-            if entry is not None and self._applied(entry):
+            left = None if entry is None else self._left(entry)
+            if left == (0, 0):
                 return True
+            if left is not None and (nearest is None or left < nearest):
+                nearest, deadline = left, max(deadline, time.monotonic() + patience)
+            if left is not None and entry is not None:
+                total = sum(end for ends in entry.offsets.values() for end in ends.values())
+                told.at(total - left[0], total)
             if time.monotonic() > deadline:
                 return False
             on_pause()
@@ -77,22 +95,26 @@ class Frontier:
         except HeadwaterError:
             return None
 
-    def _applied(self, entry: LedgerEntry) -> bool:
+    def _left(self, entry: LedgerEntry) -> tuple[int, int]:
+        """How far the flow is from an entry: (offsets, then documents that a fan-out has deferred)."""
         _, offsets = committed_offsets(self.folder / "checkpoint")
-        return entry.covered_by(offsets) and (not self._joined or self._settled())
+        behind = entry.behind(offsets)
+        if behind or not self._joined:
+            return behind, 0
+        return 0, self._deferred()
 
-    def _settled(self) -> bool:
-        """Whether a joined view is filled and no documents are deferred."""
+    def _deferred(self) -> int:
+        """Documents of a joined view that wait; as many as can be if nobody knows, or while it is being filled."""
         phase = self.folder / "phase.json"
         if not phase.exists() or json.loads(phase.read_text())["phase"] != "live":
-            return False
+            return NOBODY_KNOWS
         settings = row_store_settings(self._place.pipeline, self.generation, self._view.name)
         settings |= {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
         store = RedisRowStore(StoreSettings(**settings))
         try:
-            return store.waiting() == 0
+            return store.waiting()
         except HeadwaterError:
-            return False
+            return NOBODY_KNOWS
         finally:
             store.close()
 

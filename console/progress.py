@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
+from console.pace import pace
 from spark.lag import LogEnds, reached
 from spark.runner import Running
 from spark.state import committed_offsets
@@ -98,10 +99,7 @@ class Watch:
         """``, 12,000/s, 3 min left``; nothing when it is done or has not begun."""
         seconds = time.monotonic() - self.since
         came = done - self.begun.setdefault(title, done)
-        if came <= 0 or done >= total or seconds <= 0:
-            return ""
-        left = (total - done) / (came / seconds)
-        return f", {came / seconds:,.0f}/s, {f'{left:.0f} s' if left < 120 else f'{left / 60:.0f} min'} left"
+        return pace(done, total, came, seconds)
 
     def _bar(self, run: Running, status: FlowStatus, done: int, total: int) -> None:
         title = run.flow.title

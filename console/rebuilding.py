@@ -26,7 +26,7 @@ from spark.generations import Entry, as_defined, outdated
 
 STEP_SECONDS = 0.5
 LINE_SECONDS = 5.0
-# How long verification looks again at what differs: the new generation is some batches behind at the most.
+# How long the new generation may stand still while verification waits for it; as long as it gets on, it is waited for.
 SETTLE_SECONDS = 60
 
 

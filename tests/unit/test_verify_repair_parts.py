@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from cdc.keys import stray_id
 from cdc.view import View
 from console.audit import Totals, line, metrics
 from console.buckets import Keys
 from console.compare import marked, unmarked
+from console.newest import Asked, Record
 from console.repair import ROOM, Refused, _root_of, write_above
 from console.repair_warehouse import statement
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
+from spark.spec import FlowSpec
 
 POSITION = 748903240  # as every LSN a multiple of eight
 
@@ -130,3 +134,30 @@ def test_every_metric_is_documented() -> None:
 def test_a_line_says_what_was_found() -> None:
     assert "1,000 rows of a sample in 1.2 s: equal" in line(report())
     assert 'cache/v"1 2 differ' in line(report(differences=2))
+
+
+# -- looking a few rows up in the log ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "keys"),
+    [
+        ("int8", ["7", "-3", "70", "x", "07", "9" * 30], [7, -3, 70, 0, 9]),
+        ("text", ["a", "", "a b", "~"], ["a", "", "a b", "~", "b"]),
+        ("text", ["é", 'q"', "b\\"], ["é", 'q"', "b\\", "e", "q"]),
+        ("uuid", ["0000"], ["0000", "0001"]),
+    ],
+)
+@pytest.mark.parametrize("spaced", [False, True])
+def test_a_records_key_is_found_as_bytes_just_as_decoded(
+    kind: str, ids: list[str], keys: list[Any], spaced: bool
+) -> None:
+    view = View.identity(Table("public", "t", (Column("k", kind, kind), Column("v", "text", "text")), ("k",)))
+    spec = FlowSpec("s", {"t": view}, {"p.public.t": ("t",)}, {"p.public.t": view.table}, {}, {})
+    asked = Asked(spec.decoders()["p.public.t"], view, "p.public.t", [*ids, stray_id(b"\xff")])
+    made = [json.dumps({"k": key}, ensure_ascii=False, separators=None if spaced else (",", ":")) for key in keys]
+    found = [asked(Record(text.encode(), b"", "p.public.t", 0, at)) for at, text in enumerate(made)]
+    assert found == [str(key) in ids for key in keys]
+    assert not asked(Record(None, b"", "p.public.t", 0, 0)) and not asked(Record(b"\xff", b"", "p.public.t", 0, 0))
+    plain = not spaced and kind != "uuid" and "é" not in ids
+    assert (asked._exact is not None) is plain, "millions of other keys are not decoded"

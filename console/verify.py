@@ -35,7 +35,11 @@ Examples:
 @sink_option
 @json_option
 @click.option(
-    "--wait", default=10.0, metavar="SECONDS", show_default=True, help="Let a sink catch up this long if rows differ."
+    "--wait",
+    default=10.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="If rows differ, how long a sink may stand still.",
 )
 @click.option("--repair", is_flag=True, help="Write what differs anew, and look at it again.")
 @click.option(
@@ -70,7 +74,8 @@ def command(
     """Compare every row that a sink holds with what Postgres says it should hold.
 
     The truth is read from the tables by plain SQL, not from the log. A row that differs is looked at again when the
-    sink has applied all that was committed before, at most --wait seconds later; only what still differs then counts.
+    sink has applied all that was committed before; only what still differs then counts. A sink that gets nearer is
+    waited for, one that stands still for --wait seconds is not.
     Exit code 2 when anything differs; with --repair, when anything differs in the end. A sink that can't be compared (a
     view that does not fit its table any more, a server that does not answer) does not keep the others from it; exit
     code 1 if nothing differs but there is one.
@@ -194,7 +199,7 @@ def _behind(pipeline: Pipeline, sink: str, number: int, wait: float) -> str:
     idle = sorted(flow for flow, state in states.items() if state not in ("running", "filling", "starting"))
     if states and not idle:
         return (
-            f"the sink did not catch up within {wait:g} s, though `headwater run` is at work on it: what differs may "
+            f"the sink did not get nearer for {wait:g} s, though `headwater run` is at work on it: what differs may "
             "only be late; say --wait with more seconds"
         )
     names = ", ".join(f"{flow} is {states[flow]}" for flow in idle) or "it has never run"

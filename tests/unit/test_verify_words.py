@@ -41,7 +41,7 @@ def write(pipeline: Pipeline, flow: str, state: str) -> None:
     [
         ({}, "it has never run"),
         ({"main": "running"}, "`headwater run` is at work on it: what differs may only be late; say --wait with more"),
-        ({"main": "running", "card": "filling"}, "did not catch up within 10 s"),
+        ({"main": "running", "card": "filling"}, "did not get nearer for 10 s"),
         ({"main": "running", "card": "failed"}, "card is failed; `headwater status FILE` says why"),
         ({"main": "stopped"}, "main is stopped"),
         ({"main": "retrying"}, "main is retrying"),

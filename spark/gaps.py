@@ -100,6 +100,8 @@ def read_unread(flow: Flow, batch: int) -> Unread:
     """
     try:
         known = Unread.from_json((flow.folder / "unread.json").read_text()).put_back(batch)
+        if batch < 0 and flow.is_new:
+            known = None  # of an earlier life, whose target and checkpoint were removed
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         known = None
     if known is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -44,10 +45,12 @@ def test_fault_18_a_sink_that_was_away_for_longer_than_tombstones_are_kept(scena
     unread = flow_folder(scenario, "search", "main") / "unread.json"
 
     def age() -> None:
-        report = json.loads(unread.read_text())
-        batch, since = report["marks"][-1]
+        batch, since = json.loads(unread.read_text())["marks"][-1]
         assert since > time.time() - 600
-        unread.write_text(json.dumps({"marks": [[batch, since - 400 * 86400]], "looks": []}))
+        then = since - 400 * 86400
+        unread.write_text(json.dumps({"marks": [[batch, then]], "looks": []}))
+        for commit in (unread.parent / "checkpoint" / "commits").iterdir():
+            os.utime(commit, (then, then))
 
     age()
     scenario.start("--sink", "search")  # nothing to read: nothing was missed

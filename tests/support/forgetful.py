@@ -73,6 +73,7 @@ class World:
 
     def _start(self, _spark: object, flow: Flow) -> Any:
         gaps.check_log(flow)
+        (flow.checkpoint / "metadata").touch()
         return _Query(self)
 
     # -- time -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_a_new_flow_whose_first_batch_waits_for_too_long(tmp_path: Path, monkeyp
     world.start()
     world.sleep(DAY)
     assert "has not caught up for" in world.refused and world.missed == 0
+
+
+def test_a_flow_that_begins_a_new_life_is_not_late_for_its_old_one(world: World) -> None:
+    world.end()
+    world.write()
+    world.sleep(30 * DAY)
+    shutil.rmtree(world.flow.checkpoint)
+    for name in ("offsets", "commits"):
+        (world.flow.checkpoint / name).mkdir(parents=True)
+    world.compacted = True
+    world.start()
+    world.sleep(8 * HOUR)
+    assert world.refused == ""
 
 
 def test_a_machine_that_slept_and_woke_up_reading(world: World) -> None:

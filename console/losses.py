@@ -9,11 +9,13 @@ as ``headwater rebuild FILE SINK --auto`` does; the generations that were lost a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from cdc.errors import Fenced
 from cdc.pipeline import Pipeline
 from console.child import Child, command_of
 from console.lossnote import LossNote
@@ -110,7 +112,7 @@ class Losses:
     def step(self, engine: Engine) -> list[str]:
         """Look and act once; returns what happened, a line each. Waits for nothing."""
         said: list[str] = []
-        self.watch.suspect(engine.runner.running)
+        self.watch.follow(_held(engine), engine.runner.running)
         for sink in self.sinks:
             one = self.healing.get(sink)
             if one is None:
@@ -164,7 +166,8 @@ class Losses:
         lost = self.watch.lost(one.sink)
         living, ready = register.living(), register.newest("ready")
         waits = ready is not None and not self.watch.gone(one.sink, ready.number)
-        match next_step(code, living_is_there=living not in lost, ready=waits):
+        there = living not in lost and not self.watch.gone(one.sink, living)
+        match next_step(code, living_is_there=there, ready=waits):
             case "remove":
                 gone = [number for number in lost if number in register.kept()]
                 if gone and not (verb == "retire" and code):
@@ -208,3 +211,11 @@ class Losses:
                 one.child.end()
                 one.child = None
             self._note_of(one.sink).clear()
+
+
+def _held(engine: Engine) -> Iterator[tuple[str, int]]:
+    """Sinks and generations that this process holds the lease of."""
+    for build in engine.builds:
+        with suppress(Fenced):
+            build.generation.lease.check()
+            yield build.sink, build.generation.number

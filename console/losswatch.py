@@ -60,6 +60,7 @@ class LossWatch:
 
     def __init__(self, pipeline: Pipeline, sinks: Sequence[str], seconds: float | None = None) -> None:
         self.pipeline, self.sinks = pipeline, sinks
+        self._ours: frozenset[tuple[str, int]] = frozenset()
         self._seen: dict[Target, int] = {}  # and the number that was left with it last
         self._suspects: set[Target] = set()
         self._looked: set[Target] = set()  # suspects that were looked at
@@ -71,8 +72,14 @@ class LossWatch:
         if sinks:
             self._thread.start()
 
-    def suspect(self, running: Iterable[_Running]) -> None:
-        """Targets of flows that have failed are looked at although they were never seen."""
+    def follow(self, ours: Iterable[tuple[str, int]], running: Iterable[_Running]) -> None:
+        """What is to be looked at from now on.
+
+        Args:
+            ours: sinks and generations that this process holds: others' are for others to look at.
+            running: flows; targets of those that have failed are looked at although they were never seen.
+        """
+        self._ours = frozenset(which for which in ours if which[0] in self.sinks)
         failed = (run.flow.spec for run in running if run.failed and run.flow.spec.sink in self.sinks)
         self._suspects = {(spec.sink, spec.generation, view) for spec in failed for view in spec.views}
 
@@ -99,17 +106,17 @@ class LossWatch:
     def look(self) -> None:
         """Look once, now. A server that does not answer says nothing: all is as it was seen last."""
         with self._lock:
-            suspects = self._suspects
-            for sink in self.sinks:
-                kept = registry(self.pipeline, sink).kept()
-                self._lost = frozenset(target for target in self._lost if target[0] != sink or target[1] in kept)
-                for number in kept:
+            suspects, ours = self._suspects, self._ours
+            try:
+                self._lost = frozenset(target for target in self._lost if target[:2] in ours)
+                for sink, number in sorted(ours):
                     try:
                         for target, there in self._there(sink, number).items():
                             self._judge(target, there)
                     except HeadwaterError as error:
                         log.debug("sink %s, generation %d: %s", sink, number, error)
-            self._looked = suspects
+            finally:
+                self._looked = suspects
 
     def gone(self, sink: str, number: int) -> bool:
         """Whether a generation that is complete is not all there now, seen before or not; False if nobody answers."""

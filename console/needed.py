@@ -28,7 +28,7 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
     for name in pipeline.sinks:
         number = registry(pipeline, name).living()
         because = outdated(pipeline, name, number)
-        if because:
+        if because and registry(pipeline, name).generation(number).started:  # else `run` takes the file as it is now
             documents = _documents(pipeline, name)
             minutes = None if documents is None else round(documents / _rate(pipeline, name, number) / 60, 1)
             found.append(

@@ -41,12 +41,14 @@ return redis.call('DEL', KEYS[1])
 """
 
 # KEYS: pointer. ARGV: generation, number. Answers the number that was there, 0 for none, or nothing when the generation
-# is not claimed.
+# is not claimed. It never goes back, whatever two processes with different clocks leave.
 BEAT = b"""\
 if redis.call('HEXISTS', KEYS[1], 'lease:' .. ARGV[1]) == 0 then return false end
 local held = redis.call('HGET', KEYS[1], 'beat:' .. ARGV[1]) or '0'
-redis.call('HDEL', KEYS[1], '')
-redis.call('HSET', KEYS[1], 'beat:' .. ARGV[1], ARGV[2])
+if tonumber(held) < tonumber(ARGV[2]) then
+  redis.call('HDEL', KEYS[1], '')
+  redis.call('HSET', KEYS[1], 'beat:' .. ARGV[1], ARGV[2])
+end
 return held
 """
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from cdc.pipeline import load
+from cdc.pipeline import Pipeline, load
 from console import losses as module
 from console.child import command_of
 from console.losses import Losses
@@ -44,7 +44,7 @@ engine: {{state_dir: {state}}}
 FILL = """
     import sys, time
     from pathlib import Path
-    from cdc.pipeline import load
+    from cdc.pipeline import Pipeline, load
     from console.places import registry
     from console.promotion import promote
     from console.sinkstate import plain_config
@@ -75,6 +75,18 @@ def client(stack: Endpoints) -> Iterator[redis.Redis]:
         made.flushdb()
 
 
+class Builds:
+    """The generations of the cache that are kept: all are held here."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    def __iter__(self) -> Iterator[Any]:
+        register = registry(self.pipeline, "cache")
+        for number in register.kept():
+            yield SimpleNamespace(sink="cache", generation=register.generation(number))
+
+
 class Run:
     """What `run` does about losses, with a sink that is written to without Spark."""
 
@@ -84,7 +96,7 @@ class Run:
         self.said: list[str] = []
         self.verbs: list[str] = []
         runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
-        self.engine = cast(Any, SimpleNamespace(runner=runner))
+        self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
         registry(self.pipeline, "cache").generation(1).note_views(["order", "card"])
         self.first = open_sink({**plain_config(self.pipeline, "cache", 1, ["order", "card"]), "token": 1})
         self.first.setup()

@@ -291,6 +291,8 @@ def test_a_number_left_with_a_generation_tells_of_an_older_state(stage: Stage) -
     assert second.beat(VIEW, 6) == 5
     stage.client.hset(f"{stage.name}@live", "beat:2", "5")  # as a server that was restored has it
     assert second.beat(VIEW, 7) == 5
+    assert second.beat(VIEW, 3) == 7  # somebody whose clock is behind
+    assert second.beat(VIEW, 8) == 7
     assert isinstance(stage.first, RedisSink) and stage.first.beat(VIEW, 1) == 0  # each generation has its own
     stage.client.delete(f"{stage.name}@live")
     assert second.beat(VIEW, 8) is None

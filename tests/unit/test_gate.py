@@ -14,6 +14,7 @@ from cdc.gather import parts_of
 from cdc.pipeline import Pipeline, loads
 from cdc.resolve import resolve_views
 from console import engine, gate
+from console.needed import needed
 from console.places import registry
 from spark.generations import define
 
@@ -136,6 +137,7 @@ def test_a_definition_that_never_started_is_replaced(tmp_path: Path, monkeypatch
     flow = generation.flow_folder("main")
     flow.mkdir()
     (flow / "status.json").write_text(json.dumps({"state": "retrying", "batch_id": -1, "current_at": 0}))
+    assert needed(right) == []  # no rebuild: there is nothing to rebuild
     build = engine.open_build(right, CATALOGUE, "search", 1)
     engine.accept(build)
     build.generation.unlock()

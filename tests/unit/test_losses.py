@@ -86,7 +86,7 @@ class Server:
                     raise SinkUnavailable("away")
                 held = self.beats.get(generation)
                 if held is not None:
-                    self.beats[generation] = number
+                    self.beats[generation] = max(held, number)
                 return held
 
         return Sink()
@@ -121,6 +121,7 @@ def failed(sink: str, generation: int) -> Any:
 @pytest.fixture
 def watch(pipeline: Pipeline) -> Iterator[LossWatch]:
     made = LossWatch(pipeline, ["cache"], seconds=3600)
+    made.follow([("cache", 1), ("kept", 1)], [])
     yield made
     made.close()
 
@@ -154,9 +155,18 @@ def test_a_server_restored_from_an_older_state_has_lost_what_came_after(watch: L
     assert watch.lost("cache") == [1]
 
 
+def test_what_another_process_holds_is_for_that_to_look_at(watch: LossWatch, server: Server) -> None:
+    server.beats[1] = 0
+    watch.look()
+    watch.follow([], [])
+    server.beats.clear()
+    watch.look()
+    assert watch.lost("cache") == []
+
+
 def test_what_a_start_finds_missing_is_lost_too(watch: LossWatch, server: Server) -> None:
     """It was never seen by this process, but its flow knows that it has written to it."""
-    watch.suspect([failed("cache", 1), failed("other", 1)])
+    watch.follow([("cache", 1)], [failed("cache", 1), failed("other", 1)])
     assert watch.pending  # `run` must not end before it has been seen why its last flow has failed
     watch.look()
     assert not watch.pending
@@ -171,6 +181,18 @@ def script(text: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(text)]
 
 
+class Builds:
+    """The generations of the cache that are kept: all are held here."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    def __iter__(self) -> Iterator[Any]:
+        register = registry(self.pipeline, "cache")
+        for number in register.kept():
+            yield SimpleNamespace(sink="cache", generation=register.generation(number))
+
+
 class Case:
     """`run`'s loop around the losses of one sink; what a verb does is a small program."""
 
@@ -179,7 +201,7 @@ class Case:
         self.asked: list[tuple[str, ...]] = []
         self.stopped: list[Path] = []
         runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
-        self.engine = cast(Any, SimpleNamespace(runner=runner))
+        self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
 
         def command(verb: str, *words: str) -> list[str]:
             self.asked.append((verb, *words))
@@ -187,6 +209,7 @@ class Case:
 
         self.losses = Losses(pipeline, Path("shop.yaml"), command=command)
         server.beats[1] = 0
+        self.losses.watch.follow([("cache", 1)], [])
         self.losses.watch.look()
 
     def until(self, good: Callable[[], bool]) -> None:

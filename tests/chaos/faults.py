@@ -13,6 +13,7 @@ import psutil
 from redis import Redis, RedisError
 
 from cdc.errors import StackError
+from console.places import registry
 from deploy.local.process import Record
 from spark.lease import EXPIRES_SECONDS
 from tests.chaos.runner import Runner, send
@@ -25,7 +26,7 @@ LOOK_SECONDS = 20.0
 CLEANED_SECONDS = 12.0
 # There is a batch every second or two; a busy machine may need longer.
 QUIET_SECONDS = 20
-# How long an old runner may take to notice that it was taken over.
+# How long a new runner may take to get that far, and an old one to notice that it was taken over.
 ENDS_SECONDS = 120.0
 
 
@@ -101,12 +102,25 @@ class Faults:
                 send(pid, signal.SIGSTOP)
             time.sleep(EXPIRES_SECONDS + 1)
             self.runner.launch()
+            self._taken_over(old.pid)
             time.sleep(step.seconds)
         finally:
             for pid in frozen:
                 send(pid, signal.SIGCONT)
             self.runner.hands_off.clear()
         self.say(f"  the old runner ended with {old.wait(ENDS_SECONDS)}")
+
+    def _taken_over(self, pid: int) -> None:
+        """Wait until no living generation is held by this process any more."""
+        pipeline = self.world.pipeline()
+        until = time.monotonic() + ENDS_SECONDS
+        while True:
+            registers = [registry(pipeline, sink) for sink in pipeline.sinks]
+            held = [register.generation(register.living()).lease.holder() for register in registers]
+            if all(holder is not None and holder.pid != pid for holder in held):
+                return
+            assert time.monotonic() < until, f"nobody took over: {held}"
+            time.sleep(0.5)
 
     # -- wires ---------------------------------------------------------------------------------------------------------
 

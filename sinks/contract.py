@@ -35,7 +35,8 @@ class Item(NamedTuple):
     """One thing to write.
 
     Attributes:
-        key: document id, unique within a view.
+        key: document id, unique within a view; empty for a row whose only key column is an empty text, which a target
+            may have to reject.
         version: position packed into a long, 0 … 2**63-1; a larger one wins, an equal one may overwrite (or
             UNVERSIONED).
         document: UTF-8 JSON object, or None for a delete.

@@ -16,23 +16,36 @@ Client = Any  # redis.Redis | RedisCluster: same verbs here, no common base wort
 
 CONNECT_SECONDS = 5.0
 
+# What the client raises; RedisClusterException is no RedisError, and comes from its own look at the cluster.
+ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException, OSError)
+
 # Said by the server for a while: full memory, starting, fail-over, a slow script, a full disk. The client makes classes
-# of some and cuts the word off; errors inside a script come wrapped in text on 6.2, so there the word is searched.
+# of some and cuts the word off; errors inside a script come wrapped in text on 6.2, so there the word is searched, but
+# only where a server puts it: a text may quote a key, which may hold any word.
 _PASSING_KINDS = (
     redis.ConnectionError,
     redis.TimeoutError,
-    redis.exceptions.RedisClusterException,
+    redis.exceptions.SlotNotCoveredError,
     redis.exceptions.OutOfMemoryError,
     redis.exceptions.ReadOnlyError,
-    redis.exceptions.ClusterDownError,
-    redis.exceptions.MasterDownError,
+    redis.exceptions.ClusterError,
     redis.exceptions.TryAgainError,
     redis.exceptions.AskError,
-    redis.exceptions.MovedError,
     OSError,
 )
+_WORD = r"(?:^|: -?)({})\b"
 _PASSING = re.compile(
-    r"\b(OOM|LOADING|READONLY|MASTERDOWN|TRYAGAIN|CLUSTERDOWN|MISCONF|BUSY|NOREPLICAS|MOVED|ASK|UNBLOCKED)\b"
+    _WORD.format("OOM|LOADING|READONLY|MASTERDOWN|TRYAGAIN|CLUSTERDOWN|MISCONF|BUSY|NOREPLICAS|MOVED|ASK|UNBLOCKED")
+)
+# Of a cluster that is away or changing: the client's own words, it has one class for these and for lasting ones.
+_CHANGING = re.compile(
+    "cannot be connected|slots are not covered|could not agree|No targets were found|doesn't exist in the cluster"
+)
+# Whatever stands around it: waiting does not help. (A crossed slot is a name of ours that does not fit a cluster.)
+NO_CLUSTER = "Cluster mode is not enabled"
+_LASTING = re.compile(
+    rf"CERTIFICATE_VERIFY_FAILED|NO_CERTIFICATE_OR_CRL_FOUND|{NO_CLUSTER}|CROSSSLOT|hash to the same slot"
+    "|map to the same key slot"
 )
 _RIGHTS = re.compile(r"\b(NOAUTH|WRONGPASS|NOPERM)\b|invalid (username-)?password")
 
@@ -62,17 +75,17 @@ def connect(settings: Settings) -> Client:
 
 def is_no_script(error: Exception) -> bool:
     """The server restarted (or its scripts were flushed) and must be given the script again."""
-    return isinstance(error, redis.exceptions.NoScriptError) or "NOSCRIPT" in str(error)
+    return isinstance(error, redis.exceptions.NoScriptError) or _says("NOSCRIPT", error)
 
 
 def is_moved(error: Exception) -> bool:
     """The key lives on another node: seen without a cluster client, the server is part of a cluster."""
-    return isinstance(error, redis.exceptions.MovedError) or "MOVED" in str(error)
+    return isinstance(error, redis.exceptions.MovedError) or _says("MOVED", error)
 
 
 def is_read_only(error: Exception) -> bool:
     """The server is a replica now."""
-    return isinstance(error, redis.exceptions.ReadOnlyError) or "READONLY" in str(error)
+    return isinstance(error, redis.exceptions.ReadOnlyError) or _says("READONLY", error)
 
 
 def lacks_rights(error: Exception) -> bool:
@@ -84,9 +97,18 @@ def lacks_rights(error: Exception) -> bool:
 
 def is_passing(error: Exception) -> bool:
     """May the same command succeed later?"""
-    if lacks_rights(error) or "CERTIFICATE_VERIFY_FAILED" in str(error):
+    text = str(error)
+    if lacks_rights(error) or _LASTING.search(text):
         return False
-    return isinstance(error, _PASSING_KINDS) or bool(_PASSING.search(str(error)))
+    if isinstance(error, _PASSING_KINDS):
+        return True
+    if isinstance(error, redis.exceptions.RedisClusterException):
+        return bool(_CHANGING.search(text))
+    return bool(_PASSING.search(text))
+
+
+def _says(word: str, error: Exception) -> bool:
+    return bool(re.search(_WORD.format(word), str(error)))
 
 
 def reason_of(error: Exception) -> str:

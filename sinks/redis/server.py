@@ -7,11 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-import redis
-
 from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.contract import OnWait
-from sinks.redis.client import Client, connect, is_moved, is_passing, is_read_only, lacks_rights, reason_of
+from sinks.redis.client import (
+    ERRORS,
+    NO_CLUSTER,
+    Client,
+    connect,
+    is_moved,
+    is_passing,
+    is_read_only,
+    lacks_rights,
+    reason_of,
+)
 from sinks.redis.read import Moving
 from sinks.redis.script import SOURCE
 from sinks.redis.settings import Settings
@@ -68,7 +76,7 @@ class Server:
                 f"{who}: {doing}: keys are being renamed by a promotion",
                 fix="start it again when the promotion has ended; one that was killed ends by promoting again",
             ) from error
-        except (redis.RedisError, OSError) as error:
+        except ERRORS as error:
             if lacks_rights(error) or not is_passing(error):
                 self.wait_or_raise(error, self.patience())
             raise SinkUnavailable(f"{who}: {doing}: {reason_of(error)}", fix="start it again") from error
@@ -78,7 +86,7 @@ class Server:
         while True:
             try:
                 return verb(self.client())
-            except (redis.RedisError, OSError) as error:
+            except ERRORS as error:
                 self.wait_or_raise(error, patience)
 
     def wait_or_raise(self, error: Exception, patience: Patience) -> None:
@@ -91,7 +99,9 @@ class Server:
         if lacks_rights(error):
             raise SinkRefused(f"{who}: {reason_of(error)}", fix="check this sink's user and password") from error
         if not is_passing(error):
-            raise SinkRefused(f"{who}: {reason_of(error)}") from error
+            alone = NO_CLUSTER in str(error)
+            fix = "leave `cluster` out, or give this sink's user the right to CLUSTER SLOTS" if alone else ""
+            raise SinkRefused(f"{who}: {reason_of(error)}", fix=fix) from error
         if is_moved(error) and not self.settings.cluster:
             raise SinkRefused(f"{who} is part of a Redis Cluster", fix="set `cluster: true` for this sink") from error
         if is_read_only(error) and not self.settings.cluster and self._made is not None:

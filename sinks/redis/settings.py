@@ -90,6 +90,13 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             f"{fields.who}: key_prefix can't contain braces",
             means="in Redis Cluster they choose the slot, and a value must share one with its version",
         )
+    braced = next((view for view in settings.targets if "{" in view or "}" in view), None)
+    if settings.cluster and braced is not None:
+        raise ConfigError(
+            f"{fields.who}: the view {braced!r} has braces in its name",
+            means="in Redis Cluster they choose the slot, and a value must share one with its version",
+            fix="keep the table by a view of another name",
+        )
     return settings
 
 

@@ -111,8 +111,8 @@ class RedisSink:
         writes.deliver(batch, answers)
 
     def _refuse(self, item: Item, key_bytes: int) -> Answer | None:
-        if not item.key or key_bytes > MAX_KEY_BYTES:
-            return rejected(f"the key must not be empty and at most {MAX_KEY_BYTES} bytes long; it has {key_bytes}")
+        if key_bytes > MAX_KEY_BYTES:
+            return rejected(f"the key must be at most {MAX_KEY_BYTES} bytes long; it has {key_bytes}")
         fault = version_fault(item) or size_fault(item, self._settings.max_document_bytes)
         if item.document == b"":
             fault = "the document is empty"  # which the script would take for a delete

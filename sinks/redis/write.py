@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import redis
-
 from cdc.errors import Fenced, SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, rejected
-from sinks.redis.client import Client, is_no_script, is_passing, lacks_rights, reason_of
+from sinks.redis.client import ERRORS, Client, is_no_script, is_passing, lacks_rights, reason_of
 from sinks.redis.names import Names
 from sinks.redis.script import ELSEWHERE, FENCED, GROUP, MOVING, SOURCE, UNCLAIMED, Change, Terms, command
 from sinks.redis.server import Server
@@ -46,7 +44,7 @@ class Writes:
         while batch:
             try:
                 results = self._execute(batch)
-            except (redis.RedisError, OSError) as error:
+            except ERRORS as error:
                 self._server.wait_or_raise(error, patience)
                 continue
             batch = self._settle(batch, results, answers, patience)

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 import orjson
-import redis
 
 from cdc.errors import SinkRefused
 from sinks.contract import OnWait
-from sinks.redis.client import connect, is_no_script, is_passing, lacks_rights, reason_of
+from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, lacks_rights, reason_of
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
 from sinks.rowstore import keys
@@ -88,7 +87,7 @@ class RedisRowStore:
             self.awake.check()
             try:
                 return work(self._client())
-            except (redis.RedisError, OSError) as error:
+            except ERRORS as error:
                 if is_no_script(error):
                     self._load_scripts()
                 elif is_passing(error):

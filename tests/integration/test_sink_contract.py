@@ -54,7 +54,8 @@ def test_nothing_to_write(sink: Sink) -> None:
 
 def test_answers_come_in_the_order_of_the_items(sink: Sink) -> None:
     sink.write(VIEW, [Item("b", 9, doc(9))])
-    answers = sink.write(VIEW, [Item("a", 5, doc(1)), Item("b", 5, doc(2)), Item("c", 5, None), Item("", 5, doc(3))])
+    long = "k" * 9000
+    answers = sink.write(VIEW, [Item("a", 5, doc(1)), Item("b", 5, doc(2)), Item("c", 5, None), Item(long, 5, doc(3))])
     assert answers[:3] == [WRITTEN, STALE, WRITTEN]
     assert answers[3].outcome is Outcome.REJECTED
     assert answers[3].reason
@@ -204,6 +205,21 @@ def test_odd_keys_stay_apart(sink: Sink) -> None:
     assert set(sink.write(VIEW, [Item(key, 4, doc(0)) for key in keys])) == {STALE}
     assert set(sink.write(VIEW, [Item(key, 6, None) for key in keys])) == {WRITTEN}
     assert held(sink) == {}
+
+
+def test_an_empty_key_is_kept_or_rejected_alone(sink: Sink, subject: Subject) -> None:
+    """The id of a row whose only key column is an empty text; Elasticsearch has no document without an id."""
+    first, second = sink.write(VIEW, [Item("", 5, doc(1)), Item("2", 5, doc(2))])
+    assert second == WRITTEN
+    if subject.kind == "elasticsearch":
+        assert first.outcome is Outcome.REJECTED
+        return
+    assert first == WRITTEN
+    assert held(sink) == {"": (5, doc(1)), "2": (5, doc(2))}
+    assert sink.get(VIEW, [""])[""].document == doc(1)
+    assert sink.write(VIEW, [Item("", 4, doc(0))]) == [STALE]
+    assert sink.write(VIEW, [Item("", 6, None)]) == [WRITTEN]
+    assert set(held(sink)) == {"2"}
 
 
 def test_too_long_a_key_is_rejected_alone(sink: Sink) -> None:

@@ -17,7 +17,7 @@ import pytest
 import redis
 from redis.cluster import key_slot
 
-from cdc.errors import Fenced, SinkRefused
+from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from deploy.local import artifacts
 from deploy.local.services.redis import program
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Item, Outcome
@@ -269,8 +269,8 @@ def test_a_cluster_needs_to_be_said_and_then_works(start: Start) -> None:
         opened(subject).setup()
     sink = opened(subject, cluster=True)
     sink.setup()
-    odd = [Item(key, 1, doc(0)) for key in ("{a}", "a}b", "{", "}{x}")]
-    assert sink.write(VIEW, [*items(3000, 1), *odd]) == [WRITTEN] * 3004
+    odd = [Item(key, 1, doc(0)) for key in ("{a}", "a}b", "{", "}{x}", "{}", "")]
+    assert sink.write(VIEW, [*items(3000, 1), *odd]) == [WRITTEN] * 3006
     assert sink.write(VIEW, [Item("7", 0, doc(9)), Item("8", 2, None), Item("8x", UNVERSIONED, None)]) == [
         STALE,
         WRITTEN,
@@ -284,6 +284,17 @@ def test_a_cluster_needs_to_be_said_and_then_works(start: Start) -> None:
             assert node.dbsize() > 2000, "both nodes must hold their share"
             node.script_flush()
     assert sink.write(VIEW, items(3000, 3)) == [WRITTEN] * 3000
+
+
+def test_a_cluster_that_is_none_is_refused_and_one_that_is_away_is_waited_for(subject: Subject) -> None:
+    with pytest.raises(SinkRefused, match="Cluster mode is not enabled") as refused:
+        opened(subject, cluster=True).setup()
+    assert "leave `cluster` out" in str(refused.value)
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    with pytest.raises(SinkUnavailable):
+        opened(subject, url=away, cluster=True).setup()
+    with pytest.raises(SinkUnavailable, match="nothing was skipped"):
+        opened(subject, url=away, cluster=True, give_up_seconds=0.3).write(VIEW, items(3, 1))
 
 
 def test_a_clusters_generations_are_told_apart_by_the_pointer_alone(start: Start) -> None:
@@ -335,6 +346,6 @@ def test_fault_40_a_cluster_node_that_is_away_for_a_while(start: Start) -> None:
 
 
 def test_value_and_version_share_a_slot() -> None:
-    for identity in ("1", "a|b", "{a}", "a}b", "}{", "{}", "{", "}", "%7B", "x{y}z{w}", "ü"):
+    for identity in ("", "1", "a|b", "{a}", "a}b", "}{", "{}", "{", "}", "%7B", "x{y}z{w}", "ü"):
         value = names.value_key(b"p:thing:", identity)
         assert key_slot(value) == key_slot(names.version_key(value)), identity

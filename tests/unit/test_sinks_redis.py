@@ -15,7 +15,7 @@ from redis.cluster import key_slot
 
 from cdc.errors import ConfigError
 from sinks.redis import names
-from sinks.redis.client import is_no_script, is_passing, lacks_rights
+from sinks.redis.client import ERRORS, is_no_script, is_passing, lacks_rights
 from sinks.redis.pointer import Pointer
 from sinks.redis.reader import FOLLOW
 from sinks.redis.script import Change, Terms, command
@@ -113,6 +113,10 @@ def test_the_recipe_in_the_docs_is_the_script_that_is_tested() -> None:
         redis.exceptions.ClusterDownError("CLUSTERDOWN The cluster is down"),
         redis.exceptions.MasterDownError("MASTERDOWN Link with MASTER is down"),
         redis.exceptions.RedisClusterException("Redis Cluster cannot be connected."),
+        redis.exceptions.RedisClusterException("All slots are not covered after query all startup_nodes. 1 of 16384"),
+        redis.exceptions.SlotNotCoveredError('Slot "7" not covered by the cluster. "require_full_coverage=True"'),
+        redis.exceptions.ClusterError("TTL exhausted."),
+        redis.ResponseError("Error running script (call to f_1): @user_script:3: @user_script: 3: -READONLY You can't"),
         OSError("network is unreachable"),
     ],
     ids=lambda error: type(error).__name__,
@@ -140,8 +144,30 @@ def test_other_errors_neither() -> None:
     wrong = redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
     assert not is_passing(wrong)
     assert not is_passing(redis.ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert not is_passing(redis.ResponseError("unknown command 'X', with args beginning with: 'BUSY' 'MOVED'"))
     assert is_no_script(redis.exceptions.NoScriptError("No matching script."))
     assert not is_no_script(wrong)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.exceptions.ClusterCrossSlotError("Keys in request don't hash to the same slot"),
+        redis.ResponseError("CROSSSLOT Keys in request don't hash to the same slot"),
+        redis.ResponseError("Script attempted to access keys that do not hash to the same slot"),
+        redis.exceptions.RedisClusterException("EVALSHA - all keys must map to the same key slot"),
+        redis.exceptions.CrossSlotTransactionError("All keys involved in a cluster transaction must map to the same"),
+        redis.exceptions.RedisClusterException(
+            "Redis Cluster cannot be connected. Please provide at least one reachable node: "
+            "Cluster mode is not enabled on this node"
+        ),
+        redis.exceptions.RedisClusterException("RedisCluster does not currently support Unix Domain Socket"),
+    ],
+    ids=lambda error: str(error)[:40],
+)
+def test_what_a_cluster_will_never_take_is_not_waited_for(error: Exception) -> None:
+    assert not is_passing(error)
+    assert isinstance(error, ERRORS)
 
 
 def config(**over: Any) -> dict[str, Any]:
@@ -157,6 +183,7 @@ def config(**over: Any) -> dict[str, Any]:
         ({"ttl_seconds": -5}, "ttl_seconds"),
         ({"cluster": "yes"}, "cluster"),
         ({"targets": {}}, "no view"),
+        ({"cluster": True, "targets": {"odd{x}": {}}}, "braces"),
         ({"colour": 1}, "colour"),
     ],
 )

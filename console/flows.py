@@ -112,7 +112,7 @@ def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_ls
     found.end()
     config: dict[str, Any] = {}
     if not isinstance(sink, IcebergSink):
-        config = sink_config(build.sink, sink, views, computed, generation.number, build.token)
+        config = sink_config(build.sink, sink, views, computed, generation.number, build.token, pipeline.name)
     spec = flow_spec(pipeline, build.sink, views, config)
     return replace(
         spec,

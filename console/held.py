@@ -52,7 +52,7 @@ def held_under(pipeline: Pipeline, name: str, view: View, key: str, generation: 
     sink = pipeline.sinks[name]
     if isinstance(sink, IcebergSink):
         return _in_warehouse(sink, catalog_name(name), view, key)
-    opened = open_sink(sink_config(name, sink, [view], {}, generation))
+    opened = open_sink(sink_config(name, sink, [view], {}, generation, pipeline=pipeline.name))
     try:
         held = opened.get(view.name, [key]).get(key)
         if held is None:

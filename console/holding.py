@@ -79,7 +79,8 @@ class Holding:
         self._part = place.pipeline.sinks[place.sink]
         self.sink: Sink | None = None
         if not place.warehouse:
-            self.sink = open_sink(sink_config(place.sink, self._part, [view], {}, place.generation, place.token))
+            numbers = (place.generation, place.token)
+            self.sink = open_sink(sink_config(place.sink, self._part, [view], {}, *numbers, place.pipeline.name))
 
     def close(self) -> None:
         """Give connections back."""

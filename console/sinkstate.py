@@ -119,7 +119,7 @@ def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence
         views: names of its views.
     """
     sink = pipeline.sinks[name]
-    config = sink_config(name, sink, [], {}, generation)
+    config = sink_config(name, sink, [], {}, generation, pipeline=pipeline.name)
     config["targets"] = {view: _plain_target(sink, view, generation) for view in views}
     return config
 

@@ -20,6 +20,7 @@ def sink_config(
     computed: Mapping[str, Mapping[str, str]],
     generation: int = 1,
     token: int = 0,
+    pipeline: str = "",
 ) -> dict[str, Any]:
     """Plain data for executors; holds secrets.
 
@@ -30,6 +31,7 @@ def sink_config(
         computed: view name -> field name -> Spark type of what Spark SQL computes.
         generation: which build of the sink.
         token: of the lease under which it writes; 0 for who only reads.
+        pipeline: the pipeline's name, under which a sink claims its keys.
 
     Raises:
         ConfigError: a kind of sink that takes no documents, or one index for several views.
@@ -37,7 +39,8 @@ def sink_config(
     if isinstance(sink, ElasticsearchSink):
         return _elasticsearch(name, sink, views, computed, generation) | {"token": token}
     if isinstance(sink, RedisSink):
-        return _redis(name, sink, views, generation) | {"token": token}
+        owner = f"{pipeline}/{name}" if pipeline else name
+        return _redis(name, sink, views, generation) | {"token": token, "owner": owner}
     raise ConfigError(f"sink {name} takes no documents")
 
 

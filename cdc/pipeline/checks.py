@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import parse_qs
 
+from cdc.keyspaces import is_reserved, outer_stems
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins, nothing_picked
 from cdc.pipeline.masking import mask_text
 from cdc.pipeline.models import Path, Pipeline
@@ -35,6 +37,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
     for name, sink in pipeline.sinks.items():
         yield from _sink(pipeline, name, sink)
     yield from _targets(pipeline)
+    yield from _keys(pipeline)
 
 
 def tables_named(source: Source, name: str) -> list[str] | None:
@@ -184,6 +187,43 @@ def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
                 break
 
 
+def _keys(pipeline: Pipeline) -> Iterator[Wrong]:
+    """Keys of a Redis that two sinks would both take for theirs, though none of their views is named as the other's."""
+    known: dict[tuple[str, str], str] = {}
+    places: dict[str, Path] = {}
+    for name, sink in pipeline.sinks.items():
+        if isinstance(sink, RedisSink):
+            known |= {(_database(sink.url), stem): name for stem in _stems(pipeline, sink)}
+            places[name] = ("sinks", name, "key_prefix" if sink.key_prefix else "type")
+    for (server, stem), name in known.items():
+        at = places[name]
+        if is_reserved(stem):
+            yield Wrong(at, f"sinks.{name}: the keys {stem}:… are Headwater's own", "give it another key_prefix")
+        outer = next((outer for outer in outer_stems(stem) if (server, outer) in known), None)
+        if outer is not None:
+            owner = known[server, outer]
+            yield Wrong(
+                at,
+                f"sinks.{name} writes among the keys of sinks.{owner}: {stem}:… is part of {outer}:…, whose ids may be "
+                "anything",
+                "give one of them another key_prefix",
+            )
+
+
+def _stems(pipeline: Pipeline, sink: RedisSink) -> list[str]:
+    return [f"{sink.key_prefix}{name}" for name in _names_of(pipeline, sink)]
+
+
+def _database(url: str) -> str:
+    """A Redis server and the database on it, which an option of the address overrides."""
+    server, option = _server(url), parse_qs(url.partition("?")[2]).get("db")
+    if not server.startswith("unix:"):
+        server, _, database = server.rpartition("/")
+        option = option or [database]
+    chosen = option[-1] if option else "0"
+    return f"{server}/{int(chosen) if chosen.isdigit() else chosen}"
+
+
 def _apart(sink: SinkPart) -> str:
     if isinstance(sink, ElasticsearchSink):
         return "give one of them another index"
@@ -193,15 +233,19 @@ def _apart(sink: SinkPart) -> str:
 
 
 def _targets_of(pipeline: Pipeline, sink: SinkPart) -> Iterator[tuple[str, ...]]:
-    tables = pipeline.source.tables if sink.tables == "all" else sink.tables or ()
-    names = sink.view_names or tuple(table.rpartition(".")[2] for table in tables)
-    for name in names:
+    for name in _names_of(pipeline, sink):
         if isinstance(sink, ElasticsearchSink):
             yield "index", _server(sink.url), sink.index or name.lower()
         elif isinstance(sink, RedisSink):
-            yield "keys", _server(sink.url), f"{sink.key_prefix}{name}:"
+            yield "keys", _database(sink.url), f"{sink.key_prefix}{name}:"
         elif isinstance(sink, IcebergSink):
             yield "table", _server(sink.catalog_uri), f"{sink.namespace}.{name}"
+
+
+def _names_of(pipeline: Pipeline, sink: SinkPart) -> tuple[str, ...]:
+    """Names of what a sink keeps, as far as the file alone tells them."""
+    tables = pipeline.source.tables if sink.tables == "all" else sink.tables or ()
+    return sink.view_names or tuple(table.rpartition(".")[2] for table in tables if not table.endswith("*"))
 
 
 # What an address means that leaves it out.

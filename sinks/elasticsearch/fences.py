@@ -16,7 +16,7 @@ Elasticsearch's own memory (``gc_deletes`` is an hour).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from elasticsearch import Elasticsearch
@@ -28,10 +28,16 @@ from sinks.elasticsearch.settings import Target
 from sinks.retry import Patience
 
 HIGHEST = "highest"
-KEY_PREFIX = "."  # keeps HIGHEST apart from every key
+# Its version says of which stretch of time somebody has begun the purge.
+PURGED = "purged"
+KEY_PREFIX = "."  # keeps these two apart from every key
 MGET_COUNT = 5000
 
 PROPERTIES: dict[str, Any] = {"at": {"type": "date", "format": "epoch_millis"}}
+
+
+def _at_once(_seconds: float) -> None:
+    """The default pause: none."""
 
 
 class Fences:
@@ -97,15 +103,41 @@ class Fences:
         version: int = answer.body.get("_version", -1)
         return version
 
-    def purge(self, target: Target, older_than_seconds: int, patience: Patience) -> int:
+    def take_turn(self, target: Target, every_seconds: float) -> bool:
+        """Whether nobody else has begun the purge of the present stretch of so many seconds; now it is ours.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate or leave.
+        """
+        answer = self._client.options(ignore_status=409).index(
+            index=target.fence_writer,
+            id=PURGED,
+            document={"at": int(time.time() * 1000)},
+            version=int(time.time() // every_seconds),
+            version_type="external",
+            require_alias=True,
+        )
+        return answer.meta.status != 409
+
+    def purge(
+        self, target: Target, older_than_seconds: int, patience: Patience, pause: Callable[[float], Any] = _at_once
+    ) -> int:
         """Forget fences that are too old to matter: nothing older than the log's own tombstones can be replayed.
+
+        Args:
+            target: whose.
+            older_than_seconds: how old.
+            patience: of each request.
+            pause: called with the seconds that a page took, before the next one.
 
         Returns how many were removed.
         """
         before = int((time.time() - older_than_seconds) * 1000)
-        old = {"bool": {"filter": {"range": {"at": {"lt": before}}}, "must_not": {"ids": {"values": [HIGHEST]}}}}
+        ours = {"ids": {"values": [HIGHEST, PURGED]}}
+        old = {"bool": {"filter": {"range": {"at": {"lt": before}}}, "must_not": ours}}
         purged = 0
         while True:
+            began = time.monotonic()
             self._client.indices.refresh(index=target.fence_writer)
             hits = self._client.search(
                 index=target.fence_writer, query=old, size=MGET_COUNT, version=True, source=False
@@ -115,6 +147,7 @@ class Fences:
             lines = [encode(place, Item(hit["_id"], hit["_version"], None)) for place, hit in enumerate(hits)]
             self._bulk.send(target.fence_writer, lines, patience, lambda _place, _answer: None)
             purged += len(hits)
+            pause(time.monotonic() - began)
 
 
 def missing(who: str, target: Target) -> SinkRefused:

@@ -58,7 +58,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the sink needs. Sizes in bytes, times in seconds."""
+    """Everything the sink needs. Sizes in bytes, times in seconds; ``purge_seconds`` is the pause between two purges of
+    old fences while it writes."""
 
     name: str
     url: str = field(repr=False)
@@ -75,6 +76,7 @@ class Settings:
     request_timeout_seconds: float = 60.0
     give_up_seconds: float | None = None
     fence_seconds: int = 7 * 86400
+    purge_seconds: float = 3600.0
 
     @property
     def who(self) -> str:
@@ -113,6 +115,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         request_timeout_seconds=fields.seconds("request_timeout_seconds", 60.0, 3600) or 60.0,
         give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
         fence_seconds=fields.number("fence_seconds", 7 * 86400, 1, 86400 * 3650),
+        purge_seconds=fields.seconds("purge_seconds", 3600.0, 86400 * 30) or 3600.0,
     )
     fields.done()
     if not settings.targets:

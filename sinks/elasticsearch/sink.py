@@ -17,6 +17,7 @@ from sinks.elasticsearch.bulk import Bulk, Line, chunks, encode
 from sinks.elasticsearch.client import connect, is_passing, reason_of, refused, translated
 from sinks.elasticsearch.fences import KEY_PREFIX, Fences
 from sinks.elasticsearch.forget import forget
+from sinks.elasticsearch.housekeeping import Housekeeping
 from sinks.elasticsearch.index import Indices
 from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.settings import Target, read_settings
@@ -24,6 +25,9 @@ from sinks.retry import Patience, quiet
 from sinks.rounds import rounds
 
 T = TypeVar("T")
+
+# A purge that the server does not take for so long is left for the next time.
+FORGET_SECONDS = 60.0
 
 # The server's limit is 512 bytes; a fence's id has one more than its key.
 MAX_KEY_BYTES = 512 - len(KEY_PREFIX)
@@ -49,6 +53,7 @@ class ElasticsearchSink:
         self._lease = Lease(self._client, self._settings.who)
         self._indices = Indices(self._client, self._settings, self._lease)
         self._stop = threading.Event()
+        self._housekeeping = Housekeeping(self._forget, self._settings.purge_seconds)
         self._pool: ThreadPoolExecutor | None = None
 
     def setup(self) -> None:
@@ -62,12 +67,20 @@ class ElasticsearchSink:
         """See the contract. A refusal may mean that another process has taken over: then it is called that."""
         place = self._target(target)
         try:
-            return self._write(place, items)
+            answers = self._write(place, items)
         except SinkRefused as refusal:
             fenced = self._retrying(lambda: self._lease.fenced(place))
             if fenced is not None:
                 raise fenced from refusal
             raise
+        self._housekeeping.look(place)
+        return answers
+
+    def _forget(self, place: Target) -> None:
+        """Old fences go while others are written: half of the time is theirs, and nobody waits for it."""
+        if self._fences.take_turn(place, self._settings.purge_seconds):
+            patience = Patience(self._settings.who, give_up_seconds=FORGET_SECONDS, stop=self._stop)
+            self._fences.purge(place, self._settings.fence_seconds, patience, self._stop.wait)
 
     def _write(self, place: Target, items: Sequence[Item]) -> list[Answer]:
         answers: list[Answer | None] = [self._refuse(item) for item in items]

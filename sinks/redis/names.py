@@ -34,6 +34,11 @@ class Names:
     view: str
     generation: int = 1
 
+    @property
+    def stem(self) -> str:
+        """What all keys of all generations begin with (cdc/keyspaces.py)."""
+        return f"{self.key_prefix}{self.view}"
+
     @cached_property
     def plain(self) -> bytes:
         """Prefix of the names that readers use."""

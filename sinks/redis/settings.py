@@ -24,6 +24,7 @@ class Settings:
         fence_seconds: how long a delete's version is remembered; must outlive any replay, so by default as long as
             the topics keep tombstones.
         token: of the lease under which this process writes.
+        owner: ``<pipeline>/<sink>``, as which it claims its keys.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Settings:
     request_timeout_seconds: float = 30.0
     give_up_seconds: float | None = None
     token: int = 0
+    owner: str = ""
 
     @property
     def who(self) -> str:
@@ -81,6 +83,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         request_timeout_seconds=fields.seconds("request_timeout_seconds", 30.0, 3600) or 30.0,
         give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
         token=fields.number("token", 0, 0, MAX_TOKEN),
+        owner=fields.text("owner", name),
     )
     fields.done()
     if not settings.targets:

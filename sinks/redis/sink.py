@@ -10,6 +10,7 @@ from typing import Any
 from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.redis import names, promotion
+from sinks.redis.claims import Claims
 from sinks.redis.client import Client
 from sinks.redis.forget import forget
 from sinks.redis.names import Names
@@ -42,6 +43,7 @@ class RedisSink:
         self._settings = settings = read_settings(config)
         self._server = Server(settings, on_wait)
         self._names = {view: Names(settings.key_prefix, view, number) for view, number in settings.targets.items()}
+        self._claims = Claims(settings.owner, settings.who)
         self._writes = {view: Writes(self._server, where) for view, where in self._names.items()}
 
     def setup(self) -> None:
@@ -65,8 +67,21 @@ class RedisSink:
                 info.get("maxmemory_policy"),
             )
         with self._server.once("setup"):
+            self._claim_keys(self._server.client())
             for where in self._names.values():
                 self._claim(where)
+
+    def _claim_keys(self, client: Client) -> None:
+        """Claim the keys of all views, or of none."""
+        for where in self._names.values():
+            self._refuse_others(client, where)
+        for where in self._names.values():
+            self._claims.claim(client, where.stem)
+
+    def _refuse_others(self, client: Client, where: Names) -> None:
+        found = self._claims.in_the_way(client, where.stem)
+        if found is not None:
+            raise self._claims.refused(where.stem, found)
 
     def _claim(self, where: Names) -> None:
         newest = self._server.client().eval(CLAIM, 1, where.pointer, where.generation, self._settings.token)
@@ -124,13 +139,19 @@ class RedisSink:
             return self._reads().get(self._where(target), keys)
 
     def scan(self, target: str) -> Iterator[Held]:
-        """See the contract; a key of that name which is no string has no document."""
+        """See the contract; a key of that name which is no string has no document.
+
+        Raises:
+            SinkRefused: somebody else's keys are among them: a repair would take those for ghosts.
+        """
         with self._server.once("scan"):
+            self._refuse_others(self._server.client(), self._where(target))
             yield from self._reads().scan(self._where(target))
 
     def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
         """See the contract."""
         with self._server.once("sample"):
+            self._refuse_others(self._server.client(), self._where(target))
             yield from self._reads().sample(self._where(target), count, seed)
 
     def forget(self, target: str, keys: Sequence[str]) -> None:
@@ -150,6 +171,7 @@ class RedisSink:
         """See the contract: the pointer switches at once, then keys are renamed (``promotion.py``)."""
         settings = self._settings
         with self._server.once("promote"):
+            self._refuse_others(self._server.client(), self._where(target))
             promotion.promote(self._server.client(), self._where(target), settings.who, old, settings.cluster)
 
     def living(self, target: str) -> int | None:
@@ -188,10 +210,15 @@ class RedisSink:
 
     def drop(self, target: str) -> None:
         """See the contract; a promotion that was cut is finished first, so that it is known whose values are where.
-        UNLINK frees the memory in the background, so that the server goes on answering."""
+        UNLINK frees the memory in the background, so that the server goes on answering. Where somebody else has claimed
+        keys among these, nothing is removed: they may be his."""
         where = self._where(target)
         with self._server.once("drop"):
             client = self._server.client()
+            found = self._claims.in_the_way(client, where.stem)
+            if found is not None:
+                log.warning("nothing was removed: %s", self._claims.refused(where.stem, found).what)
+                return
             promotion.finish(client, where)
             pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
             places = {where.hidden}
@@ -202,6 +229,8 @@ class RedisSink:
             for prefix in (*places, names.VERSION_PREFIX + where.own):
                 self._unlink(client, names.pattern(prefix))
             client.eval(FORGET, 1, where.pointer, where.generation)
+            if not client.exists(where.pointer):  # no generation is left
+                self._claims.release(client, where.stem)
 
     @staticmethod
     def _unlink(client: Client, pattern: bytes) -> None:

@@ -232,20 +232,6 @@ def test_fault_13_stays_deleted_after_elasticsearch_has_forgotten(subject: Subje
     assert sink.write(VIEW, [Item("1", 20, doc(20))]) == [WRITTEN]
 
 
-def test_fences_are_forgotten_when_no_replay_can_reach_them(subject: Subject, client: Elasticsearch) -> None:
-    sink = opened(subject, settings={"gc_deletes": "0s"}, fence_seconds=1)
-    sink.setup()
-    sink.write(VIEW, [Item(str(n), 20, None) for n in range(50)])
-    fences = f"{subject.name}_g1_fences"
-    client.indices.refresh(index=fences)
-    assert client.count(index=fences).body["count"] == 51
-    time.sleep(1.2)
-    opened(subject, settings={"gc_deletes": "0s"}, fence_seconds=1).setup()
-    client.indices.refresh(index=fences)
-    assert client.count(index=fences).body["count"] == 1
-    assert sink.write(VIEW, [Item("1", 21, doc(1))]) == [WRITTEN]
-
-
 def test_an_index_deleted_underneath_is_refused_and_not_created_unmapped(
     subject: Subject, client: Elasticsearch
 ) -> None:

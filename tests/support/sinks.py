@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import redis
 from elasticsearch import Elasticsearch
 
+from cdc.keyspaces import CLAIMS
 from sinks.contract import UNVERSIONED, Item, Sink
 from sinks.factory import open_sink
 from tests.support.servers import Servers
@@ -79,6 +80,9 @@ class Subject:
                 for pattern in (f"{self.name}:*", f"hw:v:{{{self.name}:*"):
                     for key in client.scan_iter(match=pattern, count=1000):
                         client.delete(key)
+                for stem in client.hkeys(CLAIMS):
+                    if stem.startswith(self.name.encode()):
+                        client.hdel(CLAIMS, stem)
 
 
 def address_of(stack: Servers, kind: str) -> str:

@@ -50,6 +50,11 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{ES}, view: order}}\n  b: {{{ES}, view: customer, index: order}}", "same target as sinks.a: index 'order'"),
         (f"  a: {{{REDIS}, view: order}}\n  b: {{{REDIS}, tables: [public.orders], key_prefix: ''}}\n  c: {{type: redis, url: 'redis://h:6379/0', views: [customer, order]}}", "sinks.c writes to the same target as sinks.a: keys"),
         (f"  a: {{{REDIS}, view: order, key_prefix: x}}\n  b: {{{REDIS}, view: order, key_prefix: x}}", "give one of them another key_prefix"),
+        (f"  a: {{{REDIS}, view: order}}\n  b: {{{REDIS}, view: customer, key_prefix: 'order:'}}", "p.yaml:11:77: sinks.b writes among the keys of sinks.a: order:customer:… is part of order:…"),
+        (f"  a: {{{REDIS}, view: customer, key_prefix: 'x:order:'}}\n  b: {{{REDIS}, view: order, key_prefix: 'x:'}}", "sinks.a writes among the keys of sinks.b: x:order:customer:… is part of x:order:…"),
+        (f"  a: {{{REDIS}, view: order}}\n  b: {{{REDIS}, view: customer, key_prefix: 'order@2:'}}", "order@2:customer:… is part of order:…"),
+        (f"  a: {{{REDIS}, tables: [customers]}}\n  b: {{type: redis, url: 'redis://h:6379/3?db=00', view: order, key_prefix: 'customers:'}}", "customers:order:… is part of customers:…"),
+        (f"  a: {{{REDIS}, view: order, key_prefix: 'hw:v:'}}\n  b: {{{REDIS}, view: v, key_prefix: 'hw:'}}", "sinks.b: the keys hw:v:… are Headwater's own"),
         (f"  a: {{{LAKE}, view: order}}\n  b: {{{LAKE}, view: order}}", "same target as sinks.a: table 'n.order'"),
         (f"  a: {{{LAKE}, tables: all}}\n  b: {{{LAKE}, tables: [customers]}}", "same target as sinks.a: table 'n.customers'"),
         ("  a: {type: elasticsearch, url: 'http://h', view: order}", "sinks.a.url: the port is missing"),
@@ -71,7 +76,12 @@ def test_sinks_that_do_not_fit(sinks: str, message: str) -> None:
 def test_targets_on_different_servers_or_of_different_kinds_are_apart() -> None:
     loads(
         HEAD + f"  a: {{{ES}, view: order}}\n  b: {{type: elasticsearch, url: 'http://other:9200', view: order}}\n"
-        f"  c: {{{REDIS}, view: order}}\n  d: {{{REDIS}, view: order, key_prefix: d}}\n  e: {{{LAKE}, view: order}}\n",
+        f"  c: {{{REDIS}, view: order}}\n  d: {{{REDIS}, view: order, key_prefix: d}}\n  e: {{{LAKE}, view: order}}\n"
+        # As a prefix of text only; on another database; what is no generation's number.
+        f"  f: {{{REDIS}, view: customer, key_prefix: order_}}\n  g: {{{REDIS}, view: customer, key_prefix: 'order@eu:'}}\n"
+        "  i: {type: redis, url: 'redis://h/1', view: customer, key_prefix: 'order:'}\n"
+        "  j: {type: redis, url: 'unix:///s/a', view: customer, key_prefix: 'order:'}\n"
+        "  k: {type: redis, url: 'unix:///s/a?db=1', view: order}\n",
         "p.yaml",
         {},
     )

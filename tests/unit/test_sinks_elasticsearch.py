@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import threading
 from typing import Any
 
 import orjson
@@ -14,12 +15,13 @@ from elasticsearch import ApiError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.errors import ConfigError, SinkRefused
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch import mapping
 from sinks.elasticsearch.bulk import POISON_TRIES, PRESSURE, Line, chunks, encode, judge
 from sinks.elasticsearch.client import RawSourceSerializer, is_passing, split_sources
-from sinks.elasticsearch.settings import read_settings
+from sinks.elasticsearch.housekeeping import Housekeeping
+from sinks.elasticsearch.settings import Target, read_settings
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -287,3 +289,30 @@ def test_a_wrong_secret_is_not_shown() -> None:
         read_settings(config(password=["hunter2"]))
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(read_settings(config(password="hunter2", url="http://u:hunter2@h:1")))
+
+
+# --- housekeeping -----------------------------------------------------------------------------------------------------
+
+
+def test_housekeeping_comes_round_alone_and_survives_its_failures(caplog: pytest.LogCaptureFixture) -> None:
+    (place,) = read_settings(config()).targets.values()
+    now, begun, may_end = [100.0], list[str](), threading.Event()
+
+    def work(target: Target) -> None:
+        begun.append(target.view)
+        may_end.wait(10)
+        raise SinkUnavailable("away")
+
+    keeper = Housekeeping(work, 60.0, lambda: now[0])
+    for _ in range(3):
+        keeper.look(place)
+    now[0] += 61
+    keeper.look(place)  # due, but the first is still at it
+    may_end.set()
+    keeper.join(10)
+    assert begun == ["flight"]
+    keeper.look(place)
+    keeper.join(10)
+    keeper.look(place)
+    assert begun == ["flight"] * 2
+    assert "not forgotten this time: away" in caplog.text

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.keyspaces import is_reserved, meet
-from sinks.redis.names import Names, version_key
+from cdc.keyspaces import ROW_STORES, VERSIONS, is_reserved, meet
+from sinks.redis.names import VERSION_PREFIX, Names, version_key
+from sinks.rowstore.keys import REGISTRY
 
 PARTS = st.sampled_from(["a", "b", ":", "@", "2", "10", "live"])
 STEMS = st.lists(PARTS, min_size=1, max_size=6).map("".join)
@@ -53,3 +54,4 @@ def test_a_view_whose_keys_would_be_our_own_is_known() -> None:
         "headwater",
     ]
     assert version_key(b"order:1").startswith(Names("", "hw").plain)
+    assert (VERSION_PREFIX.decode(), REGISTRY) == (VERSIONS, ROW_STORES)

@@ -90,7 +90,7 @@ def joined_pipeline(people: SourceDatabase, folder: Path) -> Pipeline:
 
 @contextmanager
 def opened(pipeline: Pipeline, name: str, view: JoinedView) -> Iterator[Sink]:
-    sink = open_sink(sink_config(name, pipeline.sinks[name], [view], {}))
+    sink = open_sink(sink_config(name, pipeline.sinks[name], [view], {}, pipeline=pipeline.name))
     try:
         sink.setup()
         yield sink

@@ -58,9 +58,8 @@ def test_fault_18_a_sink_that_was_away_for_longer_than_tombstones_are_kept(scena
     age()
     producer = Producer({"bootstrap.servers": scenario.stack.endpoints.kafka})
     old = int((time.time() - 400 * 86400) * 1000)  # the end of a row that nobody has
-    producer.produce(
-        f"{scenario.name}.public.products", key=b'{"product_id":-1}', value=None, partition=0, timestamp=old
-    )
+    topic, key = f"{scenario.name}.public.order_items", b'{"order_id":-1,"line":1}'
+    producer.produce(topic, key=key, value=None, partition=0, timestamp=old)
     producer.flush()
     refused(scenario, "search", "search/main has not caught up for 400", "headwater rebuild FILE search --auto")
     cured(scenario, "search")

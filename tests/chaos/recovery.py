@@ -111,7 +111,9 @@ class Recovery:
         names = {f"{sink}/{flow}" for sink, flow, _ in refused}
         self._failed_since = {name: self._failed_since.get(name, now) for name in names}
         for sink, flow, error in refused:
-            if now - self._failed_since[f"{sink}/{flow}"] < REFUSED_SECONDS:
+            # A cache that has forgotten is made again by `run` itself: advice is followed only if that takes too long.
+            itself = getattr(self.world.pipeline().sinks[sink], "on_loss", "refuse") == "rebuild"
+            if now - self._failed_since[f"{sink}/{flow}"] < (RECOVERED_SECONDS if itself else REFUSED_SECONDS):
                 continue
             self.say(f"  {sink}/{flow} refuses: {' '.join(error.split())[:500]}")
             if not self.runner.follow(sink, error):

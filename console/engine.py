@@ -240,6 +240,8 @@ def _opened(
             try:
                 flows += accepted_flows(build, catalogue, spark, snapshot_lsn)
             except HeadwaterError as error:
+                if error.transient:
+                    raise
                 build.generation.unlock()
                 builds.remove(build)
                 refused.add(build.sink, build.generation.number, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -67,7 +68,10 @@ def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, mas
 
 
 def _when_orphaned(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()  # a pipe that nobody writes to: it ends with the process that holds its other end
+    # A pipe that nobody writes to: it ends with the process that holds its other end. Not through Python's own buffer,
+    # whose lock this thread would hold when the interpreter ends, which is fatal to it.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
     stop.set()
 
 

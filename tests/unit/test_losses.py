@@ -329,6 +329,26 @@ def test_a_child_ends_with_the_process_that_owns_it() -> None:
     child.wait(10)
 
 
+@pytest.mark.parametrize("orphaned", [False, True])
+def test_an_owned_rebuild_ends_well_or_when_it_is_orphaned(orphaned: bool) -> None:
+    owned = """
+        import sys, threading
+        from console.rebuild import _when_orphaned
+        stop = threading.Event()
+        threading.Thread(target=_when_orphaned, args=(stop,), daemon=True).start()
+        print("up", flush=True)
+        sys.exit(7 if stop.wait(0.5 if sys.argv[1] == "False" else 30) else 0)
+    """
+    process = subprocess.Popen([*script(owned), str(orphaned)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == b"up\n"
+    if orphaned:
+        process.stdin.close()
+    assert process.wait(20) == (7 if orphaned else 0)
+    process.stdin.close()
+    process.stdout.close()
+
+
 def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.child.END_SECONDS", 0.2)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"

@@ -143,16 +143,18 @@ def test_run_ends_only_when_nothing_is_left(pipeline: Pipeline, opened: list[Any
         assert f"sink {sink}, generation 1" in str(caught.value)
 
 
+@pytest.mark.parametrize("asked", ["topic_ids", "flows_of"])
 def test_a_server_that_is_away_is_no_refusal(
-    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, opened: list[Any], monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     def away(*_: Any) -> dict[str, str]:
         raise SinkUnavailable("away")
 
-    monkeypatch.setattr(engine, "topic_ids", away)
+    monkeypatch.setattr(engine, asked, away)
     with pytest.raises(SinkUnavailable):
         open_all(pipeline, WHOLE, opened)
     assert registry(pipeline, "cache").generation(1).refused() is None
+    assert not registry(pipeline, "cache").generation(1).lease.busy()
 
 
 def test_a_refused_sink_is_taken_up_when_it_fits_again(

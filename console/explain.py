@@ -140,7 +140,8 @@ def _show_aggregates(report: Mapping[str, Any]) -> None:
 
 def _show_row_store(report: Mapping[str, Any]) -> None:
     part = report["row_store"]
-    version = "no document was ever made" if part["version"] is None else f"the newest version is {part['version']}"
+    none = "no document was ever made" if part["document"] is None else "nothing has changed since its fill"
+    version = none if part["version"] is None else f"the newest version is {part['version']}"
     click.echo(f"\nrow store · {version}")
     if part["document"] is None:
         click.echo("it would make no document now: the row is not there")

@@ -142,7 +142,7 @@ def _ready(build: Build, flow: Flow, start: Start) -> tuple[Flow, Start]:
     flow = replace(flow, rebuilding=build.rebuilding, throttle=build.throttle)
     if is_joined(flow):
         (view,) = flow.spec.views
-        settings = row_store_settings(build.pipeline, build.generation, view)
+        settings = row_store_settings(build.pipeline, build.generation, view) | {"token": build.token}
         flow, start = replace(flow, spec=replace(flow.spec, row_store=settings)), start_joined
     return flow, _checked(start)
 
@@ -249,4 +249,5 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
             "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
         },
         registry=pipeline.source.reader(),
+        compaction_lag_seconds=pipeline.kafka.compaction_lag_hours * 3600,
     )

@@ -22,6 +22,7 @@ from sinks.factory import open_sink
 from spark import deadletters
 from spark.computed import Failure, Results
 from spark.entries import TALLY, Decoded, Entry, decode_batches
+from spark.join.ending import end_task
 from spark.overlap import Behind
 from spark.spec import FlowSpec, unpack
 
@@ -116,6 +117,7 @@ def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.Reco
                 writes.submit(partial(_write, _sink(packed), spec, batch.entries, written))
             deadletters.send(spec.dead_letters, [*batch.letters, *chain(*writes.ended())])
         deadletters.send(spec.dead_letters, list(chain(*writes.finish())))
+        end_task(spec, packed)
     finally:
         writes.abandon()
     yield _summary(totals | written)

@@ -30,6 +30,8 @@ class FlowSpec:
         snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/debezium_json.py).
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
+        batches_before: slices of the fill: micro-batches are counted on from there.
+        compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
         generation: which build of the sink.
         registry: settings of the schema registry (``cdc.registry.encoding_of``); None when no record can be Avro.
         stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
@@ -46,6 +48,8 @@ class FlowSpec:
     stop_at_new_columns: bool = False
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
+    batches_before: int = 0
+    compaction_lag_seconds: float = 0.0
     generation: int = 1
     registry: Mapping[str, str] | None = field(default=None, repr=False)
 

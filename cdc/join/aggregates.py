@@ -176,7 +176,9 @@ def extreme(aggregate: Aggregate, candidates: list[Any]) -> Any:
     if not candidates:
         return None
     choose = min if aggregate.function == "min" else max
-    return choose(candidates, key=order_key(value_kind(aggregate)))
+    order = order_key(value_kind(aggregate))
+    # Of equals (0.0 and -0.0, 1.0 and 1.00) always the same one, in whatever order they come.
+    return choose(candidates, key=lambda value: (order(value), str(value)))
 
 
 # -- changes ----------------------------------------------------------------------------------------------------
@@ -188,30 +190,34 @@ class Delta:
     Attributes:
         totals: field -> integer to add.
         distinct: (aggregate, value's text) -> integer to add.
-        ordered: (aggregate, value's JSON, child, comes) of min and max.
+        ordered: (aggregate, value's text) -> how many children more have it, of min and max.
     """
 
     def __init__(self, aggregates: tuple[Aggregate, ...]) -> None:
         self.aggregates = aggregates
         self.totals: Counter[str] = Counter()
         self.distinct: Counter[tuple[int, str]] = Counter()
-        self.ordered: list[tuple[int, Any, str, bool]] = []
+        self.ordered: Counter[tuple[int, str]] = Counter()
+        self.values: dict[str, Any] = {}
 
-    def move(self, child: str, before: list[Any] | None, after: list[Any] | None) -> None:
+    def move(self, before: list[Any] | None, after: list[Any] | None) -> None:
         """One child's contribution changes from ``before`` to ``after``; None is none."""
         for number, aggregate in enumerate(self.aggregates):
             old = None if before is None else before[number]
             new = None if after is None else after[number]
-            if old == new and type(old) is type(new):
+            # Not ``old == new``: 0.0 and -0.0 are equal, and so are 1 and True; what came in must go out as itself.
+            if orjson.dumps(old) == orjson.dumps(new):
                 continue
             if old is not None:
-                self._add(number, aggregate, child, old, -1)
+                self._add(number, aggregate, old, -1)
             if new is not None:
-                self._add(number, aggregate, child, new, 1)
+                self._add(number, aggregate, new, 1)
 
-    def _add(self, number: int, aggregate: Aggregate, child: str, value: Any, sign: int) -> None:
+    def _add(self, number: int, aggregate: Aggregate, value: Any, sign: int) -> None:
         if aggregate.function in ("min", "max"):
-            self.ordered.append((number, value, child, sign > 0))
+            text = value if isinstance(value, str) else orjson.dumps(value).decode()
+            self.values[text] = value
+            self.ordered[number, text] += sign
             return
         if aggregate.distinct:
             self.distinct[number, _distinct_text(value_kind(aggregate), value)] += sign

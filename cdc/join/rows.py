@@ -1,10 +1,11 @@
 """A row as the row store holds it: one value of bytes that says where it came from, what it replaced, and what it is.
 
-    position (16 hex) | offset (10 hex) | partition (4 hex) | length of the next part (6 hex) | replaced routes | row
+    position (16 hex) | offset (10) | partition (4) | era (4) | length of the next part (6) | replaced routes | row
 
 The row is a JSON array in the order of its ``TableLayout``; nothing stands there for a deleted row. ``replaced routes``
-are the foreign keys of rows that this one replaced and whose batch was not committed when it was written: after a crash
-they tell a replay which former parents may still show the row (docs/decisions/row-store.md).
+are the foreign keys of rows that this one replaced while it was pending: after a crash they tell a replay which former
+parents may still show the row (docs/decisions/row-store.md). The era says whether documents can be trusted to show the
+row: one of an earlier era is acted on even where a change leaves it as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import orjson
 from cdc.errors import StateError
 
 STAMP = 30
-HEAD = STAMP + 6
+LENGTH = STAMP + 4
+HEAD = LENGTH + 6
 
 
 class Stamp(NamedTuple):
@@ -34,12 +36,8 @@ class Stamp(NamedTuple):
         return b"%016x%010x%04x" % (self.position, self.offset, self.partition)
 
 
-class Replaced(NamedTuple):
-    """Routes of a row that was replaced: the raw values of its layout's ``routes``, by the change at that offset."""
-
-    partition: int
-    offset: int
-    routes: list[Any]
+# Routes of a row that was replaced: the raw values of its layout's ``routes``.
+Replaced = list[Any]
 
 
 class Stored(NamedTuple):
@@ -50,12 +48,16 @@ class Stored(NamedTuple):
         replaced: former routes that may not have been acted on yet.
         row: values in the layout's order; None for a deleted row.
         head: the bytes before the row: what a compare-and-set expects to find.
+        body: those of the row; empty for a deleted one.
+        era: see above.
     """
 
     stamp: Stamp
     replaced: list[Replaced]
     row: list[Any] | None
     head: bytes
+    body: bytes
+    era: int
 
 
 def read(value: bytes) -> Stored:
@@ -66,25 +68,29 @@ def read(value: bytes) -> Stored:
     """
     try:
         stamp = Stamp(int(value[:16], 16), int(value[16:26], 16), int(value[26:30], 16))
-        end = HEAD + int(value[STAMP:HEAD], 16)
-        replaced = [Replaced(*item) for item in orjson.loads(value[HEAD:end])] if end > HEAD else []
+        era, end = int(value[STAMP:LENGTH], 16), HEAD + int(value[LENGTH:HEAD], 16)
+        replaced = orjson.loads(value[HEAD:end]) if end > HEAD else []
         row = orjson.loads(value[end:]) if len(value) > end else None
     except (ValueError, TypeError) as error:
         raise StateError(f"the row store holds {value[:60]!r}, which is no row: {error}") from error
-    return Stored(stamp, replaced, row, value[:end])
+    return Stored(stamp, replaced, row, value[:end], value[end:], era)
 
 
 def read_row(value: bytes | None) -> list[Any] | None:
     """Only the row of a stored value: what putting documents together needs."""
     if value is None:
         return None
-    end = HEAD if value[STAMP:HEAD] == b"000000" else HEAD + int(value[STAMP:HEAD], 16)
+    end = HEAD if value[LENGTH:HEAD] == b"000000" else HEAD + int(value[LENGTH:HEAD], 16)
     found: list[Any] | None = orjson.loads(value[end:]) if len(value) > end else None
     return found
 
 
-def write(stamp: Stamp, replaced: Sequence[Replaced], row: Sequence[Any] | None) -> bytes:
+def body_of(row: Sequence[Any] | None) -> bytes:
+    """A row as it is stored: two rows are the same only if these bytes are (0.0 and -0.0 are not)."""
+    return b"" if row is None else orjson.dumps(row)
+
+
+def write(stamp: Stamp, replaced: Sequence[Replaced], body: bytes, era: int = 0) -> bytes:
     """Put a stored value together."""
-    undo = orjson.dumps([list(item) for item in replaced]) if replaced else b""
-    body = b"" if row is None else orjson.dumps(row)
-    return stamp.pack() + b"%06x" % len(undo) + undo + body
+    undo = orjson.dumps(list(replaced)) if replaced else b""
+    return stamp.pack() + b"%04x%06x" % (era & 0xFFFF, len(undo)) + undo + body

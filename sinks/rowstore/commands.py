@@ -71,7 +71,7 @@ def job(change: Contribution) -> dict[str, Any]:
         "c": [(child, before.decode(), after.decode()) for child, before, after in change.children],
         "t": [(name, str(delta)) for name, delta in change.totals.items() if delta],
         "d": [(name, str(delta), counter) for name, delta, counter in change.distinct if delta],
-        "z": [(repr(score), member, "1" if comes else "0") for _, score, member, comes in change.ordered],
+        "z": [(repr(at), value, str(delta), f"z{number}:{value}") for number, at, value, delta in change.ordered],
     }
 
 
@@ -83,7 +83,7 @@ def pairs(answer: Any) -> list[tuple[bytes, bytes]]:
 
 
 def policy(answer: Mapping[Any, Any]) -> str:
-    """The policy in CONFIG GET's answer; a server without that setting (Kvrocks keeps rows on disk) never evicts."""
+    """The policy in CONFIG GET's answer; a server without that setting never evicts."""
     found = answer.get("maxmemory-policy", answer.get(b"maxmemory-policy", "noeviction"))
     return found.decode() if isinstance(found, bytes) else str(found)
 

@@ -1,7 +1,16 @@
-"""What the engine asks of a row store. Each element of a call touches one key, or keys that share one hash tag.
+"""What the engine asks of a row store. Each element of a call touches keys of one shard, and so of one slot.
 
-So the same calls work on one server, on Redis Cluster and on Kvrocks. Calls take batches and are pipelined; elements of
-a batch are independent of each other, and another worker may act between any two of them.
+So the same calls work on one server and on Redis Cluster. Calls take batches and are pipelined; elements of a batch are
+independent of each other, and another worker may act between any two of them.
+
+Three things are kept beside the rows, in the same slot as what they speak of, so that a script sees them:
+
+*marks*    whose namespace it is (its identity), which runner writes now (the lease's token), which attempt at each
+           partition is the newest, through which batch all is complete. Every write looks there first: one of a runner
+           or a task that was taken over meanwhile is refused where it would be done, and so is one to a store that has
+           forgotten everything.
+*pending*  the rows of a part of the log that a task has written, and of which it has not said that all was done, by
+           name. The next task of that part begins with them: the log may not hold their records any more.
 """
 
 from __future__ import annotations
@@ -9,6 +18,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+# How the namespace is laid out: what an older or newer Headwater has left behind is refused by name.
+FORMAT = 2
+
+
+class Attempt(NamedTuple):
+    """Which attempt at which part of the log writes.
+
+    Attributes:
+        part: ``topic/partition``; empty for work that belongs to none.
+        number: Spark's number of the task's attempt: of two attempts at one part the later has the greater one.
+    """
+
+    part: str = ""
+    number: int = 0
+
+
+class Marks(NamedTuple):
+    """What a store says of itself; of a cluster what all of its shards say alike.
+
+    Attributes:
+        format: see ``FORMAT``; 0 when nothing is there, 1 for one of before there was a number.
+        identity: which fill it was made by; empty when some shard does not know.
+        batch: the newest batch through which it is complete; -1 for none.
+        filled: whether all rows of the fill are in it.
+    """
+
+    format: int = 0
+    identity: str = ""
+    batch: int = -1
+    filled: bool = False
 
 
 class Swap(NamedTuple):
@@ -36,32 +76,56 @@ class Contribution:
         children: (child, contribution that was read, new contribution); empty bytes for none.
         totals: field -> integer to add.
         distinct: (field, integer to add, counter of distinct values).
-        ordered: (aggregate number, score, member, whether it comes or goes).
+        ordered: (aggregate number, score, value's text, how many children more have it).
     """
 
     key: str
     children: list[tuple[str, bytes, bytes]]
     totals: Mapping[str, int] = field(default_factory=dict)
     distinct: Sequence[tuple[str, int, str]] = ()
-    ordered: Sequence[tuple[int, float, str, bool]] = ()
+    ordered: Sequence[tuple[int, float, str, int]] = ()
 
 
 class RowStore(Protocol):
-    """The verbs. All raise SinkUnavailable (transient; after waiting, see ``sinks.retry``) and SinkRefused."""
+    """The verbs. All raise SinkUnavailable (transient; after waiting, see ``sinks.retry``) and SinkRefused.
+
+    Those that write also raise Fenced when another runner has adopted the namespace (terminal), and SinkUnavailable
+    when a later attempt at the same part of the log is at work, or when the marks are gone: the server has forgotten
+    what it held, and whoever starts again finds out how much.
+    """
 
     def get(self, names: Sequence[str]) -> list[bytes | None]:
         """Values of rows."""
         ...
 
-    def swap(self, swaps: Sequence[Swap]) -> list[bool]:
-        """Compare and set rows; False where another change came first."""
+    def swap(self, swaps: Sequence[Swap], by: Attempt) -> list[bool]:
+        """Compare and set rows, each of which is pending from then on; False where another change came first.
+
+        Sent twice because an answer was lost, it answers as the first time.
+        """
         ...
 
-    def link(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def take(self, by: Attempt) -> list[str]:
+        """Begin an attempt at a part of the log: what earlier ones still try to write is refused from now on.
+
+        Returns:
+            names of the rows that are pending: a crashed attempt has left them.
+        """
+        ...
+
+    def end(self, number: int) -> None:
+        """All that an attempt had to do is done, its documents are written: its parts' rows are pending no more.
+
+        Args:
+            number: the attempt's. Of parts that a later one has taken meanwhile, nothing changes.
+        """
+        ...
+
+    def link(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
         """Add members to indexes: (index key, primary key)."""
         ...
 
-    def unlink(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def unlink(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
         """Remove members from indexes."""
         ...
 
@@ -81,7 +145,7 @@ class RowStore(Protocol):
         """What children contribute now: for each (parent's key, children); empty bytes for nothing."""
         ...
 
-    def contribute(self, changes: Sequence[Contribution]) -> list[bool]:
+    def contribute(self, changes: Sequence[Contribution], by: Attempt) -> list[bool]:
         """Apply changes of contributions; False where a child's contribution was not what had been read."""
         ...
 
@@ -90,15 +154,24 @@ class RowStore(Protocol):
         ...
 
     def extremes(self, asked: Sequence[tuple[str, int, bool, bool]]) -> list[list[str]]:
-        """Members at one end, all that share its score: (parent's key, aggregate, greatest, ordered by bytes)."""
+        """Different values at one end, all that share its score: (parent's key, aggregate, greatest, by bytes)."""
         ...
 
     def raise_versions(self, pairs: Sequence[tuple[str, int]]) -> list[int]:
         """Raise versions to ``max(version + 1, position)`` and return them: no two calls ever return the same."""
         ...
 
-    def fade(self, names: Sequence[str]) -> None:
-        """Let the versions of deleted documents be forgotten when no replay can need them any more."""
+    def fade(self, pairs: Sequence[tuple[str, int]]) -> None:
+        """Let the versions of deleted documents be forgotten when no replay can need them any more.
+
+        Args:
+            pairs: (key, version that was raised); of one that somebody has raised since, nothing is forgotten.
+        """
+        ...
+
+    def confirm(self) -> None:
+        """Raise if the store has forgotten what it was read for since ``confirm`` was called last, or is another
+        runner's by now: before what was made of it is written."""
         ...
 
     def defer(self, roots: Mapping[str, int]) -> None:
@@ -114,7 +187,7 @@ class RowStore(Protocol):
         ...
 
     def settle(self, shards: Sequence[int]) -> None:
-        """Forget claimed shards: their documents are written."""
+        """Forget claimed shards: their documents are written. Of what another runner has claimed since, nothing."""
         ...
 
     def waiting(self) -> int:
@@ -125,10 +198,36 @@ class RowStore(Protocol):
         """Which run of the server this is: another text after a restart, which may have lost the newest writes."""
         ...
 
-    def note(self, fields: Mapping[str, int]) -> None:
-        """Record through which offsets the store is complete: ``topic/partition`` -> next offset; never lowered."""
+    def open(self, identity: str) -> None:
+        """Begin a new life of the namespace, under this runner's token: nobody else writes from now on."""
         ...
 
-    def noted(self) -> dict[str, int]:
-        """What ``note`` recorded."""
+    def empty(self) -> int:
+        """Remove everything but the marks; returns how many keys went."""
+        ...
+
+    def adopt(self, identity: str) -> None:
+        """Go on with the namespace under this runner's token: nobody with an older one writes from now on.
+
+        Raises:
+            Fenced: a newer runner has adopted it (terminal).
+            SinkUnavailable: it has forgotten its identity since it was looked at (transient).
+        """
+        ...
+
+    def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+        """Record through which batch the store is complete (never lowered), or that the fill is."""
+        ...
+
+    def noted(self) -> Marks:
+        """What the store says of itself."""
+        ...
+
+    def late(self, part: str, at_ms: int | None = None) -> int:
+        """When records of a part were last read so late that the log may have forgotten some (epoch ms); 0 for never.
+
+        Args:
+            part: ``topic/partition``.
+            at_ms: it has happened now.
+        """
         ...

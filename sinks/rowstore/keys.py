@@ -6,15 +6,21 @@ index           ``<ns>i<index>:<foreign key>``              set of primary keys
 contributions   ``<ns>c<group>:{<parent>}``                 hash: child -> what it contributes, JSON
 totals          ``<ns>t<group>:{<parent>}``                 hash: counts and limbs
 distinct        ``<ns>d<group>:{<parent>}``                 hash: aggregate:value -> how many children have it
-order           ``<ns>z<group>.<aggregate>:{<parent>}``     sorted set: value NUL child
+order           ``<ns>z<group>.<aggregate>:{<parent>}``     sorted set of different values
 version         ``<ns>v:<root's primary key>``              of the document
 deferred        ``<ns>p:{<shard>}``                         hash: root -> position, to be made later
 claimed         ``<ns>q:{<shard>}``                         the same, being made
-offsets         ``<ns>o``                                   hash: topic/partition -> next offset
+claim           ``<ns>x:{<shard>}``                         whose claim it is
+marks           ``<ns>o``                                   hash, see sinks/rowstore/contract.py
+pending         ``<ns>u:<topic>/<partition>``               set of rows
 ==============  ==========================================  ======================================================
 
+On a cluster ``{<number>}`` stands between ``<ns>`` and the rest: one of ``SLOTS`` numbers, chosen by what follows the
+colon, so that a key's marks and pending rows, of which each number has its own, lie in its slot. (A tag of ours is
+never empty, as a key's own text may be; an empty one is none.)
+
 ``<ns>`` is eight hex digits and a colon, because it stands in front of every key: ``headwater:rowstores`` says whose it
-is. The braces put the four keys of a group into one slot of a cluster.
+is.
 """
 
 from __future__ import annotations
@@ -59,6 +65,15 @@ def shard(root: str) -> int:
 def deferred(number: int) -> str:
     """Roots that wait; ``p`` or ``q`` comes before."""
     return f":{{{number}}}"
+
+
+# Parts that a cluster's keys are spread over: enough for a dozen nodes, few enough to tell each of them of every task.
+SLOTS = 64
+
+
+def slot(key: str) -> int:
+    """The number that a key, or the root or parent in it, has on a cluster."""
+    return zlib.crc32(key.partition(":")[2].encode()) % SLOTS
 
 
 def version(root: str) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
 from cdc.errors import SinkRefused
 from sinks.contract import OnWait
-from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, lacks_rights, reason_of
-from sinks.redis.settings import Settings
-from sinks.retry import Patience, quiet
+from sinks.retry import quiet
 from sinks.rowstore import keys
-from sinks.rowstore.awake import Awake
 from sinks.rowstore.commands import (
     Command,
     batches,
@@ -26,24 +23,34 @@ from sinks.rowstore.commands import (
     joined,
     mget,
     pairs,
-    pipelined,
     policy,
     sscan,
     unlink,
 )
-from sinks.rowstore.contract import Contribution, Swap
+from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
 from sinks.rowstore.keys import REGISTRY
-from sinks.rowstore.scripts import ALL, CALL, CLAIM, CONTRIBUTE, EXTREME, MANY, NOTE, RAISE, SWAP, Script
+from sinks.rowstore.scripts import (
+    ADOPT,
+    CALL,
+    CHANGE,
+    CLAIM,
+    CONTRIBUTE,
+    EXTREME,
+    FADE,
+    FENCED,
+    NOTE,
+    OPEN,
+    RAISE,
+    SETTLE,
+    SWAP,
+    TAKE,
+)
 from sinks.rowstore.settings import StoreSettings
-
-# Items a round trip: enough to make it cheap, few enough that the answers fit in tens of megabytes.
-CHUNK = 2000
-
-T = TypeVar("T")
+from sinks.rowstore.talk import CHUNK, Talk
 
 
-class RedisRowStore:
-    """A RowStore on Redis, Redis Cluster or Kvrocks.
+class RedisRowStore(Talk):
+    """A RowStore on Redis or Redis Cluster.
 
     Args:
         settings: plain data; holds secrets.
@@ -51,123 +58,89 @@ class RedisRowStore:
     """
 
     def __init__(self, settings: StoreSettings, on_wait: OnWait = quiet) -> None:
-        self.settings, self._on_wait = settings, on_wait
-        self._ns = settings.namespace
-        self._login = Settings(
-            name="row store",
-            url=settings.url,
-            targets={},
-            cluster=settings.cluster,
-            user=settings.user,
-            password=settings.password,
-            ca_certs=settings.ca_certs,
-            request_timeout_seconds=settings.request_timeout_seconds,
-        )
-        self._made: Any = None
-        self._stop = threading.Event()
-        self.awake = Awake(settings.away_seconds)
-
-    @property
-    def who(self) -> str:
-        """How errors name it."""
-        return self._login.who.replace("sink 'row store'", "row store")
-
-    # -- talking to the server ----------------------------------------------------------------------------------------
-
-    def _client(self) -> Any:
-        if self._made is None:
-            self._made = connect(self._login)
-        return self._made
-
-    def _patiently(self, work: Callable[[Any], T]) -> T:
-        patience = Patience(
-            self.who, give_up_seconds=self.settings.give_up_seconds, on_wait=self._on_wait, stop=self._stop
-        )
-        while True:
-            self.awake.check()
-            try:
-                return work(self._client())
-            except ERRORS as error:
-                if is_no_script(error):
-                    self._load_scripts()
-                elif is_passing(error):
-                    patience.hold(reason_of(error))
-                else:
-                    raise self._refused(error) from error
-
-    def _load_scripts(self) -> None:
-        self._patiently(lambda client: [client.script_load(script.source) for script in ALL])
-
-    def _refused(self, error: Exception) -> SinkRefused:
-        fix = "give row_store.user and row_store.password the right to use it" if lacks_rights(error) else ""
-        return SinkRefused(f"{self.who}: {reason_of(error)}", means="nothing was skipped; the batch is held", fix=fix)
-
-    def _all(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands and return their answers: ``(name, key, more …)``, the more being text."""
-        if self.settings.cluster:
-            return self._pipeline([(name, self._ns + key, *more) for name, key, *more in commands])
-        calls: list[Command] = []
-        for chunk in batches(commands, CALL):
-            named = [self._ns + key for _, key, *_ in chunk]
-            jobs = orjson.dumps([(name, *more) for name, _, *more in chunk])
-            calls.append(("EVALSHA", MANY.sha, len(named), *named, jobs))
-        return [answer for answers in self._pipeline(calls) for answer in answers]
-
-    def _scripted(self, script: Script, items: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Run a script of one key an item: (key, arguments)."""
-        calls: list[Command] = []
-        for chunk in batches(items, 1 if self.settings.cluster else CALL):
-            named = [self._ns + key for key, _ in chunk]
-            calls.append(("EVALSHA", script.sha, len(named), *named, *(a for _, of in chunk for a in of)))
-        return [answer for answers in self._pipeline(calls) for answer in answers]
-
-    def _pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands together; a chunk that fails is repeated whole."""
-        answers: list[Any] = []
-        for chunk in batches(commands, CHUNK if self.settings.cluster else CHUNK // CALL):
-            answers += self._patiently(partial(pipelined, commands=chunk))
-        return answers
+        super().__init__(settings, on_wait)
+        self._read: set[str] = set()
+        self._claim = secrets.token_hex(8)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def get(self, names: Sequence[str]) -> list[bytes | None]:
         """See RowStore."""
+        self._seen(names)
         if self.settings.cluster:
-            return self._all([("GET", key) for key in names])
+            return self.reads([("GET", key) for key in names])
         found: list[bytes | None] = []
         for chunk in batches(names, CHUNK):
-            found += self._patiently(partial(mget, keys=[self._ns + key for key in chunk]))
+            found += self.patiently(partial(mget, keys=[self._ns + key for key in chunk]))
         return found
 
-    def swap(self, swaps: Sequence[Swap]) -> list[bool]:
+    def _seen(self, names: Sequence[str]) -> None:
+        self._read.update(map(self.beside, names) if self.settings.cluster else (self._ns,))
+
+    def confirm(self) -> None:
+        """See RowStore."""
+        read, self._read = self._read, set()
+        if self.settings.token and read:
+            for held in self.pipeline([("HGET", f"{place}o", "run") for place in read]):
+                run = int(held or 0)
+                if run > self.settings.token:
+                    self.guarded(FENCED)
+                if run != self.settings.token:
+                    self.lost()
+
+    def swap(self, swaps: Sequence[Swap], by: Attempt) -> list[bool]:
         """See RowStore."""
         fade = str(self.settings.fade_seconds)
-        items = [(swap.key, (swap.head, swap.value, fade if swap.fades else "0")) for swap in swaps]
-        return [answer == 1 for answer in self._scripted(SWAP, items)]
+        calls: list[Command] = []
+        for chunk in self._chunks(swaps):
+            place = self.beside(chunk[0].key)
+            named = [f"{place}u:{by.part}", *(self.name(swap.key) for swap in chunk)]
+            values = [part for s in chunk for part in (s.head, s.value, fade if s.fades else "0")]
+            calls.append(self.call(SWAP, place, named, values, by))
+        return [answer == 1 for answers in self.pipeline(calls) for answer in answers]
+
+    def take(self, by: Attempt) -> list[str]:
+        """See RowStore."""
+        calls = [self.call(TAKE, place, [f"{place}u:{by.part}"], (), by) for place in self.places()]
+        return [name.decode() for names in self.pipeline(calls) for name in names]
+
+    def end(self, number: int) -> None:
+        """See RowStore."""
+        places = self.places()
+        calls: list[Command] = []
+        for place, marks in zip(places, self.pipeline([("HGETALL", f"{place}o") for place in places]), strict=True):
+            for field, held in pairs(marks):
+                if field.startswith(b"task:") and int(held) == number:
+                    part = field.decode().removeprefix("task:")
+                    work = orjson.dumps([("UNLINK",)])
+                    calls.append(self.call(CHANGE, place, [f"{place}u:{part}"], (work,), Attempt(part, number)))
+        self.pipeline(calls)
 
     # -- indexes ------------------------------------------------------------------------------------------------------
 
-    def link(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def link(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
         """See RowStore."""
-        self._all([("SADD", key, *members) for key, members in by_key(pairs)])
+        self.changes([("SADD", key, *members) for key, members in by_key(pairs)], by)
 
-    def unlink(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def unlink(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
         """See RowStore."""
-        self._all([("SREM", key, *members) for key, members in by_key(pairs)])
+        self.changes([("SREM", key, *members) for key, members in by_key(pairs)], by)
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""
-        return self._all([("SCARD", key) for key in names])
+        self._seen(names)
+        return self.reads([("SCARD", key) for key in names])
 
     def members(self, names: Sequence[str]) -> list[list[str]]:
         """See RowStore."""
-        return [[m.decode() for m in found] for found in self._all([("SMEMBERS", key) for key in names])]
+        self._seen(names)
+        return [[m.decode() for m in found] for found in self.reads([("SMEMBERS", key) for key in names])]
 
     def scan(self, key: str, count: int) -> Iterator[list[str]]:
         """See RowStore."""
         cursor = 0
         while True:
-            cursor, found = self._patiently(partial(sscan, key=self._ns + key, cursor=cursor, count=count))
+            cursor, found = self.patiently(partial(sscan, key=self.name(key), cursor=cursor, count=count))
             if found:
                 yield [member.decode() for member in found]
             if not int(cursor):
@@ -177,46 +150,53 @@ class RedisRowStore:
 
     def contributions(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes]]:
         """See RowStore."""
-        answers = self._all([("HMGET", f"c{key}", *children) for key, children in cut(asked)])
+        answers = self.reads([("HMGET", f"c{key}", *children) for key, children in cut(asked)])
         return joined(asked, [[value or b"" for value in answer] for answer in answers])
 
-    def contribute(self, changes: Sequence[Contribution]) -> list[bool]:
+    def contribute(self, changes: Sequence[Contribution], by: Attempt) -> list[bool]:
         """See RowStore."""
         calls: list[Command] = []
         for chunk in batches(changes, 1 if self.settings.cluster else CALL // 10):
             named = [name for change in chunk for name in self._keys(change)]
             jobs = orjson.dumps([job(change) for change in chunk])
-            calls.append(("EVALSHA", CONTRIBUTE.sha, len(named), *named, jobs))
-        return [answer == 1 for answers in self._pipeline(calls) for answer in answers]
+            calls.append(self.call(CONTRIBUTE, self.beside(chunk[0].key), named, (jobs,), by))
+        return [answer == 1 for answers in self.pipeline(calls) for answer in answers]
 
     def _keys(self, change: Contribution) -> list[str]:
         number, _, parent = change.key.partition(":")
-        names = [f"{self._ns}{kind}{change.key}" for kind in "ctd"]
-        return names + [f"{self._ns}z{number}.{aggregate}:{parent}" for aggregate, *_ in change.ordered]
+        names = [self.name(f"{kind}{change.key}") for kind in "ctd"]
+        return names + [self.name(f"z{number}.{aggregate}:{parent}") for aggregate, *_ in change.ordered]
 
     def totals(self, names: Sequence[str]) -> list[dict[str, int]]:
         """See RowStore."""
-        answers = self._all([("HGETALL", f"t{key}") for key in names])
+        self._seen(names)
+        answers = self.reads([("HGETALL", f"t{key}") for key in names])
         return [{name.decode(): int(count) for name, count in pairs(answer)} for answer in answers]
 
     def extremes(self, asked: Sequence[tuple[str, int, bool, bool]]) -> list[list[str]]:
         """See RowStore."""
-        items = []
-        for key, number, greatest, by_bytes in asked:
-            group, _, parent = key.partition(":")
-            items.append((f"z{group}.{number}:{parent}", ("1" if greatest else "0", "1" if by_bytes else "0")))
-        return [[member.decode() for member in found] for found in self._scripted(EXTREME, items)]
+        self._seen([key for key, *_ in asked])
+        calls: list[Command] = []
+        for chunk in self._chunks(asked):
+            named, values = [], []
+            for key, number, greatest, by_bytes in chunk:
+                group, _, parent = key.partition(":")
+                named.append(self.name(f"z{group}.{number}:{parent}"))
+                values += ["1" if greatest else "0", "1" if by_bytes else "0"]
+            calls.append(("EVALSHA", EXTREME.sha, len(named), *named, *values))
+        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
 
-    # -- versions and offsets -----------------------------------------------------------------------------------------
+    # -- versions -----------------------------------------------------------------------------------------------------
 
     def raise_versions(self, pairs: Sequence[tuple[str, int]]) -> list[int]:
         """See RowStore."""
-        items = [(key, (str(position),)) for key, position in pairs]
-        return [int(answer) for answer in self._scripted(RAISE, items)]
+        return [int(answer) for answer in self.scripted(RAISE, [(key, (str(position),)) for key, position in pairs])]
 
-    def fade(self, names: Sequence[str]) -> None:
+    def fade(self, pairs: Sequence[tuple[str, int]]) -> None:
         """See RowStore."""
-        self._all([("EXPIRE", key, str(self.settings.fade_seconds)) for key in names])
+        self.scripted(FADE, [(key, (str(version),)) for key, version in pairs], Attempt(), self.settings.fade_seconds)
+
+    # -- deferred documents -------------------------------------------------------------------------------------------
 
     def defer(self, roots: Mapping[str, int]) -> None:
         """See RowStore."""
@@ -224,20 +204,22 @@ class RedisRowStore:
         for root, position in roots.items():
             by_shard.setdefault(keys.shard(root), []).extend((root, str(position)))
         named = [(f"p{keys.deferred(shard)}", pairs) for shard, pairs in by_shard.items()]
-        self._all([("HSET", key, *pairs) for key, pairs in cut(named)])
+        self.changes([("HSET", key, *pairs) for key, pairs in cut(named)])
 
     def claim(self) -> list[int]:
         """See RowStore."""
-        names = [[f"{self._ns}{kind}{keys.deferred(shard)}" for kind in "pq"] for shard in range(keys.SHARDS)]
-        answers = self._pipeline([("EVALSHA", CLAIM.sha, 2, *pair) for pair in names])
-        return [shard for shard, has in enumerate(answers) if has]
+        calls = [self._of_shard(CLAIM, "pqx", shard) for shard in range(keys.SHARDS)]
+        return [shard for shard, has in enumerate(self.pipeline(calls)) if has]
+
+    def _of_shard(self, script: Any, kinds: str, shard: int) -> Command:
+        named = [f"{kind}{keys.deferred(shard)}" for kind in kinds]
+        return self.call(script, self.beside(named[0]), [self.name(key) for key in named], (self._claim,))
 
     def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
         """See RowStore."""
-        cursor = 0
+        cursor, key = 0, self.name(f"q{keys.deferred(shard)}")
         while True:
-            key = f"{self._ns}q{keys.deferred(shard)}"
-            cursor, found = self._patiently(partial(hscan, key=key, cursor=cursor, count=count))
+            cursor, found = self.patiently(partial(hscan, key=key, cursor=cursor, count=count))
             if found:
                 yield {root.decode(): int(position) for root, position in found.items()}
             if not int(cursor):
@@ -245,11 +227,13 @@ class RedisRowStore:
 
     def settle(self, shards: Sequence[int]) -> None:
         """See RowStore."""
-        self._all([("UNLINK", f"q{keys.deferred(shard)}") for shard in shards])
+        self.pipeline([self._of_shard(SETTLE, "qx", shard) for shard in shards])
 
     def waiting(self) -> int:
         """See RowStore."""
-        return sum(self._all([("HLEN", f"{kind}{keys.deferred(s)}") for kind in "pq" for s in range(keys.SHARDS)]))
+        return sum(self.reads([("HLEN", f"{kind}{keys.deferred(s)}") for kind in "pq" for s in range(keys.SHARDS)]))
+
+    # -- marks --------------------------------------------------------------------------------------------------------
 
     def server(self) -> str:
         """See RowStore."""
@@ -261,18 +245,47 @@ class RedisRowStore:
             found = [answers] if "run_id" in answers else answers.values()
             return " ".join(sorted(str(answer.get("run_id", "")) for answer in found))
 
-        return self._patiently(ask)
+        return self.patiently(ask)
 
-    def note(self, fields: Mapping[str, int]) -> None:
+    def open(self, identity: str) -> None:
         """See RowStore."""
-        if fields:
-            flat = [text for name, offset in fields.items() for text in (name, str(offset))]
-            self._pipeline([("EVALSHA", NOTE.sha, 1, f"{self._ns}o", *flat)])
+        self._mark(OPEN, identity, str(FORMAT))
 
-    def noted(self) -> dict[str, int]:
+    def adopt(self, identity: str) -> None:
         """See RowStore."""
-        (answer,) = self._all([("HGETALL", "o")])
-        return {name.decode(): int(offset) for name, offset in pairs(answer)}
+        self._mark(ADOPT, identity)
+
+    def _mark(self, script: Any, *arguments: str) -> None:
+        token = str(self.settings.token)
+        self.pipeline([("EVALSHA", script.sha, 1, f"{place}o", token, *arguments) for place in self.places()])
+
+    def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+        """See RowStore."""
+        fields = [*(("batch", str(batch)) if batch is not None else ()), *(("filled", "1") if filled else ())]
+        self.pipeline([self.call(NOTE, place, (), fields) for place in self.places()])
+
+    def noted(self) -> Marks:
+        """See RowStore."""
+        wanted = ("format", "identity", "batch", "filled")
+        held = self.pipeline([("HMGET", f"{place}o", *wanted) for place in self.places()])
+        if not all(marks[0] for marks in held):
+            # Before there was a format, one key held it all, on a cluster too.
+            (older,) = self.pipeline([("HLEN", f"{self._ns}o")])
+            return Marks(format=1 if older and not any(marks[0] for marks in held) else 0)
+        identities = {marks[1] for marks in held}
+        identity = identities.pop().decode() if len(identities) == 1 else ""
+        batch = min(-1 if marks[2] is None else int(marks[2]) for marks in held)
+        return Marks(min(int(marks[0]) for marks in held), identity, batch, all(marks[3] for marks in held))
+
+    def late(self, part: str, at_ms: int | None = None) -> int:
+        """See RowStore."""
+        key, field = f"o:{part}", f"late:{part}"
+        place = self.beside(key)
+        if at_ms is None:
+            (found,) = self.pipeline([("HGET", f"{place}o", field)])
+            return int(found or 0)
+        self.pipeline([self.call(NOTE, place, (), (field, str(at_ms)))])
+        return at_ms
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -290,8 +303,8 @@ class RedisRowStore:
                     means="a full server would throw rows away, and documents built from the rest would be wrong",
                     fix="set maxmemory-policy noeviction there, or point row_store.url at a server of its own",
                 )
-        self._load_scripts()
-        self._patiently(lambda client: client.hset(REGISTRY, self._ns, self.settings.title))
+        self.load_scripts()
+        self.patiently(lambda client: client.hset(REGISTRY, self._ns, self.settings.title))
 
     def _policies(self) -> list[tuple[str, str]]:
         def ask(client: Any) -> list[tuple[str, str]]:
@@ -302,23 +315,31 @@ class RedisRowStore:
                 return [("the server", policy(answers))]
             return [(str(node), policy(answer)) for node, answer in answers.items()]
 
-        return self._patiently(ask)
+        return self.patiently(ask)
+
+    def empty(self) -> int:
+        """See RowStore."""
+        return self._remove({f"{place}o".encode() for place in self.places()})
 
     def drop(self) -> int:
         """Remove the whole namespace; returns how many keys went."""
+        gone = self._remove(set())
+        self.patiently(lambda client: client.hdel(REGISTRY, self._ns))
+        return gone
 
+    def _remove(self, spared: set[bytes]) -> int:
         def clear(client: Any) -> int:
             gone, batch = 0, []
             for key in client.scan_iter(match=f"{self._ns}*", count=1000):
+                if key in spared:
+                    continue
                 batch.append(key)
                 if len(batch) == CHUNK:
                     gone += unlink(client, batch)
                     batch = []
-            gone += unlink(client, batch)
-            client.hdel(REGISTRY, self._ns)
-            return gone
+            return gone + unlink(client, batch)
 
-        return self._patiently(clear)
+        return self.patiently(clear)
 
     def close(self) -> None:
         """Give connections back and end a waiting call. Idempotent."""

@@ -13,6 +13,7 @@ class StoreSettings:
         namespace: see ``sinks.rowstore.keys``.
         title: what the namespace stands for, in words.
         fade_seconds: how long marks of deleted rows and documents are kept: longer than any replay.
+        token: of the runner's lease; 0 for whoever only looks, or writes what anybody may (versions).
         away_seconds: see ``sinks.rowstore.awake``; 0 where workers live and die with this process.
     """
 
@@ -27,3 +28,4 @@ class StoreSettings:
     request_timeout_seconds: float = 30.0
     give_up_seconds: float | None = None
     away_seconds: float = 0.0
+    token: int = 0

@@ -188,8 +188,7 @@ def _value(
         return totals.get(f"d{number}" if aggregate.distinct else f"n{number}", 0)
     if aggregate.function in ("min", "max"):
         text = value_kind(aggregate) not in _JSON_KINDS
-        found = [member.rpartition("\0")[0] for member in ends[group.number, number][at]]
-        return extreme(aggregate, [_candidate(value, text=text) for value in found])
+        return extreme(aggregate, [_candidate(value, text=text) for value in ends[group.number, number][at]])
     prefix = f"s{number}:"
     limbs = {name[len(prefix) :]: count for name, count in totals.items() if name.startswith(prefix)}
     return summed(aggregate, limbs, totals.get(f"n{number}", 0))

@@ -2,6 +2,8 @@
 
 A row is written before a version is raised, and a version is raised before rows are read. Whoever raised last therefore
 sees every row that any earlier raiser wrote, and holds the highest version: the document that stays is the whole one.
+What a crashed attempt has left pending comes first; and before documents are handed out, the store is asked whether it
+still is what they were read from: one that was emptied meanwhile would have given poor ones.
 The search over interleavings and crashes that shows it is tests/property/test_join_convergence.py.
 """
 
@@ -19,7 +21,8 @@ from sinks.rowstore import keys
 from sinks.rowstore.contract import RowStore
 from spark.join.assemble import Assembler
 from spark.join.climb import Climber, Ids, merged
-from spark.join.maintain import Maintainer, Refuse, Starts
+from spark.join.maintain import Maintainer, Refuse, Touched
+from spark.join.task import Task
 
 # Documents put together at once: as many as make this much JSON, within these bounds. Memory a task is some ten times
 # that, whatever the fan-out. A larger piece costs the sink less for each document (docs/decisions/fill.md).
@@ -29,7 +32,9 @@ LEAST_PIECE, PIECE, LARGEST_PIECE = 20, 500, 2000
 # A row with more referring rows than this has its documents made by a job of their own, half a second's work of a task.
 FAN_OUT = 2000
 
-# Version of a document that a fill writes, and which no counter remembers: the position of any change is greater.
+# A fill writes documents under the number of its slice plus this. No counter remembers it: the position of any change
+# is greater (a WAL address has seven digits at the least, and a slice 5,000 records). A worker that was frozen in an
+# earlier slice can't put its document over a later one's.
 FILLED = 1
 
 T = TypeVar("T")
@@ -54,6 +59,10 @@ class Joiner:
         epoch: raised each time a row store that had lost writes was healed, so that new versions beat every old one.
         filling: it fills an empty sink, and nobody else changes rows that roots refer to meanwhile.
 
+    Rows bear an era (``cdc.join.rows``). It changes with the epoch: documents may show what a healed store has
+    forgotten, so a change that leaves its row as it is must not be passed over. It also changes when a fill ends that
+    made documents of keys read a second time: the log may have forgotten a key's record before that.
+
     Raises:
         StateError: the epoch does not fit a position.
     """
@@ -64,19 +73,23 @@ class Joiner:
         self.view, self.store = view, store
         self.piece = PIECE
         self._ahead = pack(epoch, 0)
-        self.maintainer = Maintainer(view.layout, store)
+        self.maintainer = Maintainer(view.layout, store, 2 * epoch + (not filling or view.tree.once))
         self.climber = Climber(view.tree, view.layout, store, defer_above)
         self.assembler = Assembler(view.tree, view.layout, store, remember=filling)
 
-    def process(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> Iterator[list[Made]]:
+    def process(self, changes: Sequence[Incoming], task: Task, refuse: Refuse) -> Iterator[list[Made]]:
         """Apply changes and give the documents they touch, a piece at a time; each piece must be written.
 
         Args:
-            changes: the newest change of each row in the batch.
-            starts: (topic, partition) -> offset at which the uncommitted batch begins.
+            changes: the newest change of each row.
+            task: whose work it is.
             refuse: told of changes that can't be applied because a value is nowhere.
         """
-        touched = self.maintainer.apply(changes, starts, refuse)
+        for touched in self.maintainer.redo(changes, task):
+            yield from self._touched(touched)
+        yield from self._touched(self.maintainer.apply(changes, task, refuse))
+
+    def _touched(self, touched: Sequence[Touched]) -> Iterator[list[Made]]:
         for ids in merged(self.climber.roots(touched), self._size):
             yield self.make(ids)
 
@@ -85,25 +98,32 @@ class Joiner:
 
     # -- filling an empty sink ----------------------------------------------------------------------------------------
 
-    def load(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> int:
+    def load(self, changes: Sequence[Incoming], task: Task, refuse: Refuse) -> int:
         """Apply changes without making documents: the first pass of a fill."""
-        return len(self.maintainer.apply(changes, starts, refuse, new=True))
+        for _ in self.maintainer.redo(changes, task):
+            pass
+        return len(self.maintainer.apply(changes, task, refuse, new=True))
 
-    def fill(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse) -> Iterator[list[Made]]:
-        """Apply changes of roots and give their documents: the second pass of a fill, all other rows being there.
+    def fill(self, changes: Sequence[Incoming], task: Task, refuse: Refuse) -> Iterator[list[Made]]:
+        """Apply changes of roots and give their documents: the second pass of a fill, all other rows being there."""
+        for touched in self.maintainer.redo(changes, task):
+            yield from self._around(touched, task)
+        yield from self._around(self.maintainer.apply(changes, task, refuse, new=True), task)
 
-        A row that a crashed attempt at these records has written is touched again, so its document is made again.
-        """
-        touched = self.maintainer.apply(changes, starts, refuse, new=True)
-        for piece in _cut({touch.key: touch for touch in touched if touch.there or touch.row is not None}, self._size):
+    def _around(self, touched: Sequence[Touched], task: Task) -> Iterator[list[Made]]:
+        wanted = {touch.key: touch for touch in touched if touch.there or touch.row is not None}
+        for piece in _cut(wanted, self._size):
             parts = self.assembler.around({key: touch.row for key, touch in piece.items()})
-            yield [Made(key, FILLED, parts[key], not touch.there) for key, touch in piece.items()]
+            self.store.confirm()
+            yield [Made(key, FILLED + task.batch, parts[key], not touch.there) for key, touch in piece.items()]
 
-    def build(self, ids: Iterable[str]) -> Iterator[list[Made]]:
+    def build(self, ids: Iterable[str], task: Task) -> Iterator[list[Made]]:
         """Documents of roots whose rows are all in the store: the second pass where roots are also rows of others."""
         for piece in _cut(dict.fromkeys(ids), self._size):
             parts = self.assembler.read(list(piece))
-            yield [Made(key, FILLED, part, new=True) for key, part in parts.items() if part is not None]
+            self.store.confirm()
+            made = [Made(key, FILLED + task.batch, part, new=True) for key, part in parts.items() if part is not None]
+            yield made
 
     # -- making documents ---------------------------------------------------------------------------------------------
 
@@ -121,8 +141,9 @@ class Joiner:
         named = list(ids)
         versions = self.store.raise_versions([(keys.version(key), ids[key] + self._ahead) for key in named])
         parts = self.assembler.read(named)
+        self.store.confirm()
         made = [Made(key, version, parts[key]) for key, version in zip(named, versions, strict=True) if key in parts]
-        gone = [keys.version(item.key) for item in made if item.part is None]
+        gone = [(keys.version(item.key), item.version) for item in made if item.part is None]
         if gone:
             self.store.fade(gone)
         return made

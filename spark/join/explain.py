@@ -22,7 +22,6 @@ from cdc.keys import document_id, split_id
 from sinks.rowstore import keys
 from sinks.rowstore.contract import RowStore
 from spark.join.assemble import Assembler
-from spark.join.engine import FILLED
 
 # shown      it is in the document
 # deleted    only the mark of a deleted row is left
@@ -74,7 +73,7 @@ class Explained:
     """What the row store knows of one document.
 
     Attributes:
-        version: of the document; None if it never had a document.
+        version: of the document; None if none was raised: it was never made, or not since its fill.
         document: what the store would make of it now, without ``fields`` and ``where``; None if its row is not there.
         rows: the root's first.
         cut: path -> children that the view's ``limit`` leaves out.
@@ -120,8 +119,7 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     if unknown:
         view = replace(view, root=_guessed(view.tree))
     counter, value = store.get([keys.version(root), keys.row(view.layout.tables[view.table.qualified].number, root)])
-    # A document that nobody has changed since the fill has no counter.
-    version = int(counter) if counter is not None else FILLED if value is not None else None
+    version = int(counter) if counter is not None else None
     if value is None:
         return Explained(version, unknown=unknown, waiting=store.waiting())
     assembler = Assembler(view.tree, view.layout, store)

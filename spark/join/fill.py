@@ -60,7 +60,8 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
     state, server = load(flow), store.server()
     # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
     young = state is not None and time.time() - (state.begun or state.at) < flow.reading.tombstone_seconds
-    if state is not None and state.server == server and young:
+    if state is not None and state.server == server and young and store.noted().identity == state.attempt:
+        store.adopt(state.attempt)
         return
     view, interrupted = view_of(flow.spec).name, (flow.folder / "phase.json").exists()
     if state is None and not interrupted:
@@ -77,11 +78,12 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
         sink.drop(view)
         sink.setup()
         shutil.rmtree(flow.checkpoint, ignore_errors=True)
-    store.drop()  # rows of an earlier life: with an empty target nobody counts on them
-    store.setup()
     for name in ("rowstore.json", "layout.json"):
         (flow.folder / name).unlink(missing_ok=True)
-    _save(flow, _begin(flow, server, state.slices if state is not None else 0))
+    fresh = _begin(flow, server, state.slices if state is not None else 0)
+    store.open(fresh.attempt)  # from here on nobody with an older token writes
+    store.empty()  # rows of an earlier life: with an empty target nobody counts on them
+    _save(flow, fresh)
 
 
 def _begin(flow: Flow, server: str, slices: int) -> FillState:
@@ -136,7 +138,7 @@ class Fill:
                     self._stop.wait((time.monotonic() - began) * (1 / self._flow.throttle - 1))
             if not self._stop.is_set():
                 self._bulk_load(on=False)
-                health.mark_filled(store)
+                store.note(filled=True)
                 self._same_server(store)  # the mark comes after every write, and all of them went to one server
                 health.remember_filled(self._flow, self.state.server)
         finally:
@@ -157,9 +159,9 @@ class Fill:
         summary: DataFrame
         if piece.which == "rows":
             records = with_computed(records, self._flow.spec, self._packed)
-            summary = map_in_arrow(records, partial(load_joined, self._packed), SUMMARY_DDL)
+            summary = map_in_arrow(records, partial(load_joined, self.state.slices, self._packed), SUMMARY_DDL)
         else:
-            how = (self.state.attempt, self.state.once)
+            how = (self.state.attempt, self.state.once, self.state.slices)
             plain, rows = partial(fill_documents, *how), partial(fill_rows, *how)
             summary = documents(records, self._flow.spec, self._packed, plain, rows)
         return summary.collect()

@@ -6,21 +6,29 @@ log once a second), or may have been restored from a copy; what it holds is a st
 that it still has says which. Replaying the batches since makes it whole. Documents of those batches may have been
 written with higher versions than the store remembers: the version epoch is raised, so that every new version beats
 every old one. A store that knows nothing was wiped and can't be healed: what compaction has removed is gone.
+
+Of a cluster one node may go back alone (each keeps the number, and the least one counts). What rows, indexes and sums
+on other nodes have got from it can't be told apart any more: refused. So is a loss that is older than the time for
+which the log keeps every record: documents may show what neither the store nor the log remembers.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from cdc.errors import SinkUnavailable, StateError
 from cdc.join.layout import Layout
-from sinks.rowstore.contract import RowStore
+from sinks.rowstore.contract import FORMAT, RowStore
 from spark.files import write_atomic
 from spark.flow import Flow
 from spark.state import committed_offsets, planned, rebuild_command, rewind
 
-_BATCH, _FILLED = "batch", "filled"
+# How often it is written down that the row store's server was seen to be the same run.
+SEEN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -40,18 +48,22 @@ class Known:
     filled: bool = False
 
 
+def _path(flow: Flow) -> Path:
+    return flow.folder / "rowstore.json"
+
+
 def known(flow: Flow) -> Known:
     """What the disk says."""
-    path = flow.folder / "rowstore.json"
+    path = _path(flow)
     return Known(**json.loads(path.read_text())) if path.exists() else Known()
 
 
 def _remember(flow: Flow, state: Known) -> None:
-    write_atomic(flow.folder / "rowstore.json", json.dumps(asdict(state)))
+    write_atomic(_path(flow), json.dumps(asdict(state)))
 
 
-def note(store: RowStore, flow: Flow) -> None:
-    """Record the newest committed batch, first in the store, then on disk.
+def note(store: RowStore, flow: Flow) -> int:
+    """Record the newest committed batch, first in the store, then on disk; returns its number in the checkpoint.
 
     Raises:
         SinkUnavailable: the server was restarted, so it may have lost writes (transient: start the flow again).
@@ -62,23 +74,40 @@ def note(store: RowStore, flow: Flow) -> None:
             f"the row store's server of {flow.title} was restarted",
             means="its newest writes may be lost; the flow starts again and replays what the store does not have",
         )
+    if time.time() - _path(flow).stat().st_mtime > SEEN_SECONDS:
+        _path(flow).touch()  # when it was last seen to be the same run
     batch, _ = committed_offsets(flow.checkpoint)
     if batch > ours.batch:
-        # Batches count from 0; the store keeps the greater number, and 0 would be "nothing".
-        store.note({_BATCH: batch + 1})
+        store.note(batch + flow.spec.batches_before)
         if store.server() != ours.server:
             raise SinkUnavailable(f"the row store's server of {flow.title} was restarted just now")
         _remember(flow, replace(ours, batch=batch))
-
-
-def mark_filled(store: RowStore) -> None:
-    """Say in the store that all rows of a fill are in it: a server that still knows this has lost none of them."""
-    store.note({_FILLED: 1})
+    return batch
 
 
 def remember_filled(flow: Flow, server: str) -> None:
     """Say so on disk, when it is certain that one run of the server has had every write."""
     _remember(flow, replace(known(flow), server=server, filled=True))
+
+
+def _check_loss(flow: Flow, server: str, lag_seconds: float) -> None:
+    """Whether what was lost can be replayed.
+
+    Raises:
+        StateError: one node of several may have gone back alone, or too long ago (terminal).
+    """
+    away = time.time() - _path(flow).stat().st_mtime
+    why = ""
+    if " " in server:
+        why = "a node may have lost its last writes, and what other nodes have of them does not fit any more"
+    elif away > lag_seconds:
+        why = f"that was {away / 3600:.1f} h ago, and the log keeps every record for {lag_seconds / 3600:.1f} h only"
+    if why:
+        raise StateError(
+            f"sink {flow.spec.sink}: the row store's server of {flow.title} was restarted in the middle of a batch",
+            means=f"{why}; nothing was written",
+            fix=rebuild_command(flow.spec.sink),
+        )
 
 
 def check_layout(layout: Layout, flow: Flow) -> None:
@@ -102,31 +131,45 @@ def check_layout(layout: Layout, flow: Flow) -> None:
     )
 
 
-def check(store: RowStore, flow: Flow) -> int:
+def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.inf) -> int:
     """Find out whether the store has lost anything, and heal it; to be called before a flow starts.
+
+    Args:
+        store: the flow's.
+        flow: one that is live.
+        identity: of the fill that made the store.
+        lag_seconds: for how long the log keeps every record, before compaction may remove superseded ones.
 
     Returns:
         the version epoch to run with.
 
     Raises:
-        StateError: it was wiped, or has lost more than the checkpoint can replay (terminal).
+        StateError: it was wiped, is another Headwater's, or has lost more than the checkpoint can replay (terminal).
     """
     ours, server, noted = known(flow), store.server(), store.noted()
-    held = noted.get(_BATCH, 0) - 1
     committed, _ = committed_offsets(flow.checkpoint)
     fix = rebuild_command(flow.spec.sink)
-    if not noted.get(_FILLED) and (ours.filled or held < 0 <= ours.batch):
+    if noted.format not in (0, FORMAT):
+        other = "an older" if noted.format < FORMAT else "a newer"
+        raise StateError(
+            f"sink {flow.spec.sink}: the row store of {flow.title} was written by {other} Headwater",
+            means=f"its rows are laid out otherwise (format {noted.format}, here {FORMAT}); nothing was written",
+            fix=fix if noted.format < FORMAT else "run the newer one",
+        )
+    if noted.identity != identity or not noted.filled:
         raise StateError(
             f"sink {flow.spec.sink}: the row store has none of the rows of {flow.title}",
-            means="it was wiped, or row_store.url leads to another server; documents can't be put together",
+            means="it, or a node of it, was wiped, or row_store.url leads elsewhere; documents can't be put together",
             fix=f"point row_store.url at the server that has them; or {fix}",
         )
+    held = noted.batch - flow.spec.batches_before if noted.batch >= 0 else -1
     # The same run of the server has lost nothing, whatever it was last told.
     restarted = bool(ours.server) and server != ours.server
     if restarted:
         held = min(held, ours.batch)  # what was noted while the server went down says nothing of the rows before it
     lost = committed > held and (restarted or held < ours.batch)
     if lost or (restarted and planned(flow.checkpoint) > committed):
+        _check_loss(flow, server, lag_seconds)
         # The batch that was under way is replayed too, and may have left documents with versions that the store has
         # forgotten. The epoch is on disk before the checkpoint is touched: killed in between, this is done again.
         ours = replace(ours, epoch=ours.epoch + 1)

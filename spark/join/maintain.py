@@ -1,32 +1,37 @@
 """Applying a batch of changes to the row store, so that a crash at any step and a repeat change nothing.
 
-Order is everything here (DESIGN, "How a change travels", 3a; docs/decisions/row-store.md). A row is written first, by
-compare-and-set on its own key, the newest position winning; with it go the foreign keys that it replaced. Then new
+Order is everything here (docs/decisions/row-store.md). A row is written first, by compare-and-set on its own key, the
+newest position winning; with it go the foreign keys that it replaced, and from that moment it is pending. Then new
 index entries, then the removal of old ones, then what it contributes to aggregates. Whoever reads a row through a stale
 index entry checks the row. One row's changes are on one partition, so one worker applies them; workers of different
 partitions may interleave at any step.
+
+A row is pending until the task that wrote it has done all. The next task of its partition begins with the pending rows,
+whether the log still holds their records or not: the cleaner may have removed them in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from cdc.errors import UnavailableValue
+from cdc.errors import StateError, UnavailableValue
 from cdc.join.aggregates import Delta, value_kind
 from cdc.join.incoming import TOMBSTONE, Incoming, filled
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Group, Layout, TableLayout
 from cdc.join.ordering import is_text, score
-from cdc.join.rows import Replaced, Stored, read, write
+from cdc.join.rows import Replaced, Stored, body_of, read, write
 from sinks.rowstore import keys
-from sinks.rowstore.contract import Contribution, RowStore, Swap
+from sinks.rowstore.contract import Attempt, Contribution, RowStore, Swap
+from spark.join.task import Part, Task
 
-# Which offset of (topic, partition) the current Spark batch began at: everything before it is committed.
-Starts = Mapping[tuple[str, int], int]
+# Rows that are redone together: bounds what is held in memory.
+REDO = 2000
+
 Refuse = Callable[[Incoming, UnavailableValue], None]
 
 
@@ -86,18 +91,22 @@ class Maintainer:
     Args:
         layout: of the view.
         store: its row store.
+        era: see ``cdc.join.rows``; a row of another one is acted on even where a change leaves it as it is.
     """
 
-    def __init__(self, layout: Layout, store: RowStore) -> None:
-        self.store = store
+    def __init__(self, layout: Layout, store: RowStore, era: int = 0) -> None:
+        self.store, self.era = store, era & 0xFFFF
         self.tables = {name: _Table(table, layout) for name, table in layout.tables.items()}
+        self._by_number = {table.number: name for name, table in self.tables.items()}
 
-    def apply(self, changes: Iterable[Incoming], starts: Starts, refuse: Refuse, *, new: bool = False) -> list[Touched]:
+    def apply(self, changes: Iterable[Incoming], task: Task, refuse: Refuse, *, new: bool = False) -> list[Touched]:
         """Apply the newest change of each row.
+
+        What crashed attempts at the same records have left must have been redone before (``redo``).
 
         Args:
             changes: at most one a row.
-            starts: see Starts.
+            task: whose work it is.
             refuse: told of changes that lack a value which the store does not have either; they change nothing.
             new: most rows are not in the store yet: write them without a look first.
 
@@ -105,17 +114,57 @@ class Maintainer:
             the rows whose documents must be made again.
         """
         touched: list[Touched] = []
-        pending = list(changes)
-        if new:
-            pending = self._first(pending, touched)
-        while pending:
-            names = [keys.row(self.tables[change.table].number, change.key) for change in pending]
+        for part, mine in self._by_part(changes, task):
+            found = self._apply(mine, part, refuse, new=new)
+            self._act_on(found, part.by)
+            touched += found
+        return touched
+
+    def redo(self, changes: Iterable[Incoming], task: Task) -> Iterator[list[Touched]]:
+        """Act on the rows that crashed attempts have left in the parts that these changes come from.
+
+        Returns:
+            the rows whose documents must be made again, some thousand at a time.
+        """
+        for part, _ in self._by_part(changes, task):
+            left, part.left = part.left, []
+            for start in range(0, len(left), REDO):
+                names = left[start : start + REDO]
+                values = self.store.get(names)
+                found = [self._left(name, value) for name, value in zip(names, values, strict=True) if value]
+                self._act_on(found, part.by)
+                yield found
+            part.redone.update(left)
+
+    def _by_part(self, changes: Iterable[Incoming], task: Task) -> list[tuple[Part, list[Incoming]]]:
+        found: dict[tuple[str, int], list[Incoming]] = {}
+        for change in changes:
+            found.setdefault((change.topic, change.stamp.partition), []).append(change)
+        return [(task.part(self.store, *at), mine) for at, mine in found.items()]
+
+    def _left(self, name: str, value: bytes) -> Touched:
+        """A pending row, as it is now."""
+        number, _, key = name[1:].partition(":")
+        if int(number) not in self._by_number:
+            raise StateError(f"the row store holds a pending row {name!r} of no table of this view")
+        table, stored = self.tables[self._by_number[int(number)]], read(value)
+        return self._touch(table, key, stored.row, stored.stamp.position, stored.replaced)
+
+    def _act_on(self, touched: Sequence[Touched], by: Attempt) -> None:
+        self._index(touched, by)
+        self._aggregate(touched, by)
+
+    def _apply(self, changes: list[Incoming], part: Part, refuse: Refuse, *, new: bool) -> list[Touched]:
+        touched: list[Touched] = []
+        todo = self._first(changes, part, touched) if new else changes
+        while todo:
+            names = [keys.row(self.tables[change.table].number, change.key) for change in todo]
             values = self.store.get(names)
             swaps: list[Swap] = []
             made: list[tuple[Incoming, Touched]] = []
-            for name, change, value in zip(names, pending, values, strict=True):
+            for name, change, value in zip(names, todo, values, strict=True):
                 try:
-                    swap, touch = self._decide(name, change, None if value is None else read(value), starts)
+                    swap, touch = self._decide(name, change, None if value is None else read(value), part)
                 except UnavailableValue as error:
                     refuse(change, error)
                     continue
@@ -124,34 +173,41 @@ class Maintainer:
                     made.append((change, touch))
                 elif touch is not None:
                     touched.append(touch)
-            done = self.store.swap(swaps)
+            done = self.store.swap(swaps, part.by)
+            part.wrote([swap.key for swap, fits in zip(swaps, done, strict=True) if fits])
             touched += [touch for (_, touch), fits in zip(made, done, strict=True) if fits]
-            pending = [change for (change, _), fits in zip(made, done, strict=True) if not fits]
-        self._index(touched)
-        self._aggregate(touched)
+            todo = [change for (change, _), fits in zip(made, done, strict=True) if not fits]
         return touched
 
-    def _first(self, pending: Sequence[Incoming], touched: list[Touched]) -> list[Incoming]:
+    def _first(self, changes: Sequence[Incoming], part: Part, touched: list[Touched]) -> list[Incoming]:
         """Write rows as if none were there yet; returns the changes for which that was wrong."""
-        whole = [change for change in pending if change.row is not None and not change.holes]
-        swaps = [
-            Swap(keys.row(self.tables[c.table].number, c.key), b"", write(c.stamp, (), c.row), fades=False)
-            for c in whole
-        ]
-        left = [change for change in pending if change.row is None or change.holes]
-        for change, fits in zip(whole, self.store.swap(swaps), strict=True):
+        whole: list[Incoming] = []
+        swaps: list[Swap] = []
+        left: list[Incoming] = []
+        for change in changes:
+            name = keys.row(self.tables[change.table].number, change.key)
+            if change.row is None or change.holes or name in part.pending:
+                left.append(change)
+                continue
+            whole.append(change)
+            swaps.append(Swap(name, b"", self._value(change, (), body_of(change.row)), fades=False))
+        done = self.store.swap(swaps, part.by)
+        part.wrote([swap.key for swap, fits in zip(swaps, done, strict=True) if fits])
+        for change, fits in zip(whole, done, strict=True):
             if fits:
                 table = self.tables[change.table]
                 routes = [table.routes(change.row or ())]
-                touched.append(
-                    Touched(change.table, change.key, change.stamp.position, change.row, routes, there=False)
-                )
+                touch = Touched(change.table, change.key, change.stamp.position, change.row, routes, there=False)
+                touched.append(touch)
             else:
                 left.append(change)
         return left
 
+    def _value(self, change: Incoming, replaced: Sequence[Replaced], body: bytes) -> bytes:
+        return write(change.stamp, replaced, body, self.era)
+
     def _decide(
-        self, name: str, change: Incoming, stored: Stored | None, starts: Starts
+        self, name: str, change: Incoming, stored: Stored | None, part: Part
     ) -> tuple[Swap | None, Touched | None]:
         """What a change means for the row as it is: what to write, and whether documents must be made again."""
         table = self.tables[change.table]
@@ -161,44 +217,41 @@ class Maintainer:
                 return None, None
             change = filled(change, None)
             routes = [table.routes(change.row)] if change.row is not None else []
-            value = write(stamp, (), change.row)
             return (
-                Swap(name, b"", value, change.row is None),
+                Swap(name, b"", self._value(change, (), body_of(change.row)), change.row is None),
                 Touched(change.table, change.key, stamp.position, change.row, routes, there=False),
             )
-        start = starts[change.topic, stamp.partition]
-        committed = stored.stamp.partition == stamp.partition and stored.stamp.offset < start
-        replaced = [r for r in stored.replaced if r.partition != stamp.partition or r.offset >= start]
+        pending = name in part.pending
+        replaced = list(stored.replaced) if pending else []
         if stamp.position == TOMBSTONE:
             stamp = stamp._replace(position=stored.stamp.position)
+            change = change._replace(stamp=stamp)
         if stamp[:2] <= stored.stamp[:2]:
-            # Older, or itself. Documents of what is there were written if its batch was committed, else perhaps not.
-            if committed:
+            # Older, or itself. What is there was acted on if its batch was done, and nothing was lost since.
+            if name in part.redone or (not pending and stored.era == self.era):
                 return None, None
-            return None, self._touch(table, change, stored.row, stamp.position, replaced)
+            return None, self._touch(table, change.key, stored.row, stamp.position, replaced)
         change = filled(change, stored.row)
-        if change.row == stored.row and committed and not replaced:
+        body = body_of(change.row)
+        if body == stored.body and not pending and stored.era == self.era:
             return None, None
         old = table.routes(stored.row) if stored.row is not None else None
         new = table.routes(change.row) if change.row is not None else None
         if old is not None and old != new:
-            replaced.append(Replaced(stamp.partition, stamp.offset, list(old)))
-        touch = self._touch(table, change, change.row, stamp.position, replaced)
-        touch.fresh = not (committed and old == new)
-        value = write(stamp, replaced, change.row)
-        return Swap(name, stored.head, value, change.row is None), touch
+            replaced.append(list(old))
+        touch = self._touch(table, change.key, change.row, stamp.position, replaced)
+        touch.fresh = pending or bool(replaced) or old != new or stored.era != self.era
+        return Swap(name, stored.head, self._value(change, replaced, body), change.row is None), touch
 
     @staticmethod
-    def _touch(
-        table: _Table, change: Incoming, row: list[Any] | None, position: int, replaced: Sequence[Replaced]
-    ) -> Touched:
+    def _touch(table: _Table, key: str, row: list[Any] | None, position: int, replaced: Sequence[Replaced]) -> Touched:
         seen = [table.routes(row)] if row is not None else []
-        seen += [tuple(former.routes) for former in replaced]
-        return Touched(change.table, change.key, position, row, seen)
+        seen += [tuple(former) for former in replaced]
+        return Touched(table.layout.table.qualified, key, position, row, seen)
 
     # -- indexes ------------------------------------------------------------------------------------------------------
 
-    def _index(self, touched: Sequence[Touched]) -> None:
+    def _index(self, touched: Sequence[Touched], by: Attempt) -> None:
         adds: list[tuple[str, str]] = []
         removes: list[tuple[str, str]] = []
         for touch in touched:
@@ -215,13 +268,13 @@ class Maintainer:
                 former = {key(routes) for routes in touch.seen} - {current, None}
                 removes += [(keys.index(number, parent), touch.key) for parent in former if parent]
         if adds:
-            self.store.link(adds)
+            self.store.link(adds, by)
         if removes:
-            self.store.unlink(removes)
+            self.store.unlink(removes, by)
 
     # -- aggregates ---------------------------------------------------------------------------------------------------
 
-    def _aggregate(self, touched: Sequence[Touched]) -> None:
+    def _aggregate(self, touched: Sequence[Touched], by: Attempt) -> None:
         wanted: dict[tuple[int, str], dict[str, list[Any] | None]] = {}
         groups: dict[int, Group] = {}
         for touch in touched:
@@ -234,10 +287,10 @@ class Maintainer:
                         given = _given(table.layout, group, touch.row) if parent == current else None
                         wanted.setdefault((group.number, parent), {})[touch.key] = given
         while wanted:
-            wanted = self._contribute(wanted, groups)
+            wanted = self._contribute(wanted, groups, by)
 
     def _contribute(
-        self, wanted: dict[tuple[int, str], dict[str, list[Any] | None]], groups: Mapping[int, Group]
+        self, wanted: dict[tuple[int, str], dict[str, list[Any] | None]], groups: Mapping[int, Group], by: Attempt
     ) -> dict[tuple[int, str], dict[str, list[Any] | None]]:
         """Bring contributions to what is wanted; returns what another worker came between."""
         places = list(wanted)
@@ -252,7 +305,7 @@ class Maintainer:
             if change.children:
                 changes.append(change)
                 asked.append(place)
-        done = self.store.contribute(changes) if changes else []
+        done = self.store.contribute(changes, by) if changes else []
         return {place: wanted[place] for place, fits in zip(asked, done, strict=True) if not fits}
 
 
@@ -272,13 +325,15 @@ def _change(name: str, group: Group, wanted: Mapping[str, list[Any] | None], hel
         new = b"" if after is None else orjson.dumps(after)
         if new != text:
             children.append((child, text, new))
-            delta.move(child, orjson.loads(text) if text else None, after)
+            delta.move(orjson.loads(text) if text else None, after)
     kinds = [value_kind(aggregate) for aggregate in group.aggregates]
     ordered = []
-    for number, value, child, comes in delta.ordered:
-        member = value if isinstance(value, str) else orjson.dumps(value).decode()
-        at = 0.0 if is_text(kinds[number]) else score(kinds[number], value)
-        ordered.append((number, at, f"{member}\0{child}", comes))
-    distinct = [(f"{number}:{text}", count, f"d{number}") for (number, text), count in delta.distinct.items() if count]
+    for (number, member), count in delta.ordered.items():
+        if count:
+            at = 0.0 if is_text(kinds[number]) else score(kinds[number], delta.values[member])
+            ordered.append((number, at, member, count))
+    distinct = [
+        (f"{number}:{value}", count, f"d{number}") for (number, value), count in delta.distinct.items() if count
+    ]
     totals = {field: count for field, count in delta.totals.items() if count}
     return Contribution(name, children, totals, distinct, ordered)

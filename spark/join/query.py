@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -117,14 +118,14 @@ class JoinedQuery:
             spark.sparkContext.setJobGroup(self._group, f"fill of {flow.title}", interruptOnCancel=True)
             self._fill.run()
         if not self._stop.is_set():
+            flow = self._flow = counted(flow)
             query = start_documents(spark, flow)
             write_phase(flow, "live")
             self._watch(query)
 
     def _watch(self, query: StreamingQuery) -> None:
         """Follow a query to its end, telling the row store through which batch it is complete."""
-        filled = load(self._flow)
-        self._before, self._query = filled.slices if filled is not None else 0, query
+        self._before, self._query = self._flow.spec.batches_before, query
         store = open_store(self._flow.spec)
         try:
             due = time.monotonic()
@@ -193,6 +194,13 @@ def went_live(flow: Flow) -> bool:
         return False
     write_phase(flow, "live")
     return True
+
+
+def counted(flow: Flow) -> Flow:
+    """A live flow that counts its batches on from the slices of its fill."""
+    filled = load(flow)
+    before = filled.slices if filled is not None else 0
+    return replace(flow, spec=replace(flow.spec, batches_before=before))
 
 
 def start_documents(spark: SparkSession, flow: Flow) -> StreamingQuery:

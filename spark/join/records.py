@@ -5,21 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from cdc.change import Change, Op
-from cdc.errors import DecodeError
+from cdc.errors import DecodeError, UnavailableValue
 from cdc.join.expressions import mentions
-from cdc.join.incoming import Incoming, RowMaker, newest
+from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
 from cdc.types import REFUSALS, canonical_result
 from sinks.deadletters import DeadLetter
 from spark.computed import SEEN_CHARS, VALUE
 from spark.entries import stop_at_new_columns
+from spark.join.timely import Timely
 from spark.spec import FlowSpec
 
 # What Spark SQL computed of a row for aggregate number N of table number T.
@@ -50,12 +51,12 @@ class RecordReader:
     Attributes:
         spec: the flow's work.
         view: its one view.
-        starts: (topic, partition) -> first offset that the task saw: what came before is committed.
+        timely: tells whether values that a record leaves out may be filled; None fills them all.
     """
 
     spec: FlowSpec
     view: JoinedView
-    starts: dict[tuple[str, int], int] = field(default_factory=dict)
+    timely: Timely | None = None
 
     def __post_init__(self) -> None:
         self._decoders = self.spec.decoders()
@@ -75,7 +76,6 @@ class RecordReader:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         plain = (columns[name] for name in ("key", "value", "topic", "partition", "offset"))
         for at, (key, value, topic, partition, offset) in enumerate(zip(*plain, strict=True)):
-            self.starts.setdefault((topic, partition), offset)
             decoder = self._decoders[topic]
             try:
                 change = decoder.decode(key, value, topic, partition, offset)
@@ -83,6 +83,7 @@ class RecordReader:
                     stop_at_new_columns(decoder, change)
                 computed, without = self._values(change, columns, at)
                 made = self._makers[change.table].make(change, computed)
+                self._check_holes(made)
             except DecodeError as error:
                 letters.append(self.letter(_text(key), error, (topic, partition, offset), value))
                 continue
@@ -95,6 +96,20 @@ class RecordReader:
             ts_ms = max(ts_ms, made.ts_ms)
         letters += [letter for letter in failed.values() if letter is not None]
         return Taken(list(changes.values()), letters, batch.num_rows, ts_ms)
+
+    def _check_holes(self, made: Incoming) -> None:
+        """Refuse to fill what may have changed in between; raises UnavailableValue (terminal)."""
+        if self.timely is None:
+            return
+        if made.stamp.position != TOMBSTONE:
+            self.timely.saw(made.topic, made.stamp.partition, made.ts_ms)
+        if made.holes and not self.timely.fills(made):
+            error = UnavailableValue.of(made.table, ("a large column",), made.place)
+            raise UnavailableValue(
+                f"{error.what}; the log may have forgotten a newer one than is stored",
+                means=error.means,
+                fix=error.fix,
+            )
 
     def keys(self, batch: pa.RecordBatch) -> list[str]:
         """The ids of the rows that records of one table are about, each once; records that are no change have none."""

@@ -6,11 +6,12 @@ records ─…─► joined_rows ─(fields and where in the JVM)─► spark.ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
@@ -22,11 +23,16 @@ from spark.apply import NEW, apply_decoded
 from spark.entries import Decoded, Entry
 from spark.expressions import entry_batch
 from spark.join.engine import Joiner, Made
-from spark.join.maintain import Refuse, Starts
+from spark.join.maintain import Refuse
 from spark.join.records import RecordReader
+from spark.join.task import Task
+from spark.join.timely import Timely
 from spark.spec import FlowSpec, unpack
 
-Make = Callable[[Iterable[Incoming], Starts, Refuse], Iterator[list[Made]]]
+Make = Callable[[Sequence[Incoming], Task, Refuse], Iterator[list[Made]]]
+
+# Spark's name for the number of the micro-batch that a task belongs to.
+_BATCH = "streaming.sql.batchId"
 
 
 @lru_cache(maxsize=8)
@@ -48,6 +54,19 @@ def begin(joiner: Joiner) -> Joiner:
     """A task begins: from now on its worker must not be away for long (sinks/rowstore/awake.py)."""
     cast(RedisRowStore, joiner.store).awake.begin()
     return joiner
+
+
+def this_task(batch: int) -> Task:
+    """The attempt that this worker makes at a batch."""
+    context = TaskContext.get()
+    assert context is not None
+    return Task(batch, context.taskAttemptId())
+
+
+def _micro_batch(spec: FlowSpec) -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return spec.batches_before + int(context.getLocalProperty(_BATCH) or 0)
 
 
 def view_of(spec: FlowSpec) -> JoinedView:
@@ -74,41 +93,48 @@ def joined_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         yield entry_batch(spec, view_of(spec), decoded)
 
 
-def load_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Records into the row store, no documents: the first pass of a fill."""
+def load_joined(batch: int, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records into the row store, no documents: the first pass of a fill; ``batch`` is the slice's number."""
 
     def decoded() -> Iterator[Decoded]:
         spec, joiner = unpack(packed), begin(joiner_of(packed))
-        reader = RecordReader(spec, joiner.view)
-        for batch in batches:
-            if batch.num_rows:
-                taken = reader.read(batch)
+        reader, task = _reader(spec, joiner), this_task(batch)
+        for records in batches:
+            if records.num_rows:
+                taken = reader.read(records)
                 refused = _Refused(reader)
-                joiner.load(taken.changes, reader.starts, refused)
+                joiner.load(taken.changes, task, refused)
                 yield Decoded([], [*taken.letters, *refused.letters], taken.records)
 
     yield from apply_decoded(packed, decoded())
 
 
 def fill_documents(
-    attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]
+    attempt: str, once: bool, batch: int, packed: bytes, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The root's records in, their documents written: the second pass of a fill.
 
     Args:
         attempt: which fill; what is remembered of rows is of no other.
         once: whether the root's rows come with these records, or are in the store already.
+        batch: the slice's number.
         packed: the flow's spec.
         batches: records.
     """
-    yield from apply_decoded(packed, _filled(attempt, once, packed, batches))
+    yield from apply_decoded(packed, _filled(attempt, once, batch, packed, batches))
 
 
-def fill_rows(attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def fill_rows(
+    attempt: str, once: bool, batch: int, packed: bytes, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """As ``fill_documents``, with typed rows out, for Spark SQL."""
     spec = unpack(packed)
-    for decoded in _filled(attempt, once, packed, batches):
+    for decoded in _filled(attempt, once, batch, packed, batches):
         yield entry_batch(spec, view_of(spec), decoded)
+
+
+def _reader(spec: FlowSpec, joiner: Joiner) -> RecordReader:
+    return RecordReader(spec, joiner.view, Timely(joiner.store, spec.compaction_lag_seconds))
 
 
 class _Refused:
@@ -125,30 +151,34 @@ class _Refused:
 
 def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
     joiner = begin(joiner_of(packed))
-    yield from _documents(joiner, joiner.process, packed, batches)
+    yield from _documents(joiner, joiner.process, this_task(_micro_batch(unpack(packed))), packed, batches)
 
 
-def _filled(attempt: str, once: bool, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    joiner = begin(_filler(packed, attempt))
+def _filled(
+    attempt: str, once: bool, batch: int, packed: bytes, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Decoded]:
+    joiner, task = begin(_filler(packed, attempt)), this_task(batch)
     if once:
-        yield from _documents(joiner, joiner.fill, packed, batches)
+        yield from _documents(joiner, joiner.fill, task, packed, batches)
         return
     reader = RecordReader(unpack(packed), joiner.view)
-    for batch in batches:
-        if batch.num_rows:
-            for made in joiner.build(reader.keys(batch)):
+    for records in batches:
+        if records.num_rows:
+            for made in joiner.build(reader.keys(records), task):
                 yield Decoded(entries_of(joiner, made, 0), [], 0)
 
 
-def _documents(joiner: Joiner, make: Make, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
-    reader = RecordReader(unpack(packed), joiner.view)
+def _documents(
+    joiner: Joiner, make: Make, task: Task, packed: bytes, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Decoded]:
+    reader = _reader(unpack(packed), joiner)
     for batch in batches:
         if not batch.num_rows:
             continue
         taken = reader.read(batch)
         refused = _Refused(reader)
         records = taken.records
-        for made in make(taken.changes, reader.starts, refused):
+        for made in make(taken.changes, task, refused):
             yield Decoded(entries_of(joiner, made, taken.ts_ms), [], records)
             records = 0
         if records or taken.letters or refused.letters:

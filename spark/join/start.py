@@ -8,11 +8,12 @@ from pyspark.sql import SparkSession
 
 from cdc.join.view import JoinedView
 from sinks.factory import open_sink
+from sinks.rowstore.contract import RowStore
 from spark.flow import Flow
 from spark.gaps import check_log
 from spark.join import health
-from spark.join.fill import prepare
-from spark.join.query import JoinedQuery, went_live
+from spark.join.fill import load, prepare
+from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
 from spark.state import committed_offsets
 
@@ -36,13 +37,22 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
         if not live:
             prepare(flow, sink, store)
         health.check_layout(view_of(flow.spec).layout, flow)
-        epoch = health.check(store, flow) if live else 0
+        epoch = take_over(store, flow) if live else 0
         if committed_offsets(flow.checkpoint)[0] < batch:
             check_log(flow)  # what it reads once more may be older than the log remembers deletes
     finally:
         sink.close()
         store.close()
     return JoinedQuery(spark, replace(flow, spec=replace(flow.spec, version_epoch=epoch)))
+
+
+def take_over(store: RowStore, flow: Flow) -> int:
+    """Go on with a live flow's row store, as found by ``health.check``; returns the version epoch."""
+    filled = load(flow)
+    identity = filled.attempt if filled is not None else ""
+    epoch = health.check(store, counted(flow), identity, flow.spec.compaction_lag_seconds)
+    store.adopt(identity)
+    return epoch
 
 
 def is_joined(flow: Flow) -> bool:

@@ -8,21 +8,22 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from deploy.local import artifacts
 from deploy.local.endpoints import Endpoints
 from deploy.local.services.redis import program
-from sinks.rowstore.contract import Contribution, Swap
-from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from tests.support.joins import history
+from tests.support.joins import Chances, history
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.stack
 
@@ -34,14 +35,23 @@ class Stepped:
 
     def __init__(self, store: RedisRowStore) -> None:
         self._store = store
+        self.token = store.settings.token
         self.step: Callable[[str], None] = lambda _what: None
+        self.repeats: Any = None
+
+    def again(self, token: int) -> Stepped:
+        """Another runner's store on the same server."""
+        made = Stepped(RedisRowStore(replace(self._store.settings, token=token)))
+        made.step = self.step
+        return made
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
 
-        def stepped(*arguments: Any) -> Any:
-            self.step(name)
-            return verb(*arguments)
+        def stepped(*arguments: Any, **named: Any) -> Any:
+            if name not in ("open", "empty", "adopt", "noted", "server", "waiting"):
+                self.step(name)
+            return verb(*arguments, **named)
 
         return stepped
 
@@ -52,8 +62,9 @@ def settings_of(url: str, **over: Any) -> StoreSettings:
 
 @pytest.fixture
 def store(stack: Endpoints) -> Iterator[RedisRowStore]:
-    made = RedisRowStore(settings_of(stack.redis_store_url))
+    made = RedisRowStore(settings_of(stack.redis_store_url, token=1))
     made.setup()
+    made.open("a test's")
     yield made
     made.drop()
     made.close()
@@ -61,54 +72,158 @@ def store(stack: Endpoints) -> Iterator[RedisRowStore]:
 
 def test_random_histories_converge_over_a_real_server(store: RedisRowStore) -> None:
     for seed in range(HISTORIES):
-        assert history(seed, Stepped(store)) is None
+        assert history(seed, Stepped(store), chances=Chances(crashes=0.1)) is None
         store.drop()
-        store.setup()
 
 
 def test_random_fills_converge_over_a_real_server(store: RedisRowStore) -> None:
     for seed in range(100, 100 + HISTORIES // 2):
-        assert history(seed, Stepped(store), fill=True) is None
+        assert history(seed, Stepped(store), chances=Chances(fill=True)) is None
         store.drop()
-        store.setup()
+
+
+BY = Attempt("t/0", 5)
 
 
 def test_both_stores_answer_alike(store: RedisRowStore) -> None:
-    double = MemoryStore()
+    double = MemoryStore(token=1)
+    double.open("a test's")
     for each in (store, double):
-        assert each.swap([Swap("r0:1", b"", b"head-one", False)]) == [True]
-        assert each.swap([Swap("r0:1", b"", b"other", False), Swap("r0:1", b"head", b"head-two", False)]) == [
+        assert each.take(BY) == []
+        assert each.swap([Swap("r0:1", b"", b"head-one", False)], BY) == [True]
+        assert each.swap([Swap("r0:1", b"", b"head-one", False)], BY) == [True]  # its answer was lost
+        assert each.swap([Swap("r0:1", b"", b"other", False), Swap("r0:1", b"head", b"head-two", False)], BY) == [
             False,
             True,
         ]
-        assert each.swap([Swap("r0:2", b"what", b"x", False)]) == [False]
+        assert each.swap([Swap("r0:2", b"what", b"x", False)], BY) == [False]
         assert each.get(["r0:1", "r0:2"]) == [b"head-two", None]
-        each.link([("i0:a", "1"), ("i0:a", "2"), ("i0:b", "1")])
-        each.unlink([("i0:a", "2")])
+        assert each.take(Attempt("t/0", 6)) == ["r0:1"]  # it has not ended
+        each.end(5)
+        assert each.take(Attempt("t/0", 7)) == ["r0:1"]
+        each.end(7)
+        assert each.take(Attempt("t/0", 8)) == []
+        assert each.swap([Swap("r0:1", b"", b"head-two", False)], Attempt("t/0", 8)) == [False]  # done long ago
+        by = Attempt("t/0", 8)
+        each.link([("i0:a", "1"), ("i0:a", "2"), ("i0:b", "1")], by)
+        each.unlink([("i0:a", "2")], by)
         assert each.members(["i0:a", "i0:b", "i0:c"]) == [["1"], ["1"], []]
         assert each.sizes(["i0:a", "i0:c"]) == [1, 0]
         assert sorted(m for piece in each.scan("i0:a", 10) for m in piece) == ["1"]
         change = Contribution("0:{p}", [("1", b"", b"[5]")], {"n0": 1, "s0:0": -(10**8)}, [("1:x", 1, "d1")])
-        assert each.contribute([change, change]) == [True, False]
+        assert each.contribute([change, change], by) == [True, False]
         assert each.contributions([("0:{p}", ["1", "2"])]) == [[b"[5]", b""]]
         assert each.totals(["0:{p}", "0:{q}"]) == [{"n0": 1, "s0:0": -(10**8), "d1": 1}, {}]
         back = Contribution("0:{p}", [("1", b"[5]", b"")], {"n0": -1, "s0:0": 10**8}, [("1:x", -1, "d1")])
-        assert each.contribute([back]) == [True]
+        assert each.contribute([back], by) == [True]
         assert each.totals(["0:{p}"]) == [{}]
-        ordered = [
-            (0, 1.5, '"1.50"\0a', True),
-            (0, 1.5, '"1.5"\0b', True),
-            (0, 9.0, "9\0c", True),
-            (1, 0.0, "b\0a", True),
-        ]
-        assert each.contribute([Contribution("0:{p}", [("9", b"", b"x")], ordered=ordered)]) == [True]
-        found = each.extremes([("0:{p}", 0, False, False), ("0:{p}", 0, True, False), ("0:{p}", 1, True, True)])
-        assert [sorted(members) for members in found] == [['"1.5"\0b', '"1.50"\0a'], ["9\0c"], ["b\0a"]]
+        ordered = [(0, 1.5, "1.50", 2), (0, 1.5, "1.5", 1), (0, 9.0, "9", 1), (1, 0.0, "b", 1)]
+        assert each.contribute([Contribution("0:{p}", [("9", b"", b"x")], ordered=ordered)], by) == [True]
+        asked = [("0:{p}", 0, False, False), ("0:{p}", 0, True, False), ("0:{p}", 1, True, True)]
+        assert [sorted(members) for members in each.extremes(asked)] == [["1.5", "1.50"], ["9"], ["b"]]
+        less = [(0, 1.5, "1.50", -1), (0, 1.5, "1.5", -1), (0, 9.0, "9", -1)]
+        assert each.contribute([Contribution("0:{p}", [("9", b"x", b"y")], ordered=less)], by) == [True]
+        assert each.extremes(asked[:2]) == [["1.50"], ["1.50"]]
         far = 2**62 + 12345
         assert each.raise_versions([("v:1", 5), ("v:1", 5), ("v:1", far), ("v:1", 7)]) == [5, 6, far, far + 1]
-        each.note({"t/0": 7, "t/1": 3})
-        each.note({"t/0": 5})
-        assert each.noted() == {"t/0": 7, "t/1": 3}
+        each.note(7, filled=True)
+        each.note(5)
+        assert each.noted() == Marks(FORMAT, "a test's", 7, True)
+        assert [each.late("t/0"), each.late("t/0", 9), each.late("t/0")] == [0, 9, 9]
+
+
+def calls(store: Any, by: Attempt) -> dict[str, Callable[[], Any]]:
+    """Every verb that writes."""
+    return {
+        "swap": lambda: store.swap([Swap("r0:9", b"", b"x", False)], by),
+        "take": lambda: store.take(by),
+        "link": lambda: store.link([("i0:a", "9")], by),
+        "unlink": lambda: store.unlink([("i0:a", "9")], by),
+        "contribute": lambda: store.contribute([Contribution("0:{p}", [("9", b"", b"[5]")])], by),
+        "raise_versions": lambda: store.raise_versions([("v:9", 5)]),
+        "fade": lambda: store.fade([("v:9", 5)]),
+        "defer": lambda: store.defer({"9": 5}),
+        "claim": store.claim,
+        "settle": lambda: store.settle([0]),
+        "note": lambda: store.note(3),
+    }
+
+
+def test_fault_40_a_runner_that_was_taken_over_writes_nothing_more(store: RedisRowStore) -> None:
+    heir = RedisRowStore(replace(store.settings, token=2))
+    store.take(BY)
+    heir.adopt("a test's")
+    before = dump(store)
+    for verb, call in calls(store, Attempt("t/0", 99)).items():
+        with pytest.raises(Fenced):
+            call()
+        assert dump(store) == before, verb
+    store.get(["r0:9"])
+    with pytest.raises(Fenced):
+        store.confirm()
+    with pytest.raises(Fenced):
+        store.adopt("a test's")
+    for call in calls(heir, Attempt("t/0", 1)).values():  # its attempts are numbered anew
+        call()
+
+
+def test_fault_40_a_task_whose_batch_another_has_begun_writes_nothing_more(store: RedisRowStore) -> None:
+    store.take(BY)
+    store.take(Attempt("t/0", 6))
+    store.take(Attempt("t/1", 2))
+    before = dump(store)
+    for verb in ("swap", "take", "link", "unlink", "contribute"):
+        with pytest.raises(SinkUnavailable, match="later attempt"):
+            calls(store, BY)[verb]()
+        assert dump(store) == before, verb
+    calls(store, Attempt("t/1", 2))["swap"]()
+
+
+def test_fault_37_a_store_that_was_emptied_takes_nothing_more(start: Callable[..., str]) -> None:
+    url = start()
+    made = RedisRowStore(settings_of(url, token=1))
+    made.setup()
+    made.open("a fill")
+    made.take(BY)
+    with redis.Redis.from_url(url) as client:
+        for verb, call in calls(made, BY).items():
+            client.flushdb()
+            with pytest.raises(SinkUnavailable, match="lost its marks"):
+                call()
+            assert client.dbsize() == 0, verb
+    made.get(["r0:1"])
+    with pytest.raises(SinkUnavailable, match="lost its marks"):
+        made.confirm()  # before what was read is written
+    with pytest.raises(SinkUnavailable, match="lost its marks"):
+        made.adopt("a fill")
+    made.close()
+
+
+def test_the_version_of_a_document_that_was_made_again_is_not_forgotten(store: RedisRowStore, stack: Endpoints) -> None:
+    (version,) = store.raise_versions([("v:1", 5)])
+    with redis.Redis.from_url(stack.redis_store_url) as client:
+        key = f"{store.settings.namespace}v:1"
+        store.raise_versions([("v:1", 5)])  # by another worker, whose document is there
+        store.fade([("v:1", version)])
+        assert client.ttl(key) == -1
+        store.fade([("v:1", version + 1)])
+        assert client.ttl(key) > 0
+
+
+def test_a_claim_is_settled_by_whoever_claimed_last(store: RedisRowStore) -> None:
+    store.defer({"1": 5})
+    (shard,) = store.claim()
+    other = RedisRowStore(store.settings)
+    assert other.claim() == [shard]
+    store.settle([shard])
+    assert store.waiting() == 1
+    other.settle([shard])
+    assert store.waiting() == 0
+
+
+def dump(store: RedisRowStore) -> dict[bytes, bytes]:
+    with redis.Redis.from_url(store.settings.url) as client:
+        return {key: client.dump(key) for key in client.scan_iter(f"{store.settings.namespace}*")}
 
 
 @pytest.fixture
@@ -153,12 +268,12 @@ def test_fault_37_a_full_server_holds_the_batch_and_goes_on_when_there_is_room(s
     made.setup()
     swaps = [Swap(f"r0:{n}", b"", b"x" * 1000, False) for n in range(5000)]
     with pytest.raises(SinkUnavailable) as caught:
-        made.swap(swaps)
+        made.swap(swaps, Attempt())
     assert "maxmemory" in str(caught.value)
     assert waits
     with redis.Redis.from_url(url) as client:
         client.config_set("maxmemory", "100mb")
-    again = made.swap(swaps)
+    again = made.swap(swaps, Attempt())
     held = made.get([swap.key for swap in swaps])
     assert all(value is not None for value in held)  # those of the cut call are there: False means "already so"
     assert again.count(True) < len(swaps)

@@ -1,6 +1,9 @@
-"""A small world for joined views: tables, a log with positions, workers that interleave and crash, and the truth.
+"""Runners, workers and their misfortunes over one row store and one sink, and the search through histories of them.
 
-Everything is driven by a ``random.Random``-like source of choices, so that hypothesis or a plain seed can lead.
+A runner cuts the log into batches as Spark does: the next begins when every task of the one before has ended, and a
+batch may be committed later than that. Workers interleave at every step in the store and the sink. They crash, or are
+frozen and wake up when another does their work; runners are killed, and followed by others; the log's cleaner comes at
+any moment; a node of the store is emptied, or goes back to what it held before, alone or with all others.
 """
 
 from __future__ import annotations
@@ -8,226 +11,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from decimal import Decimal
-from fractions import Fraction
 from random import Random
 from typing import Any
 
 import orjson
 
-from cdc.catalogue import Column, Table
-from cdc.change import Change, Op
-from cdc.errors import UnavailableValue
-from cdc.join.incoming import Incoming, RowMaker, newest
-from cdc.join.tree import Aggregate, Function, Node, Order
-from cdc.join.view import JoinedView
+from cdc.errors import Fenced, SinkUnavailable, UnavailableValue
+from cdc.join.incoming import Incoming
 from sinks.rowstore.contract import RowStore
 from spark.join.engine import Joiner, Made
+from spark.join.task import Task
+from tests.support.join_world import PartOf, World, random_view, truth
+from tests.support.memory_store import MemoryStore, Servers
 
-TABLES = ("a", "b", "c", "d")
-COLUMNS = ("id", *(f"{name}_id" for name in TABLES), "n", "amount", "note")
+MakeJoiner = Callable[..., Joiner]
+Ranges = dict[PartOf, tuple[int, int]]
+Sink = dict[str, tuple[int, Any]]
 
-Row = dict[str, Any]
-
-
-def table(name: str) -> Table:
-    """A table with a key, a nullable reference to every table (itself too), a number, a numeric and a text."""
-    columns = [Column("id", "integer", "int4", nullable=False)]
-    columns += [Column(f"{other}_id", "integer", "int4") for other in TABLES]
-    columns += [
-        Column("n", "integer", "int4"),
-        Column("amount", "numeric(10,2)", "numeric", precision=10, scale=2),
-        Column("note", "text", "text"),
-    ]
-    return Table("public", name, tuple(columns), ("id",))
-
-
-# -- random views -------------------------------------------------------------------------------------------
-
-FUNCTIONS: tuple[tuple[Function, bool, str | None], ...] = (
-    ("count", False, None),
-    ("count", False, "n"),
-    ("count", True, "note"),
-    ("sum", False, "n"),
-    ("sum", False, "amount"),
-    ("avg", False, "amount"),
-    ("min", False, "note"),
-    ("max", False, "amount"),
-    ("min", False, "n"),
-)
-
-
-def random_view(random: Random) -> JoinedView:
-    """A view over up to eight places of the tables, three levels deep."""
-    root = _node(random, "root", "root", random.choice(TABLES), (), depth=0)
-    return JoinedView("v", root.table, ("id",), root.columns, root=root)
-
-
-def _node(random: Random, name: str, kind: Any, of: str, on: Any, depth: int) -> Node:
-    picked = ("id", *(c for c in ("n", "amount", "note") if random.random() < 0.4))
-    refs, children, aggregates = [], [], []
-    if depth < 3:
-        for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
-            other = random.choice(TABLES)
-            refs.append(_node(random, f"r{number}", "ref", other, ((f"{other}_id", "id"),), depth + 1))
-        for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
-            other = random.choice(TABLES)
-            children.append(_node(random, f"k{number}", "child", other, (("id", f"{of}_id"),), depth + 1))
-    for number in range(random.choice((0, 0, 1, 3))):
-        function, distinct, value = random.choice(FUNCTIONS)
-        other = table(random.choice(TABLES))
-        aggregates.append(Aggregate(f"g{number}", other, (("id", f"{of}_id"),), function, distinct, value))
-    order: tuple[Order, ...] = ()
-    limit = None
-    if kind == "child" and random.random() < 0.4:
-        order = (Order(random.choice(("n", "note", "amount")), random.random() < 0.5, random.random() < 0.5),)
-        limit = random.choice((None, 1, 2))
-    columns = tuple((column, column) for column in picked)
-    return Node(name, kind, table(of), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)
-
-
-# -- the truth, by plain loops --------------------------------------------------------------------------------
-
-
-def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
-    """Every document, straight from the tables."""
-    return {str(key): _true(view.tree, row, tables) for key, row in tables[view.table.name].items()}
-
-
-def _true(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
-    found = {out: row[source] for source, out in node.columns}
-    for ref in node.refs:
-        other = tables[ref.table.name].get(row[ref.on[0][0]])
-        found[ref.name] = None if other is None else _true(ref, other, tables)
-    for child in node.children:
-        rows = [r for r in tables[child.table.name].values() if r[child.on[0][1]] == row["id"]]
-        rows.sort(key=lambda r: r["id"])
-        for order in child.order_by:
-            nulls = [r for r in rows if r[order.column] is None]
-            rest = [r for r in rows if r[order.column] is not None]
-            rest.sort(key=lambda r: _comparable(r[order.column]), reverse=order.descending)
-            if order.descending:  # a reversed sort keeps equals in their order
-                pass
-            rows = nulls + rest if order.nulls_first else rest + nulls
-        found[child.name] = [_true(child, r, tables) for r in rows[: child.limit]]
-    for aggregate in node.aggregates:
-        rows = [r for r in tables[aggregate.table.name].values() if r[aggregate.on[0][1]] == row["id"]]
-        found[aggregate.name] = _aggregate(aggregate, rows)
-    return found
-
-
-def _comparable(value: Any) -> Any:
-    try:
-        return Decimal(value)
-    except ArithmeticError:
-        return value.encode()
-
-
-def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:  # noqa: PLR0911 (one return a function)
-    values = [1 if aggregate.value is None else row[aggregate.value] for row in rows]
-    values = [value for value in values if value is not None]
-    if aggregate.function == "count":
-        return len(set(values)) if aggregate.distinct else len(values)
-    if not values:
-        return None
-    if aggregate.function == "min":
-        return min(values, key=_comparable) if aggregate.value != "note" else min(values, key=str.encode)
-    if aggregate.function == "max":
-        return max(values, key=_comparable)
-    if aggregate.value == "n":
-        return sum(values)
-    total = sum((Fraction(value) for value in values), Fraction(0))
-    if aggregate.function == "sum":
-        return f"{Decimal(total.numerator) / Decimal(total.denominator):.2f}"
-    scaled = total / len(values) * 10**6
-    whole = (abs(scaled).numerator * 2 + scaled.denominator) // (scaled.denominator * 2)
-    text = f"{whole // 10**6}.{whole % 10**6:06d}"
-    return f"-{text}" if scaled < 0 and whole else text
-
-
-# -- the log --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class World:
-    """Tables and the log of their changes: (table, key % 2) -> records."""
-
-    view: JoinedView
-    tables: dict[str, dict[int, Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
-    log: dict[tuple[str, int], list[Change]] = field(default_factory=dict)
-    lsn: int = 100
-
-    def emit(self, name: str, key: int, row: Row | None, op: Op) -> None:
-        """Append one change; a delete is followed by its tombstone."""
-        part = (name, key % 2)
-        records = self.log.setdefault(part, [])
-        after = None if row is None else {c: row[c] for c in COLUMNS}
-        records.append(
-            Change(f"public.{name}", op, {"id": key}, after, self.lsn, f"t.{name}", key % 2, len(records), 0)
-        )
-        if row is None:
-            records.append(
-                Change(f"public.{name}", Op.TOMBSTONE, {"id": key}, None, 0, f"t.{name}", key % 2, len(records), 0)
-            )
-
-    def transaction(self, random: Random, keys: int = 3) -> None:
-        """One to three random changes; changes of one transaction may share a position."""
-        for _ in range(random.choice((1, 1, 2, 3))):
-            self.lsn += random.choice((0, 1, 2))
-            name = random.choice(TABLES)
-            rows = self.tables[name]
-            key = random.randrange(keys)
-            kind = random.random()
-            if kind < 0.03:  # TRUNCATE, row by row, as our trigger does it
-                for gone in list(rows):
-                    del rows[gone]
-                    self.emit(name, gone, None, Op.DELETE)
-            elif kind < 0.25:
-                if rows.pop(key, None) is not None:
-                    self.emit(name, key, None, Op.DELETE)
-            elif kind < 0.32 and key in rows:  # a primary key changes
-                moved = random.randrange(keys)
-                if moved not in rows:
-                    rows[moved] = {**rows.pop(key), "id": moved}
-                    self.emit(name, key, None, Op.DELETE)
-                    self.emit(name, moved, rows[moved], Op.CREATE)
-            else:
-                old = rows.get(key)
-                rows[key] = self._row(random, key, old)
-                self.emit(name, key, rows[key], Op.CREATE if old is None else Op.UPDATE)
-        self.lsn += 1
-
-    def _row(self, random: Random, key: int, old: Row | None) -> Row:
-        row = (
-            dict(old) if old else {"id": key, **{f"{n}_id": None for n in TABLES}, "n": 0, "amount": None, "note": None}
-        )
-        for name in random.sample(COLUMNS[1:], random.choice((1, 2, 6))):
-            if name.endswith("_id"):
-                row[name] = random.choice((None, 0, 1, 2, 2))
-            elif name == "n":
-                row[name] = random.choice((None, random.randrange(-5, 6)))
-            elif name == "amount":
-                row[name] = random.choice((None, f"{random.randrange(-300, 300) / 100:.2f}"))
-            else:
-                row[name] = random.choice((None, "x", "y", "é", "ab", ""))
-        return row
-
-
-# -- workers --------------------------------------------------------------------------------------------------
+# The worker that makes deferred documents stands among the partitions' workers under this name.
+DEFERRED: PartOf = ("deferred", 0)
 
 
 class Crash(BaseException):
     """A worker is killed."""
 
 
-class Worker:
-    """One partition's consumer in a thread of its own; it moves only as ``advance`` lets it, step by step."""
+class PoorDocument(AssertionError):
+    """A document was made of a store that had forgotten, and written."""
 
-    def __init__(self, name: str, work: Callable[[], None]) -> None:
+
+class Worker:
+    """A task in a thread of its own; it moves only as ``advance`` lets it, step by step."""
+
+    def __init__(self, name: str, work: Callable[[Worker], None]) -> None:
         self.name, self._work = name, work
         self._go, self._rest = threading.Semaphore(0), threading.Semaphore(0)
         self._kill = False
         self.done = False
+        self.frozen = False  # it was given up: another one does its work
+        self.confirmed = -1
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -236,7 +58,7 @@ class Worker:
         self._go.acquire()
         try:
             if not self._kill:
-                self._work()
+                self._work(self)
         except Crash:
             pass
         except BaseException as error:  # handed to the test's own thread
@@ -258,8 +80,6 @@ class Worker:
                 break
             self._go.release()
             self._rest.acquire()
-        if self.error is not None:
-            raise self.error
         return self.done
 
     def kill(self) -> None:
@@ -270,170 +90,427 @@ class Worker:
             self._rest.acquire()
 
 
-# The worker that makes deferred documents stands among the partitions' workers under this name.
-DEFERRED = ("deferred", 0)
+@dataclass
+class Batch:
+    """A batch that was begun: its number, and what each task reads."""
 
-Sink = dict[str, tuple[int, Any]]
-MakeJoiner = Callable[[JoinedView, RowStore], Joiner]
+    number: int
+    ranges: Ranges
+    left: set[PartOf] = field(default_factory=set)
 
 
 class Cluster:
-    """Workers over one store and one sink.
+    """Runners over one store and one sink.
 
     Args:
         world: the log.
-        store: with a ``step`` hook that this class sets, or a real one (then steps are those of batches).
-        joiner: how an engine is made; a mutation passes its own.
+        store: of the first runner; ``step`` is set by this class.
+        joiner: how an engine is made (view, store, epoch); a mutation passes its own.
+        random: the source of what happens inside a task.
     """
 
-    def __init__(self, world: World, store: Any, joiner: MakeJoiner = Joiner) -> None:
+    def __init__(self, world: World, store: Any, joiner: MakeJoiner = Joiner, random: Random | None = None) -> None:
         self.world, self.store, self.make = world, store, joiner
+        self.random = random or Random(0)
+        self.said: list[str] = []
         self.sink: Sink = {}
-        self.committed: dict[tuple[str, int], int] = {}
-        self.live: dict[tuple[str, int], Worker] = {}
+        self.sink_token = self.attempts = self.epoch = self.flushes = 0
+        self.committed: list[Batch] = []
+        self.done: list[Batch] = []
+        self.batch: Batch | None = None
+        self.under_way = False
+        self.planned: Batch | None = None
+        self.live: dict[PartOf, Worker] = {}
+        self.zombies: list[Worker] = []
+        self.noted = self.base = self.floor = -1
+        self.lives = self.whole = 0
+        self.copies: list[tuple[list[dict[str, Any]], Ranges]] = []
+        self.meanwhile: Callable[[], None] = lambda: None  # what happens while nobody runs
         self._here = threading.local()
         self._filling: Joiner | None = None
         store.step = self._step
+        store.repeats = lambda _what: self.random.random() < 0.02
+        self.begin_anew()
 
-    def _step(self, _what: str) -> None:
+    def say(self, what: str) -> None:
+        """Write down what happens, for whoever looks at a seed that fails."""
+        self.said.append(what)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def _step(self, what: str) -> None:
         worker = getattr(self._here, "worker", None)
         if worker is not None:
+            self.say(f"{worker.name} {what}")
             worker.pause()
+            if what == "confirm":
+                worker.confirmed = self.flushes
 
-    def behind(self) -> list[tuple[str, int]]:
-        """Partitions with something to do."""
-        return [p for p, records in self.world.log.items() if p in self.live or self.committed.get(p, 0) < len(records)]
-
-    def start(self, part: tuple[str, int], start: int, end: int) -> Worker:
-        """A worker for the records from ``start`` to ``end`` of a partition."""
-
-        def work() -> None:
+    def _spawn(self, part: PartOf, work: Callable[[Worker], None]) -> None:
+        def run(worker: Worker) -> None:
             self._here.worker = worker
-            self._batch(part, self.world.log[part][start:end], start)
-            self.committed[part] = max(self.committed.get(part, 0), end)
+            work(worker)
 
-        worker = Worker(str(part), work)
-        self.live[part] = worker
-        return worker
+        self.attempts += 1
+        self.live[part] = Worker(f"{part[0]}{part[1]}#{self.attempts}", run)
 
-    def advance(self, part: tuple[str, int], steps: int) -> None:
-        """Let a partition's worker take steps."""
-        if self.live[part].advance(steps):
+    def advance(self, part: PartOf, steps: int) -> None:
+        """Let a partition's worker take steps; a batch all of whose tasks have ended is done."""
+        worker = self.live[part]
+        if worker.advance(steps):
             del self.live[part]
+            if isinstance(worker.error, (SinkUnavailable, Fenced)):
+                self.say(f"{worker.name} failed: {worker.error.what}")
+                self.restart()
+            elif worker.error is not None:
+                raise worker.error
+            elif self.batch is not None and part in self.batch.left:
+                self.batch.left.discard(part)
+                self._finish()
 
-    def crash(self, part: tuple[str, int]) -> None:
-        """Kill a partition's worker; its offsets do not move."""
-        self.live.pop(part).kill()
+    def _finish(self) -> None:
+        if self.batch is not None and not self.batch.left:
+            self.done.append(self.batch)
+            self.batch = self.planned = None
 
-    def _batch(self, part: tuple[str, int], records: list[Change], start: int) -> None:
-        joiner = self.make(self.world.view, self.store)
-        changes, starts = self._changes(records, start)
-        for piece in joiner.process(changes, starts, _no_refusal):
-            self._write(piece, joiner.documents(piece))
-        self.store.note({f"t.{part[0]}/{part[1]}": start + len(records)})
+    def wake(self, steps: int) -> None:
+        """A frozen worker goes on for some steps."""
+        worker = self.random.choice(self.zombies)
+        if worker.advance(steps):
+            self.zombies.remove(worker)
+            if worker.error is not None and not isinstance(worker.error, (SinkUnavailable, Fenced)):
+                raise worker.error
 
-    def _changes(self, records: list[Change], start: int) -> tuple[list[Incoming], dict[tuple[str, int], int]]:
-        makers = {name: RowMaker(layout) for name, layout in self.world.view.layout.tables.items()}
-        changes: dict[tuple[str, str], Incoming] = {}
-        for change in records:
-            if change.table in makers:
-                made = makers[change.table].make(change)
-                changes[made.table, made.key] = newest(changes.get((made.table, made.key)), made)
-        return list(changes.values()), {(change.topic, change.partition): start for change in records}
+    # -- batches ----------------------------------------------------------------------------------------------------
 
-    def _write(self, piece: list[Made], documents: list[bytes | None]) -> None:
+    def place(self, part: PartOf) -> int:
+        """The offset at which a partition's next batch begins."""
+        ends = [batch.ranges[part][1] for batch in (*self.committed, *self.done) if part in batch.ranges]
+        return max(ends, default=0)
+
+    def behind(self) -> list[PartOf]:
+        """Partitions with records that no batch has read."""
+        return [part for part, records in self.world.log.items() if self.place(part) < len(records)]
+
+    def begin(self, *, whole: bool = False) -> None:
+        """Begin the next batch, if there is anything to read and none is under way."""
+        if self.batch is not None:
+            return
+        number = self.base + len(self.committed) + len(self.done) + 1
+        if self.planned is not None and self.planned.number == number and self.random.random() < 0.7:
+            ranges = self.planned.ranges  # as Spark does: its offsets were written down
+        else:
+            parts = [part for part in self.behind() if whole or self.random.random() < 0.8]
+            ranges = {part: (self.place(part), self._end(part, whole=whole)) for part in parts}
+        if ranges:
+            self.batch = self.planned = Batch(number, ranges, set(ranges))
+            for part in list(ranges):
+                self._task(part)
+
+    def _end(self, part: PartOf, *, whole: bool) -> int:
+        end = len(self.world.log[part])
+        return end if whole else self.random.randint(min(self.place(part) + 1, end), end)
+
+    def _task(self, part: PartOf) -> None:
+        assert self.batch is not None
+        start, end = self.batch.ranges[part]
+        records = self.world.read(part, start, end)
+        cuts = sorted(self.random.randint(0, len(records)) for _ in range(self.random.choice((0, 0, 1, 2))))
+        pieces = [records[a:b] for a, b in zip([0, *cuts], [*cuts, len(records)], strict=True) if a < b]
+        task, store, token = Task(self.batch.number, self.attempts + 1), self.store, self.store.token
+        self._spawn(part, lambda worker: self._work(worker, task, store, token, pieces))
+
+    def _work(self, worker: Worker, task: Task, store: RowStore, token: int, pieces: Any) -> None:
+        joiner = self.make(self.world.view, store, self.epoch)
+        for records in pieces:  # Arrow batches
+            for made in joiner.process(self.world.changes(records), task, _no_refusal):
+                self._write(worker, token, made, joiner.documents(made))
+        store.end(task.number)
+
+    def _write(self, worker: Worker, token: int, piece: list[Made], documents: list[bytes | None]) -> None:
+        good = self.whole in (self.flushes, worker.confirmed)
         for item, document in zip(piece, documents, strict=True):
             self._step("write")
+            if token < self.sink_token:
+                raise Fenced("the sink knows a newer token")
+            if not good:
+                raise PoorDocument(f"{item.key} was made of a store that was emptied")
             if self.sink.get(item.key, (-1, None))[0] <= item.version:
                 self.sink[item.key] = (item.version, None if document is None else orjson.loads(document))
 
-    def fill(self, random: Random, crashes: float) -> None:
+    def commit(self) -> None:
+        """The oldest batch that is done is committed."""
+        if self.done:
+            self.committed.append(self.done.pop(0))
+
+    # -- misfortunes --------------------------------------------------------------------------------------------------
+
+    def crash(self, part: PartOf) -> None:
+        """Kill a worker; its task is tried again, or the whole query begins anew."""
+        self.say(f"crash {self.live[part].name}")
+        self.live.pop(part).kill()
+        self._again(part)
+
+    def freeze(self, part: PartOf) -> None:
+        """A worker is paused for so long that another is given its work."""
+        worker = self.live.pop(part)
+        worker.frozen = True
+        self.zombies.append(worker)
+        self.say(f"freeze {worker.name}")
+        self._again(part)
+
+    def _again(self, part: PartOf) -> None:
+        if self.batch is not None and part in self.batch.left and self.random.random() < 0.5:
+            self._task(part)
+        elif part != DEFERRED or self.random.random() < 0.5:
+            self.restart()
+
+    def restart(self, *, frozen: bool | None = None) -> None:
+        """The runner, or its query, begins anew at what is committed; a runner has a new token."""
+        frozen = self.random.random() < 0.4 if frozen is None else frozen
+        for worker in self.live.values():
+            if frozen:
+                worker.frozen = True
+                self.zombies.append(worker)
+            else:
+                worker.kill()
+        self.live.clear()
+        self.under_way = self.batch is not None or bool(self.done) or self.planned is not None
+        self.batch, self.done = None, []
+        token = self.store.token + (self.random.random() < 0.6)
+        self.say(f"restart, token {token}, others {'frozen' if frozen else 'killed'}")
+        self.store = self.store.again(token)
+        self.sink_token = max(self.sink_token, token)
+        self.meanwhile()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        if self._heal():
+            self.store.adopt(self.identity)
+            self.whole = self.flushes  # it was put back since, and what it lacks is read again
+        else:
+            self.say("refused: rebuilt")
+            self.begin_anew()
+
+    def _heal(self) -> bool:
+        """As spark/join/health.py: False when the store must be built anew."""
+        marks = self.store.noted()
+        if marks.identity != self.identity:
+            return False
+        newest = self.base + len(self.committed)
+        held, restarted = marks.batch, self.store.server() != self.server
+        if restarted:
+            held = min(held, self.noted)
+        lost = newest > held and (restarted or held < self.noted)
+        if lost or (restarted and self.under_way):
+            if len(self.store.servers.nodes) > 1:
+                return False
+            self.epoch += 1
+        self.server = self.store.server()
+        if lost:
+            if held < self.floor:
+                return False
+            self.committed = self.committed[: held - self.base]
+            self.noted = held
+            self.planned = None
+            self.say(f"healed: back to batch {held}")
+        return True
+
+    def note(self) -> None:
+        """The runner tells the store through which batch it is complete."""
+        if self.store.server() != self.server:
+            self.restart()
+            return
+        newest = self.base + len(self.committed)
+        try:
+            if newest > self.noted:
+                self.store.note(newest)
+                self.noted = newest
+        except SinkUnavailable:
+            self.restart()
+
+    def begin_anew(self) -> None:
+        """The first life of store and sink, or another: everything is read again from offset 0."""
+        for worker in self.live.values():
+            worker.kill()
+        self.live.clear()
+        self.lives += 1
+        self.identity = f"life {self.lives}"
+        self.store = self.store.again(self.store.token + 1)
+        self.store.open(self.identity)
+        self.store.empty()
+        self.sink, self.sink_token = {}, self.store.token
+        self.committed, self.done, self.batch, self.planned = [], [], None, None
+        self.noted = self.base = self.floor = -1
+        self.epoch, self.server = 0, self.store.server()
+        self.whole, self.copies, self._filling = self.flushes, [], None
+
+    # -- what servers forget ------------------------------------------------------------------------------------------
+
+    def copy(self) -> None:
+        """What the nodes have on their disks by now; some older copies are kept too."""
+        servers: Servers = self.store.servers
+        through: Ranges = {}
+        for batch in self.committed:
+            if batch.number <= self.noted:
+                through |= batch.ranges
+        self.copies = [*self.copies[-1:], ([servers.copy(n) for n in range(len(servers.nodes))], through)]
+
+    def lose(self) -> None:
+        """All nodes, or one, go back to what they held before; the workers go on until somebody notices."""
+        if self.copies:
+            copies, _ = self.random.choice(self.copies)
+            nodes = range(len(copies))
+            for node in self.random.choice((nodes, [self.random.choice(nodes)])):
+                self.say(f"node {node} goes back")
+                self.store.servers.restart(node, copies[node])
+            if all(node.get("o") for node in self.store.servers.nodes):
+                self.whole = self.flushes  # emptied, and put back at once: it has lost some writes, no more
+
+    def flush(self) -> None:
+        """A node, or each, is emptied and goes on."""
+        self.flushes += 1
+        nodes = range(len(self.store.servers.nodes))
+        for node in self.random.choice((nodes, [self.random.choice(nodes)])):
+            self.say(f"node {node} is emptied")
+            self.store.servers.flush(node)
+
+    def young(self, part: PartOf) -> int:
+        """Where the records begin that must be there still, because a node may go back to before them."""
+        return min((through.get(part, (0, 0))[1] for _, through in self.copies), default=len(self.world.log[part]))
+
+    # -- fills --------------------------------------------------------------------------------------------------------
+
+    def fill(self, crashes: float, clean: Callable[[], None]) -> None:
         """The first fill, slice by slice: rows of all partitions but the root's, then the root's and its documents.
 
-        Workers of one slice interleave; one that crashes begins its part of the slice again.
+        Workers of one slice interleave; when one crashes, it, or the whole slice, is done again.
         """
         root = self.world.view.tree
-        apart = [part for part in self.world.log if root.once and part[0] == root.table.name]
-        rows = {part: len(records) for part, records in self.world.log.items() if part not in apart}
-        self._pass(rows, self._load, random, crashes)
-        again = {part: len(self.world.log[part]) for part in self.world.log if part[0] == root.table.name}
-        self._pass(again, self._fill if root.once else self._build, random, crashes)
-        self.committed = {**rows, **again}
+        ends = {part: len(records) for part, records in self.world.log.items()}
+        rows = {part: end for part, end in ends.items() if not (root.once and part[0] == root.table.name)}
+        self._pass(rows, self._load, crashes, clean)
+        again = {part: end for part, end in ends.items() if part[0] == root.table.name}
+        self._pass(again, self._fill if root.once else self._build, crashes, clean)
+        self.store.note(filled=True)
+        if self.base >= 0:  # all slices together stand for the last one's number
+            self.committed = [Batch(self.base, {part: (0, end) for part, end in ends.items()})]
+            self.store.note(self.base)
+            self.noted = self.floor = self.base
+            self.base -= 1
+        self._filling = None
 
-    def _pass(
-        self, ends: dict[tuple[str, int], int], work: Callable[..., None], random: Random, crashes: float
-    ) -> None:
-        done = dict.fromkeys(ends, 0)
-        while any(done[part] < end for part, end in ends.items()):
-            piece = {p: (done[p], min(end, done[p] + random.choice((1, 3, 9)))) for p, end in ends.items()}
-            waiting = {part: bounds for part, bounds in piece.items() if bounds[0] < bounds[1]}
-            while waiting:
-                part = random.choice(list(waiting))
-                if part not in self.live:
-                    self._spawn(part, work, *waiting[part])
-                elif random.random() < crashes:
-                    self.crash(part)
+    def _pass(self, ends: dict[PartOf, int], work: Callable[..., None], crashes: float, clean: Any) -> None:
+        at = dict.fromkeys(ends, 0)
+        while any(at[part] < end for part, end in ends.items()):
+            piece = {p: (at[p], min(end, at[p] + self.random.choice((1, 3, 9)))) for p, end in ends.items()}
+            piece = {part: bounds for part, bounds in piece.items() if bounds[0] < bounds[1]}
+            self._slice(piece, work, crashes, clean)
+            at |= {part: bounds[1] for part, bounds in piece.items()}
+            self.base += 1
+
+    def _slice(self, piece: Ranges, work: Callable[..., None], crashes: float, clean: Any) -> None:
+        waiting = set(piece)
+        while waiting:
+            part = self.random.choice(sorted(waiting))
+            if part not in self.live:
+                self._slice_task(part, piece[part], work)
+            elif (chance := self.random.random()) < crashes:
+                worker = self.live.pop(part)
+                if chance < crashes / 2:
+                    self.zombies.append(worker)
+                    worker.frozen = True
                 else:
-                    self.advance(part, random.choice((1, 5, 50)))
-                    if part not in self.live:
-                        done[part] = waiting.pop(part)[1]
+                    worker.kill()
+                clean()
+                if self.random.random() < 0.5:  # the whole slice: another runner
+                    for other in self.live.values():
+                        other.kill()
+                    self.live.clear()
+                    waiting = set(piece)
+                    self.store = self.store.again(self.store.token + 1)
+                    self.sink_token = self.store.token
+                    self.store.adopt(self.identity)
+                    self._filling = None
+            elif self.zombies and self.random.random() < 0.1:
+                self.wake(self.random.choice((1, 5, 50)))
+            elif self.live[part].advance(self.random.choice((1, 5, 50))):
+                worker = self.live.pop(part)
+                if worker.error is not None:
+                    raise worker.error
+                waiting.discard(part)
 
-    def _spawn(self, part: tuple[str, int], work: Callable[..., None], start: int, end: int) -> None:
-        def run() -> None:
-            self._here.worker = worker
-            work(self.world.log[part][start:end], start)
+    def _slice_task(self, part: PartOf, bounds: tuple[int, int], work: Callable[..., None]) -> None:
+        records = self.world.read(part, *bounds)
+        task, joiner, token = Task(self.base + 1, self.attempts + 1), self._filler(), self.store.token
+        self._spawn(part, lambda worker: work(worker, task, joiner, token, records))
 
-        worker = Worker(str(part), run)
-        self.live[part] = worker
+    def _load(self, _worker: Worker, task: Task, joiner: Joiner, _token: int, records: Any) -> None:
+        joiner.load(self.world.changes(records), task, _no_refusal)
+        joiner.store.end(task.number)
 
-    def _load(self, records: list[Change], start: int) -> None:
-        changes, starts = self._changes(records, start)
-        self._filler().load(changes, starts, _no_refusal)
+    def _fill(self, worker: Worker, task: Task, joiner: Joiner, token: int, records: Any) -> None:
+        for piece in joiner.fill(self.world.changes(records), task, _no_refusal):
+            self._write_filled(worker, token, piece, joiner)
+        joiner.store.end(task.number)
 
-    def _fill(self, records: list[Change], start: int) -> None:
-        joiner = self._filler()
-        changes, starts = self._changes(records, start)
-        for piece in joiner.fill(changes, starts, _no_refusal):
-            self._write(piece, joiner.documents(piece))
+    def _build(self, worker: Worker, task: Task, joiner: Joiner, token: int, records: Any) -> None:
+        keys = [change.key for change in self.world.changes(records)]
+        for piece in joiner.build(keys, task):
+            self._write_filled(worker, token, piece, joiner)
 
-    def _build(self, records: list[Change], _start: int) -> None:
-        joiner = self._filler()
-        for piece in joiner.build(str(change.key["id"]) for change in records):
-            self._write(piece, joiner.documents(piece))
+    def _write_filled(self, worker: Worker, token: int, piece: list[Made], joiner: Joiner) -> None:
+        if worker.frozen:  # sinks/rowstore/awake.py: one that was away for so long gives up by itself
+            raise SinkUnavailable("away")
+        self._write(worker, token, piece, joiner.documents(piece))
 
     def _filler(self) -> Joiner:
         """An engine that remembers rows; as in a worker, one serves all slices of a fill."""
         if self._filling is None:
-            self._filling = self.make(self.world.view, self.store)
-            self._filling.assembler.remember = True
+            self._filling = self.make(self.world.view, self.store, self.epoch, filling=True)
         return self._filling
 
-    def make_deferred(self) -> Worker:
-        """A worker that makes what fan-outs have deferred; it may be crashed like any other."""
+    # -- what fan-outs have deferred ----------------------------------------------------------------------------------
 
-        def work() -> None:
-            self._here.worker = worker
-            joiner = self.make(self.world.view, self.store)
-            shards = self.store.claim()
+    def make_deferred(self) -> None:
+        """A worker that makes what fan-outs have deferred; it may be crashed like any other."""
+        store, token, epoch = self.store, self.store.token, self.epoch
+
+        def work(worker: Worker) -> None:
+            joiner = self.make(self.world.view, store, epoch)
+            shards = store.claim()
             for shard in shards:
                 for made in joiner.later(shard):
-                    self._write(made, joiner.documents(made))
-            self.store.settle(shards)
+                    self._write(worker, token, made, joiner.documents(made))
+            store.settle(shards)
 
-        worker = Worker("deferred", work)
-        self.live[DEFERRED] = worker
-        return worker
+        self._spawn(DEFERRED, work)
 
-    def settle(self, random: Random) -> None:
-        """Let everything come to rest."""
-        while (parts := self.behind()) or self.store.waiting() or DEFERRED in self.live:
-            part = random.choice([*parts, DEFERRED])
-            if part not in self.live:
-                if part == DEFERRED:
-                    self.make_deferred()
-                else:
-                    self.start(part, self.committed.get(part, 0), len(self.world.log[part]))
-            self.advance(part, random.choice((1, 3, 50)))
+    # -- rest ---------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let everything come to rest; frozen workers wake up at last."""
+        self.note()
+        while self.batch is not None or self.behind() or self.store.waiting() or self.live:
+            if self.batch is None and self.behind():
+                self.begin(whole=True)
+            elif self.store.waiting() and DEFERRED not in self.live:
+                self.make_deferred()
+            if self.live:
+                self.advance(self.random.choice(sorted(self.live)), self.random.choice((1, 3, 50)))
+            while self.done:
+                self.commit()
+        while self.zombies:
+            self.wake(50)
+        if self.store.waiting():  # a frozen worker's, which knows of no change that is not in the documents
+            self.settle()
+
+    def rendered(self, ids: Iterable[str]) -> dict[str, Any]:
+        """The documents that the store would give now: what it has wrong shows, though nobody has asked for it yet."""
+        joiner = self.make(self.world.view, self.store, self.epoch)
+        made = joiner.make(dict.fromkeys(ids, 0))
+        documents = zip(made, joiner.documents(made), strict=True)
+        return {item.key: orjson.loads(document) for item, document in documents if document is not None}
 
     def held(self) -> dict[str, Any]:
         """The documents that the sink holds."""
@@ -444,51 +521,118 @@ def _no_refusal(change: Incoming, error: UnavailableValue) -> None:
     raise AssertionError(f"{change} was refused: {error}")
 
 
-def history(
-    seed: int, store: Any, joiner: MakeJoiner = Joiner, crashes: float = 0.04, *, fill: bool = False
-) -> str | None:
-    """One random history, on an empty sink or after a first fill; what is wrong at rest, or None."""
-    random = Random(seed)
-    world = World(random_view(random))
-    cluster = Cluster(world, store, joiner)
-    if fill:
+# -- the search -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chances:
+    """How often what happens.
+
+    Attributes:
+        crashes: a worker crashes or is frozen, each time one is looked at.
+        losses: servers forget, each turn.
+        fill: the first changes come by a fill.
+        nodes: of the store.
+        small: the same view each time, of two tables: less variety, and more that meets.
+    """
+
+    crashes: float = 0.04
+    losses: float = 0.0
+    fill: bool = False
+    nodes: int = 1
+    small: bool = False
+
+
+def history(seed: int, store: Any, joiner: MakeJoiner = Joiner, chances: Chances = Chances()) -> str | None:
+    """One random history; what is wrong at rest (or was, meanwhile), or None."""
+    try:
+        random = Random(seed)
+        cluster = Cluster(World(random_view(random, small=chances.small)), store, joiner, random)
+        return tell(seed, cluster, random, chances)
+    except PoorDocument as error:
+        return f"seed {seed} {chances}: {error}"
+
+
+def tell(seed: int, cluster: Cluster, random: Random, chances: Chances) -> str | None:
+    """A history on a cluster that is there; what is wrong at rest, or None."""
+    world = cluster.world
+
+    def clean() -> None:
+        if random.random() < 0.3:
+            cluster.say("the cleaner comes")
+            world.clean(random, cluster.young)
+
+    def meanwhile() -> None:
+        for _ in range(random.choice((0, 0, 1, 4))):
+            world.transaction(random)
+        clean()
+
+    cluster.meanwhile = meanwhile
+
+    if chances.fill:
         for _ in range(random.randint(1, 20)):
             world.transaction(random)
-        cluster.fill(random, 5 * crashes)
+        cluster.fill(5 * chances.crashes, clean)
         if (wrong := _wrong(seed, cluster)) is not None:  # at once: what follows makes most documents anew
             return f"after the fill: {wrong}"
     for _ in range(random.randint(3, 10)):
         for _ in range(random.randint(1, 4)):
             world.transaction(random)
-        for _ in range(random.randint(0, 12)):
-            parts = cluster.behind()
-            if not parts:
-                break
-            part = random.choice([*parts, DEFERRED])
-            if part == DEFERRED and part not in cluster.live:
-                cluster.make_deferred()
-            elif part not in cluster.live:
-                done, end = cluster.committed.get(part, 0), len(world.log[part])
-                start = done if random.random() < 0.8 else random.randint(0, done)
-                cluster.start(part, start, random.randint(min(done + 1, end), end))
-            if random.random() < crashes:
-                cluster.crash(part)
-            else:
-                cluster.advance(part, random.choice((1, 1, 2, 5, 20, 100)))
-    cluster.settle(random)
+        for _ in range(random.randint(0, 40)):
+            _turn(cluster, random, chances)
+            clean()
+    cluster.settle()
     return _wrong(seed, cluster)
 
 
+def _turn(cluster: Cluster, random: Random, chances: Chances) -> None:
+    if random.random() < 0.15:
+        cluster.world.transaction(random)
+    if random.random() < 0.8:
+        cluster.begin()
+    if random.random() < 0.5:
+        cluster.commit()
+    if random.random() < 0.3:
+        cluster.note()
+    if random.random() < chances.losses:
+        random.choice((*[cluster.copy] * 6, *[cluster.lose] * 3, cluster.flush))()
+    if cluster.zombies and random.random() < 0.4:
+        cluster.wake(random.choice((1, 2, 5, 20)))
+    if DEFERRED not in cluster.live and random.random() < 0.4:
+        cluster.make_deferred()
+    if not cluster.live:
+        return
+    part = random.choice(sorted(cluster.live))
+    chance = random.random() / (4 if part == DEFERRED else 1)
+    if chance < chances.crashes:
+        cluster.crash(part)
+    elif chance < 2 * chances.crashes:
+        cluster.freeze(part)
+    elif chance < 2.3 * chances.crashes:
+        cluster.restart()
+    else:
+        cluster.advance(part, random.choice((1, 2, 5, 20, 100, 100)))
+
+
 def _wrong(seed: int, cluster: Cluster) -> str | None:
-    want, got = truth(cluster.world.view, cluster.world.tables), cluster.held()
-    if want == got:
-        return None
-    keys = [key for key in {*want, *got} if want.get(key) != got.get(key)]
-    return f"seed {seed}: {keys[0]}: want {want.get(keys[0])}, got {got.get(keys[0])}"
+    want = orjson.loads(orjson.dumps(truth(cluster.world.view, cluster.world.tables)))
+    for got, where in ((cluster.held(), ""), (cluster.rendered(want), " in the store")):
+        keys = [key for key in sorted({*want, *got}) if str(want.get(key)) != str(got.get(key))]
+        if keys:
+            return f"seed {seed}{where}: {keys[0]!r}: want {want.get(keys[0])}, got {got.get(keys[0])}"
+    return None
 
 
 def search(
-    seeds: Iterable[int], store: Callable[[], Any], joiner: MakeJoiner = Joiner, *, fill: bool = False
+    seeds: Iterable[int],
+    joiner: MakeJoiner = Joiner,
+    chances: Chances = Chances(),
+    store: Callable[..., Any] = MemoryStore,
 ) -> list[str]:
     """What is wrong in many histories."""
-    return [wrong for seed in seeds if (wrong := history(seed, store(), joiner, fill=fill)) is not None]
+    found = []
+    for seed in seeds:
+        made = store(servers=Servers(chances.nodes), token=1)
+        if (wrong := history(seed, made, joiner, chances)) is not None:
+            found.append(wrong)
+    return found

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sinks.rowstore.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 # One key: {"key": text, "type": string|hash|set|zset, "ttl_ms": milliseconds or -1, "value": base64 inside}.
 Entry = dict[str, Any]
@@ -78,25 +78,18 @@ def in_memory(entries: Sequence[Entry], namespace: str) -> MemoryStore:
 
 
 def _place(store: MemoryStore, key: str, value: Any) -> None:
-    kind, rest = key[0], key[1:]
+    kind, held = key[0], store.servers.of(key)
     if kind == "r":
-        store.rows[key] = raw(value)
+        held[key] = raw(value)
     elif kind == "i":
-        store.sets[key] = {raw(member).decode() for member in value}
+        held[key] = {raw(member).decode() for member in value}
     elif kind == "c":
-        store.given[rest] = {raw(child).decode(): raw(held) for child, held in value}
-    elif kind in "td":
-        counted = Counter({raw(field).decode(): int(raw(held)) for field, held in value})
-        (store.sums if kind == "t" else store.values)[rest] = counted
+        held[key] = {raw(child).decode(): raw(given) for child, given in value}
+    elif kind in "tdpq":
+        held[key] = Counter({raw(field).decode(): int(raw(count)) for field, count in value})
     elif kind == "z":
-        number, _, parent = rest.partition(":")
-        group, _, aggregate = number.partition(".")
-        store.sorted[f"{group}:{parent}", int(aggregate)] = {raw(member).decode(): score for member, score in value}
+        held[key] = {raw(member).decode(): score for member, score in value}
     elif kind == "v":
-        store.versions[key] = int(raw(value))
+        held[key] = int(raw(value))
     elif kind == "o":
-        store.offsets = {raw(field).decode(): int(raw(held)) for field, held in value if raw(held).isdigit()}
-    elif kind in "pq":
-        shard = int(rest.removeprefix(":{").removesuffix("}"))
-        waiting = {raw(root).decode(): int(raw(position)) for root, position in value}
-        (store.later if kind == "p" else store.now)[shard] = waiting
+        store.servers.nodes[0]["o"] = {raw(field).decode(): int(raw(n)) for field, n in value if raw(n).isdigit()}

@@ -28,10 +28,11 @@ from console.explained import _position, find_view
 from console.held import alike
 from console.sourcestate import SourceState, line, warning
 from console.status import _sink, state_of
-from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.explain import explain, row_id
+from spark.join.task import Task
 from spark.status import FlowStatus
+from tests.support.memory_store import MemoryStore
 
 # -- a small world -----------------------------------------------------------------------------------------------------
 
@@ -69,8 +70,7 @@ class Kept(MemoryStore):
     """With ``get`` of a version, as a server has it."""
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
-        values = zip(keys, super().get(keys), strict=True)
-        return [str(self.versions[key]).encode() if key in self.versions else value for key, value in values]
+        return [str(value).encode() if isinstance(value, int) else value for value in super().get(keys)]
 
 
 @pytest.fixture
@@ -93,8 +93,10 @@ def store() -> Kept:
         change = Change(of.qualified, op, key, after, 1000 + offset, f"t.{of.qualified}", 3, offset, 0)
         computed = [None, None, 2 * after["pages"]] if after and of is BOOKS else [None] * 3
         incoming = makers[of.qualified].make(change, computed)
-        for _ in joiner.process([incoming], {(change.topic, 3): offset}, _refuse):
+        task = Task(offset, offset)
+        for _ in joiner.process([incoming], task, _refuse):
             pass
+        made.end(offset)
     return made
 
 
@@ -114,7 +116,7 @@ def test_rows_carry_the_stamps_of_the_changes_that_wrote_them(store: Kept) -> No
         ("card.books[0]", "10", "shown", (1003, 3, 3)),
     ]
     assert found.cut == {"card.books": 1}
-    assert found.version == store.versions["v:1"]
+    assert found.version == store.servers.of("v:1")["v:1"]
     assert found.waiting == 0
     store.defer({"1": 5, "2": 6})
     assert explain(view(), store, "1").waiting == 2
@@ -129,8 +131,9 @@ def test_a_row_that_never_came_is_missing(store: Kept) -> None:
 
 
 def test_an_index_that_is_a_step_behind_is_shown(store: Kept) -> None:
-    index = next(name for name, of in store.sets.items() if "10" in of)
-    store.sets[index.replace(":1", ":3")] = {"10", "77"}
+    (held,) = store.servers.nodes
+    index = next(name for name, of in held.items() if name.startswith("i") and "10" in of)
+    held[index.replace(":1", ":3")] = {"10", "77"}
     extra = {row.key: row.state for row in explain(view(), store, "3").rows if row.path == "card.books"}
     assert extra == {"10": "elsewhere", "77": "missing"}
 

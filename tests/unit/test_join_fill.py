@@ -18,7 +18,6 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.view import View
 from sinks.contract import Held
-from sinks.rowstore.memory import MemoryStore
 from spark.apply import NEW, _from_arrow
 from spark.computed import FAILED, WHERE
 from spark.flow import Flow, Reading
@@ -27,6 +26,7 @@ from spark.join.slices import FillState, Slice
 from spark.overlap import Behind
 from spark.spec import FlowSpec
 from tests.support import trees
+from tests.support.memory_store import MemoryStore
 
 BEGINS = {"root": {0: 0, 1: 10}, "ref": {0: 0}}
 ENDS = {"root": {0: 100, 1: 60}, "ref": {0: 7}}
@@ -89,6 +89,9 @@ class Store(MemoryStore):
     run = "one"
     dropped = 0
 
+    def __init__(self) -> None:
+        super().__init__(token=1)
+
     def server(self) -> str:
         """As the test says."""
         return self.run
@@ -96,10 +99,10 @@ class Store(MemoryStore):
     def setup(self) -> None:
         """Nothing."""
 
-    def drop(self) -> None:
-        """Forget everything."""
+    def empty(self) -> int:
+        """Count it."""
         self.dropped += 1
-        self.offsets.clear()
+        return super().empty()
 
 
 class Target:
@@ -182,6 +185,17 @@ def test_fault_37_a_row_store_restarted_during_a_fill_begins_it_anew(flow: Flow)
     assert not flow.checkpoint.exists()
 
 
+def test_a_fill_over_a_store_that_was_emptied_meanwhile_begins_anew(flow: Flow) -> None:
+    target, store = Target(), Store()
+    first = prepare(flow, target, store)
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, first.after(piece, time.time()))
+    store.servers.flush(0)  # the same run of the server
+    assert prepare(flow, target, store).rows == {}
+    assert target.calls == ["drop", "setup"]
+
+
 @pytest.mark.parametrize("newest", [8 * 86400, 60], ids=["cut", "slow"])
 def test_a_fill_begun_longer_ago_than_deletes_are_remembered_begins_anew(flow: Flow, newest: float) -> None:
     """Also one whose newest slice is young: what an early slice has read may have been deleted just after it."""
@@ -232,27 +246,35 @@ def test_a_flow_that_was_killed_as_it_went_live_is_live(flow: Flow) -> None:
 
 def test_a_store_without_the_mark_of_its_fill_is_refused(flow: Flow) -> None:
     store = Store()
-    health.mark_filled(store)
-    health.remember_filled(flow, "one")
-    assert health.check(store, flow) == 0
-    store.run = "two"
-    assert health.check(store, flow) == 0  # restarted, and it still has the newest write: nothing was lost
-    store.offsets.clear()
+    store.open("a fill")
     with pytest.raises(StateError, match="none of the rows"):
-        health.check(store, flow)
+        health.check(store, flow, "a fill")
+    store.note(filled=True)
+    health.remember_filled(flow, "one")
+    assert health.check(store, flow, "a fill") == 0
+    store.run = "two"
+    assert health.check(store, flow, "a fill") == 0  # restarted, and it still has the newest write: nothing was lost
+    with pytest.raises(StateError, match="none of the rows"):
+        health.check(store, flow, "another fill")
+    store.servers.flush(0)
+    with pytest.raises(StateError, match="none of the rows"):
+        health.check(store, flow, "a fill")
 
 
 def test_batches_that_a_restarted_server_lost_are_replayed_from_where_the_fill_ended(flow: Flow) -> None:
     store = Store()
-    health.mark_filled(store)
+    store.open("a fill")
+    store.note(filled=True)
     health.remember_filled(flow, "one")
+    before = store.servers.copy(0)
     for folder in ("offsets", "commits"):
         (flow.checkpoint / folder).mkdir(parents=True)
         for batch in range(3):
             (flow.checkpoint / folder / str(batch)).write_text('v1\n{}\n{"root":{"0":1}}')
     health.note(store, flow)
-    store.run, store.offsets = "two", {"filled": 1}
-    assert health.check(store, flow) == 1
+    store.servers.restart(0, before)
+    store.run = "two"
+    assert health.check(store, flow, "a fill") == 1
     assert list((flow.checkpoint / "commits").iterdir()) == []
     assert [path.name for path in (flow.checkpoint / "offsets").iterdir()] == ["0"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,17 +14,34 @@ from cdc.catalogue import Column, Table
 from cdc.errors import SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
-from sinks.rowstore.memory import MemoryStore
 from spark.flow import Flow, Reading
 from spark.join import health
 from spark.spec import FlowSpec
 from spark.state import committed_offsets, planned, trim
+from tests.support.kept import Kept
+from tests.support.memory_store import MemoryStore
+
+IDENTITY = "a fill"
 
 
 class Restarting(MemoryStore):
     """A store whose server says which run it is."""
 
     run = "one"
+
+    def __init__(self) -> None:
+        super().__init__(token=1)
+        self.open(IDENTITY)
+        self.note(filled=True)
+
+    @property
+    def batch(self) -> int:
+        """What the newest note says."""
+        return self.noted().batch
+
+    def goes_back(self, batch: int) -> None:
+        """It holds what it held then."""
+        self.servers.nodes[0]["o"]["batch"] = batch
 
     def server(self) -> str:
         """As the test says."""
@@ -47,35 +65,35 @@ def commit(flow: Flow, *batches: int) -> None:
 
 def test_all_is_well(flow: Flow) -> None:
     store = Restarting()
-    assert health.check(store, flow) == 0
+    assert health.check(store, flow, IDENTITY) == 0
     commit(flow, 0, 1, 2)
     health.note(store, flow)
-    assert store.noted() == {"batch": 3}
-    assert health.check(store, flow) == 0
+    assert store.batch == 2
+    assert health.check(store, flow, IDENTITY) == 0
     commit(flow, 3)  # committed and not yet noted: the server was never away, so it has it
-    assert health.check(store, flow) == 0
+    assert health.check(store, flow, IDENTITY) == 0
     assert committed_offsets(flow.checkpoint)[0] == 3
 
 
 def test_fault_37_a_restarted_server_gets_again_what_it_may_have_lost(flow: Flow) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, 0, 1, 2)
     health.note(store, flow)
     commit(flow, 3, 4)
     store.run = "two"
     with pytest.raises(SinkUnavailable, match="was restarted"):
         health.note(store, flow)
-    assert health.check(store, flow) == 1  # versions from now on beat every old one
+    assert health.check(store, flow, IDENTITY) == 1  # versions from now on beat every old one
     assert committed_offsets(flow.checkpoint)[0] == 2
     assert sorted(path.name for path in (flow.checkpoint / "offsets").iterdir()) == ["0", "1", "2", "3"]
     health.note(store, flow)
-    assert health.check(store, flow) == 1
+    assert health.check(store, flow, IDENTITY) == 1
 
 
 def test_fault_37_healing_that_was_killed_half_way_is_done_again(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, 0, 1, 2)
     health.note(store, flow)
     commit(flow, 3, 4, 5)
@@ -89,8 +107,8 @@ def test_fault_37_healing_that_was_killed_half_way_is_done_again(flow: Flow, mon
     with monkeypatch.context() as patch:
         patch.setattr(health, "rewind", killed)
         with pytest.raises(KeyboardInterrupt):
-            health.check(store, flow)
-    flow_checked = health.check(store, flow)
+            health.check(store, flow, IDENTITY)
+    flow_checked = health.check(store, flow, IDENTITY)
     trim(flow.checkpoint)  # as each start of a flow does
     assert flow_checked >= 1
     assert committed_offsets(flow.checkpoint)[0] == 2
@@ -99,12 +117,12 @@ def test_fault_37_healing_that_was_killed_half_way_is_done_again(flow: Flow, mon
 
 def test_fault_37_a_batch_under_way_when_the_server_went_down_gets_a_new_epoch(flow: Flow) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, 0, 1)
     health.note(store, flow)
     (flow.checkpoint / "offsets" / "2").write_text('v1\n{}\n{"t":{"0":2}}')  # begun, not committed
     store.run = "two"
-    assert health.check(store, flow) == 1
+    assert health.check(store, flow, IDENTITY) == 1
     assert committed_offsets(flow.checkpoint)[0] == 1
 
 
@@ -112,64 +130,105 @@ def test_fault_37_a_note_that_only_the_new_server_has_says_nothing_of_the_rows(f
     class Dying(Restarting):
         """Goes down between the question who it is and the note."""
 
-        def note(self, numbers: Mapping[str, int]) -> None:
+        def note(self, batch: int | None = None, *, filled: bool = False) -> None:
             """Note, as the next run."""
-            self.run = "two"
-            super().note(numbers)
+            if batch is not None:
+                self.run = "two"
+            super().note(batch, filled=filled)
 
     store = Dying()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, 0, 1)
     with pytest.raises(SinkUnavailable, match="just now"):
         health.note(store, flow)
-    assert health.check(store, flow) == 1
+    assert health.check(store, flow, IDENTITY) == 1
     assert committed_offsets(flow.checkpoint)[0] == -1
     assert planned(flow.checkpoint) == 0
 
 
 def test_a_clean_restart_costs_nothing(flow: Flow) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, 0, 1)
     health.note(store, flow)
     store.run = "two"
-    assert health.check(store, flow) == 0
+    assert health.check(store, flow, IDENTITY) == 0
     assert committed_offsets(flow.checkpoint)[0] == 1
 
 
 def test_fault_37_a_store_restored_from_a_copy_is_wound_back_to(flow: Flow) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, *range(6))
     health.note(store, flow)
-    store.offsets = {"batch": 3}
+    store.goes_back(2)
     store.run = "restored"
-    assert health.check(store, flow) == 1
+    assert health.check(store, flow, IDENTITY) == 1
     assert committed_offsets(flow.checkpoint)[0] == 2
 
 
 def test_fault_37_an_older_copy_than_the_checkpoint_remembers_is_refused(flow: Flow) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, *range(10, 16))
     health.note(store, flow)
-    store.offsets = {"batch": 3}
+    store.goes_back(2)
     with pytest.raises(StateError, match="13 batches behind its checkpoint"):
-        health.check(store, flow)
+        health.check(store, flow, IDENTITY)
     assert committed_offsets(flow.checkpoint)[0] == 15
 
 
 def test_fault_37_a_wiped_store_is_refused_with_the_way_out(flow: Flow) -> None:
     store = Restarting()
-    health.check(store, flow)
+    health.check(store, flow, IDENTITY)
     commit(flow, 0)
     health.note(store, flow)
-    store.offsets.clear()
+    store.servers.flush(0)
     with pytest.raises(StateError) as caught:
-        health.check(store, flow)
+        health.check(store, flow, IDENTITY)
     assert "none of the rows" in str(caught.value)
     assert "headwater rebuild FILE search --auto" in str(caught.value)
     assert json.loads((flow.folder / "rowstore.json").read_text())["batch"] == 0
+
+
+def test_fault_37_a_node_that_may_have_gone_back_alone_is_refused(flow: Flow) -> None:
+    store = Restarting()
+    store.run = "A1 B1"
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0, 1)
+    health.note(store, flow)
+    store.run = "A1 B2"
+    assert health.check(store, flow, IDENTITY) == 0  # nothing was under way
+    commit(flow, 2)
+    store.run = "A2 B2"
+    with pytest.raises(StateError, match="in the middle of a batch") as caught:
+        health.check(store, flow, IDENTITY)
+    assert "headwater rebuild FILE search --auto" in str(caught.value)
+    assert committed_offsets(flow.checkpoint)[0] == 2
+
+
+def test_fault_37_a_loss_that_is_older_than_the_log_keeps_everything_is_refused(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0)
+    health.note(store, flow)
+    commit(flow, 1)
+    store.run = "two"
+    os.utime(flow.folder / "rowstore.json", (time.time() - 4000, time.time() - 4000))
+    with pytest.raises(StateError, match=r"1\.1 h ago, and the log keeps every record for 1\.0 h only"):
+        health.check(store, flow, IDENTITY, 3600)
+    assert health.check(store, flow, IDENTITY, 7200) == 1
+
+
+def test_what_an_older_headwater_has_left_is_refused_by_name(flow: Flow) -> None:
+    store = Kept("state_0_1", "first").row_store("search", "card")
+    with pytest.raises(StateError, match="written by an older Headwater") as caught:
+        health.check(store, flow, IDENTITY)
+    assert "headwater rebuild FILE search --auto" in str(caught.value)
+    newer = Restarting()
+    newer.servers.nodes[0]["o"]["format"] = 3
+    with pytest.raises(StateError, match="written by a newer Headwater"):
+        health.check(newer, flow, IDENTITY)
 
 
 def _layout(*columns: str) -> Layout:

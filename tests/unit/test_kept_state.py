@@ -77,13 +77,15 @@ def test_the_row_store_has_every_kind_of_key(kept: Kept) -> None:
 
 def test_the_row_store_can_be_read_in_memory(kept: Kept) -> None:
     store = kept.row_store("search", "card")
-    [group] = {key for key in store.sums if key.endswith("{5}")}
-    lines = int(store.totals([group])[0]["0:n"]) if "0:n" in store.sums[group] else len(store.given[group])
-    assert lines == len(store.given[group]) > 0
-    assert all(value for value in store.rows.values())
-    assert all(isinstance(version, int) for version in store.versions.values())
+    (held,) = store.servers.nodes
+    [group] = {key[1:] for key in held if key.startswith("t") and key.endswith("{5}")}
+    given = held[f"c{group}"]
+    assert len(given) > 0 and store.totals([group])[0]
+    assert all(held[key] for key in held if key.startswith("r"))
+    assert all(isinstance(held[key], int) for key in held if key.startswith("v:"))
     assert store.waiting() == 0
-    contributed = [json.loads(value) for value in store.given[group].values()]
+    assert store.noted().format == 1
+    contributed = [json.loads(value) for value in given.values()]
     assert all(len(one) == 6 for one in contributed), "one for each aggregate"
 
 

@@ -1,0 +1,328 @@
+"""Tables, random views over them, a log that the cleaner thins out, and the truth by plain loops.
+
+Everything is driven by a ``random.Random``-like source of choices, so that hypothesis or a plain seed can lead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from cdc.catalogue import Column, Table
+from cdc.change import Change, Op
+from cdc.join.incoming import Incoming, RowMaker, newest
+from cdc.join.tree import Aggregate, Function, Node, Order
+from cdc.join.view import JoinedView
+from cdc.keys import document_id
+
+TABLES = ("a", "b", "c", "d")
+VALUES = ("n", "amount", "note", "f")
+
+# A table's key columns (name, type) and the keys that it may have: texts are those that break names, tags and patterns.
+Keys = tuple[tuple[tuple[str, str], ...], tuple[tuple[Any, ...], ...]]
+KEYS: tuple[Keys, ...] = (
+    ((("id", "int4"),), ((0,), (1,), (2,))),
+    ((("id", "text"),), (("",), ("{}",), ("a|b%7B\\",))),
+    ((("id", "int4"), ("sub", "text")), ((0, ""), (0, "é{x}|"), (1, ""))),
+)
+FLOATS = (0.0, -0.0, 1.5, -2.25, "NaN", "Infinity", "-Infinity", None)
+
+Row = dict[str, Any]
+PartOf = tuple[str, int]
+
+
+def table(name: str, keys: Keys) -> Table:
+    """A table with a key, a nullable reference to every table (itself too), and values of several types."""
+    columns = [Column(column, kind, kind, nullable=False) for column, kind in keys[0]]
+    columns += [Column(f"{other}_{column}", kind, kind) for other in TABLES for column, kind in keys[0]]
+    columns += [
+        Column("n", "integer", "int4"),
+        Column("amount", "numeric(10,2)", "numeric", precision=10, scale=2),
+        Column("note", "text", "text"),
+        Column("f", "double precision", "float8"),
+    ]
+    return Table("public", name, tuple(columns), tuple(column for column, _ in keys[0]))
+
+
+# -- random views -------------------------------------------------------------------------------------------
+
+FUNCTIONS: tuple[tuple[Function, bool, str | None], ...] = (
+    ("count", False, None),
+    ("count", False, "n"),
+    ("count", True, "note"),
+    ("count", True, "f"),
+    ("sum", False, "n"),
+    ("sum", False, "amount"),
+    ("sum", False, "f"),
+    ("avg", False, "amount"),
+    ("min", False, "note"),
+    ("max", False, "amount"),
+    ("min", False, "n"),
+    ("min", False, "f"),
+    ("max", False, "f"),
+    ("sum", False, "n * 2"),
+)
+# What Spark SQL would compute for them; of `n * 2` only rows count of which `n > 0` is true.
+CONDITION = "n > 0"
+
+
+def computed(aggregate: Aggregate, row: Row) -> Any:
+    """The value of a computed aggregate over a row."""
+    n = row["n"]
+    return n * 2 if aggregate.computed and n is not None and n > 0 else None
+
+
+def random_view(random: Random, *, small: bool = False) -> JoinedView:
+    """A view over up to eight places of the tables, three levels deep; or a small one, in which more meets."""
+    keys = random.choice(KEYS)
+    if small:
+        own = tuple((column, f"a_{column}") for column, _ in keys[0])
+        edge = tuple((f"b_{column}", column) for column, _ in keys[0])
+        kid = Node("k", "child", table("b", keys), own, (*((c, c) for c, _ in keys[0]), ("n", "n")))
+        ref = Node("r", "ref", table("b", keys), edge, (("n", "n"),))
+        sums = (
+            Aggregate("count", table("b", keys), own, "count"),
+            Aggregate("sum", table("b", keys), own, "sum", False, "n"),
+        )
+        columns = tuple((column, column) for column, _ in keys[0])
+        root = Node("root", "root", table("a", keys), (), columns, (ref,), (kid,), sums)
+        return JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
+    root = _node(random, keys, "root", "root", random.choice(TABLES), (), depth=0)
+    return JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
+
+
+def _node(random: Random, keys: Keys, name: str, kind: Any, of: str, on: Any, depth: int) -> Node:
+    named = [column for column, _ in keys[0]]
+    picked = (*named, *(c for c in VALUES if random.random() < 0.4))
+    refs, children, aggregates = [], [], []
+    own = tuple((column, f"{of}_{column}") for column in named)
+    if depth < 3:
+        for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
+            other = random.choice(TABLES)
+            edge = tuple((f"{other}_{column}", column) for column in named)
+            refs.append(_node(random, keys, f"r{number}", "ref", other, edge, depth + 1))
+        for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
+            other = random.choice(TABLES)
+            children.append(_node(random, keys, f"k{number}", "child", other, own, depth + 1))
+    for number in range(random.choice((0, 0, 1, 3))):
+        function, distinct, value = random.choice(FUNCTIONS)
+        other = table(random.choice(TABLES), keys)
+        where, sql = (CONDITION, "int") if value == "n * 2" else (None, None)
+        aggregates.append(Aggregate(f"g{number}", other, own, function, distinct, value, where, sql))
+    order: tuple[Order, ...] = ()
+    limit = None
+    if kind == "child" and random.random() < 0.4:
+        order = (Order(random.choice(("n", "note", "amount")), random.random() < 0.5, random.random() < 0.5),)
+        limit = random.choice((None, 1, 2))
+    columns = tuple((column, column) for column in picked)
+    return Node(name, kind, table(of, keys), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)
+
+
+# -- the truth, by plain loops --------------------------------------------------------------------------------
+
+
+def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
+    """Every document, straight from the tables."""
+    key = view.table.primary_key
+    return {
+        document_id([row[column] for column in key]): _true(view.tree, row, tables)
+        for row in tables[view.table.name].values()
+    }
+
+
+def _true(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
+    found = {out: row[source] for source, out in node.columns}
+    for ref in node.refs:
+        others = tables[ref.table.name].values()
+        other = next((r for r in others if all(r[right] == row[left] for left, right in ref.on)), None)
+        found[ref.name] = None if other is None else _true(ref, other, tables)
+    for child in node.children:
+        rows = _pointing(child.table, child.on, row, tables)
+        for order in child.order_by:
+            nulls = [r for r in rows if r[order.column] is None]
+            rest = [r for r in rows if r[order.column] is not None]
+            rest.sort(key=lambda r: _comparable(r[order.column]), reverse=order.descending)
+            rows = nulls + rest if order.nulls_first else rest + nulls
+        found[child.name] = [_true(child, r, tables) for r in rows[: child.limit]]
+    for aggregate in node.aggregates:
+        found[aggregate.name] = _aggregate(aggregate, _pointing(aggregate.table, aggregate.on, row, tables))
+    return found
+
+
+def _pointing(of: Table, on: Any, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
+    rows = [r for r in tables[of.name].values() if all(r[right] == row[left] for left, right in on)]
+    return sorted(rows, key=lambda r: [_comparable(r[column]) for column in of.primary_key])
+
+
+def _comparable(value: Any) -> Any:
+    try:
+        return Decimal(value)
+    except ArithmeticError:
+        return value.encode()
+
+
+def _real(value: Any) -> tuple[bool, float]:
+    return (True, 0.0) if value == "NaN" else (False, float(value))
+
+
+def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:  # noqa: PLR0911 (one return a function)
+    if aggregate.computed:
+        values = [computed(aggregate, row) for row in rows]
+    else:
+        values = [1 if aggregate.value is None else row[aggregate.value] for row in rows]
+    values = [value for value in values if value is not None]
+    if aggregate.function == "count":
+        return len({_real(v) if aggregate.value == "f" else v for v in values}) if aggregate.distinct else len(values)
+    if not values:
+        return None
+    if aggregate.function in ("min", "max"):
+        pick = min if aggregate.function == "min" else max
+        if aggregate.value == "f":
+            return pick(values, key=lambda value: (_real(value), str(value)))
+        return pick(values, key=_comparable) if aggregate.value != "note" else pick(values, key=str.encode)
+    if aggregate.value in ("n", "n * 2"):
+        return sum(values)
+    if aggregate.value == "f":
+        return _sum_of_reals(values)
+    total = sum((Fraction(value) for value in values), Fraction(0))
+    if aggregate.function == "sum":
+        return f"{Decimal(total.numerator) / Decimal(total.denominator):.2f}"
+    scaled = total / len(values) * 10**6
+    whole = (abs(scaled).numerator * 2 + scaled.denominator) // (scaled.denominator * 2)
+    text = f"{whole // 10**6}.{whole % 10**6:06d}"
+    return f"-{text}" if scaled < 0 and whole else text
+
+
+def _sum_of_reals(values: list[Any]) -> Any:
+    total = math.fsum(float(v) for v in values if v not in ("NaN", "Infinity", "-Infinity"))
+    words = {value for value in values if isinstance(value, str)}
+    if not words:
+        return total
+    return words.pop() if len(words) == 1 else "NaN"
+
+
+# -- the log --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """Tables and the log of their changes: (table, key % 2) -> records.
+
+    Attributes:
+        gone: (partition, offset) of records that the cleaner has removed; offsets stay.
+    """
+
+    view: JoinedView
+    tables: dict[str, dict[int, Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
+    log: dict[PartOf, list[Change]] = field(default_factory=dict)
+    gone: set[tuple[PartOf, int]] = field(default_factory=set)
+    lsn: int = 1000
+
+    def __post_init__(self) -> None:
+        named = self.view.table.primary_key
+        self.keys = next(keys for keys in KEYS if _same(keys, self.view.table, named))
+        self.columns = [column.name for column in self.view.table.columns]
+        layouts = self.view.layout.tables
+        self.names = sorted(table.name for table in self.view.tree.tables().values())
+        self.makers = {name: RowMaker(layout) for name, layout in layouts.items()}
+
+    def emit(self, name: str, key: int, row: Row | None, op: Op) -> None:
+        """Append one change; a delete is followed by its tombstone."""
+        part = (name, key % 2)
+        records = self.log.setdefault(part, [])
+        after = None if row is None else dict(row)
+        named = dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
+        at = (f"t.{name}", key % 2)
+        records.append(Change(f"public.{name}", op, named, after, self.lsn, *at, len(records), 0))
+        if row is None:
+            records.append(Change(f"public.{name}", Op.TOMBSTONE, named, None, 0, *at, len(records), 0))
+
+    def transaction(self, random: Random, keys: int = 3) -> None:
+        """One to three random changes; changes of one transaction may share a position."""
+        for _ in range(random.choice((1, 1, 2, 3))):
+            self.lsn += random.choice((0, 0, 1))
+            name = random.choice(self.names)
+            rows = self.tables[name]
+            key = random.randrange(keys)
+            kind = random.random()
+            if kind > 0.95 and key in rows:  # written again as it is
+                self.emit(name, key, rows[key], Op.UPDATE)
+            elif kind < 0.03:  # TRUNCATE, row by row, as our trigger does it
+                for gone in list(rows):
+                    del rows[gone]
+                    self.emit(name, gone, None, Op.DELETE)
+            elif kind < 0.25:
+                if rows.pop(key, None) is not None:
+                    self.emit(name, key, None, Op.DELETE)
+            elif kind < 0.32 and key in rows:  # a primary key changes
+                moved = random.randrange(keys)
+                if moved not in rows:
+                    rows[moved] = {**rows.pop(key), **self._key(moved)}
+                    self.emit(name, key, None, Op.DELETE)
+                    self.emit(name, moved, rows[moved], Op.CREATE)
+            else:
+                old = rows.get(key)
+                rows[key] = self._row(random, key, old)
+                self.emit(name, key, rows[key], Op.CREATE if old is None else Op.UPDATE)
+        self.lsn += random.choice((0, 1))
+
+    def _key(self, key: int) -> Row:
+        return dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
+
+    def _row(self, random: Random, key: int, old: Row | None) -> Row:
+        row = dict(old) if old else {**dict.fromkeys(self.columns), "n": 0, **self._key(key)}
+        for name in random.sample((*self.names, *VALUES), random.choice((1, 2, 4))):
+            if name in TABLES:
+                to = random.choice((None, 0, 1, 2, 2))
+                values = (None,) * len(self.keys[0]) if to is None else self.keys[1][to]
+                row |= {f"{name}_{column}": v for (column, _), v in zip(self.keys[0], values, strict=True)}
+            elif name == "n":
+                row[name] = random.choice((None, random.randrange(-5, 6)))
+            elif name == "amount":
+                row[name] = random.choice((None, f"{random.randrange(-300, 300) / 100:.2f}"))
+            elif name == "f":
+                row[name] = random.choice(FLOATS)
+            else:
+                row[name] = random.choice((None, "x", "y", "é", "ab", ""))
+        return row
+
+    # -- what readers and the cleaner do ------------------------------------------------------------------------------
+
+    def read(self, part: PartOf, start: int, end: int) -> list[Change]:
+        """The records of a range that are still there."""
+        return [c for c in self.log[part][start:end] if (part, c.offset) not in self.gone]
+
+    def changes(self, records: Iterable[Change]) -> list[Incoming]:
+        """The newest change of each row of this view."""
+        found: dict[tuple[str, str], Incoming] = {}
+        for change in records:
+            maker = self.makers.get(change.table)
+            if maker is not None:
+                values = [computed(a, change.after or {}) if change.after else None for a in maker.layout.aggregates]
+                made = maker.make(change, values)
+                found[made.table, made.key] = newest(found.get((made.table, made.key)), made)
+        return list(found.values())
+
+    def clean(self, random: Random, upto: Callable[[PartOf], int] | None = None) -> None:
+        """The cleaner removes superseded records of closed segments.
+
+        Args:
+            random: where segments end.
+            upto: partition -> first offset that is too young to be cleaned.
+        """
+        for part, records in self.log.items():
+            end = random.randint(0, len(records) if upto is None else min(upto(part), len(records)))
+            last = {tuple(change.key.values()): change.offset for change in records[:end]}
+            for change in records[:end]:
+                if change.offset != last[tuple(change.key.values())]:
+                    self.gone.add((part, change.offset))
+
+
+def _same(keys: Keys, of: Table, named: tuple[str, ...]) -> bool:
+    kinds = tuple((column, of.by_name[column].type_name) for column in named)
+    return kinds == keys[0]

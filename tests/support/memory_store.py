@@ -1,0 +1,405 @@
+"""The row store in memory, for the wide search of property tests: the same verbs, one step at a time.
+
+``step`` is called before each element of each call, as a server would let another client in there; a test may run
+another worker in it, freeze this one there, or raise to crash it. A ``Servers`` is what all stores of a test share: one
+node or several, each of which may be put back to a moment before, or emptied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from cdc.errors import Fenced, SinkUnavailable
+from sinks.rowstore import keys
+from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
+
+Step = Callable[[str], None]
+
+
+def _no_step(_what: str) -> None:
+    return None
+
+
+def _never(_what: str) -> bool:
+    return False
+
+
+class Servers:
+    """What the nodes hold.
+
+    Args:
+        nodes: how many there are; a key lies on the node of its slot.
+    """
+
+    def __init__(self, nodes: int = 1) -> None:
+        self.nodes: list[dict[str, Any]] = [{} for _ in range(nodes)]
+        self.run = 0
+
+    def of(self, key: str) -> dict[str, Any]:
+        """The node that holds a key."""
+        return self.nodes[keys.slot(key) % len(self.nodes)]
+
+    def copy(self, node: int) -> dict[str, Any]:
+        """What a node holds now."""
+        return deepcopy(self.nodes[node])
+
+    def restart(self, node: int, held: Mapping[str, Any]) -> None:
+        """A node comes back with what it held at some moment."""
+        self.nodes[node] = deepcopy(dict(held))
+        self.run += 1
+
+    def flush(self, node: int) -> None:
+        """A node is emptied, and goes on."""
+        self.nodes[node].clear()
+
+
+class MemoryStore:
+    """A RowStore as dicts.
+
+    Args:
+        step: called with the verb's name before each element.
+        servers: what it shares with other stores; its own if None.
+        token: of its runner; 0 asks for none.
+    """
+
+    def __init__(self, step: Step = _no_step, servers: Servers | None = None, token: int = 0) -> None:
+        self.step, self.servers, self.token = step, servers or Servers(), token
+        # Whether the answer to a change is lost, so that the client sends it once more.
+        self.repeats: Callable[[str], bool] = _never
+
+    def again(self, token: int) -> MemoryStore:
+        """Another runner's store on the same servers."""
+        made = type(self)(self.step, self.servers, token)
+        made.repeats = self.repeats
+        return made
+
+    # -- what scripts do ----------------------------------------------------------------------------------------------
+
+    def _held(self, key: str, empty: Callable[[], Any]) -> Any:
+        return self.servers.of(key).setdefault(key, empty())
+
+    def _read(self, key: str, default: Any) -> Any:
+        return self.servers.of(key).get(key, default)
+
+    def _guard(self, key: str, by: Attempt = Attempt()) -> dict[str, Any]:  # noqa: B008 (a tuple)
+        """The node of a key, once it is certain that this store may write there."""
+        number = keys.slot(key) % len(self.servers.nodes)
+        self._guard_node(number, by)
+        return self.servers.nodes[number]
+
+    def _guard_node(self, number: int, by: Attempt = Attempt()) -> None:  # noqa: B008
+        if not self.token:
+            return
+        marks = self.servers.nodes[number].get("o", {})
+        run = marks.get("run")
+        if run is not None and run > self.token:
+            raise Fenced(f"fenced by {run}")
+        if run != self.token:
+            raise SinkUnavailable("the marks are lost")
+        if by.part and marks.get(f"task:{by.part}", by.number) > by.number:
+            raise SinkUnavailable("a later attempt is at work")
+
+    def _everywhere(self) -> list[dict[str, Any]]:
+        return self.servers.nodes
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def get(self, names: Sequence[str]) -> list[bytes | None]:
+        """See RowStore."""
+        found = []
+        for key in names:
+            self.step("get")
+            found.append(self._read(key, None))
+        return found
+
+    def swap(self, swaps: Sequence[Swap], by: Attempt) -> list[bool]:
+        """See RowStore."""
+        done = []
+        for swap in swaps:
+            self.step("swap")
+            fits = self._swap(swap, by)
+            done.append(self._swap(swap, by) if self.repeats("swap") else fits)
+        return done
+
+    def _swap(self, swap: Swap, by: Attempt) -> bool:
+        node = self._guard(swap.key, by)
+        held = node.get(swap.key, b"")
+        fits: bool = held.startswith(swap.head) if swap.head else not held
+        if not fits and held == swap.value:
+            return swap.key in node.get(f"u:{by.part}", ())
+        if fits:
+            node[swap.key] = swap.value
+            if by.part:
+                node.setdefault(f"u:{by.part}", set()).add(swap.key)
+        return fits
+
+    def take(self, by: Attempt) -> list[str]:
+        """See RowStore."""
+        found: list[str] = []
+        for number, node in enumerate(self._everywhere()):
+            self.step("take")
+            self._guard_node(number, by)
+            node.setdefault("o", {})[f"task:{by.part}"] = by.number
+            found += sorted(node.get(f"u:{by.part}", ()))
+        return found
+
+    def end(self, number: int) -> None:
+        """See RowStore."""
+        for at, node in enumerate(self._everywhere()):
+            self.step("end")
+            self._guard_node(at)
+            for field, held in node.get("o", {}).items():
+                if field.startswith("task:") and held == number:
+                    node.pop(f"u:{field.removeprefix('task:')}", None)
+
+    # -- indexes ------------------------------------------------------------------------------------------------------
+
+    def link(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
+        """See RowStore."""
+        for key, member in pairs:
+            self.step("link")
+            self._guard(key, by).setdefault(key, set()).add(member)
+
+    def unlink(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
+        """See RowStore."""
+        for key, member in pairs:
+            self.step("unlink")
+            self._guard(key, by).get(key, set()).discard(member)
+
+    def sizes(self, names: Sequence[str]) -> list[int]:
+        """See RowStore."""
+        found = []
+        for key in names:
+            self.step("sizes")
+            found.append(len(self._read(key, ())))
+        return found
+
+    def members(self, names: Sequence[str]) -> list[list[str]]:
+        """See RowStore."""
+        found = []
+        for key in names:
+            self.step("members")
+            found.append(sorted(self._read(key, ())))
+        return found
+
+    def scan(self, key: str, count: int) -> Iterator[list[str]]:
+        """See RowStore."""
+        self.step("scan")
+        members = sorted(self._read(key, ()))
+        for start in range(0, len(members), count):
+            self.step("scan")
+            yield members[start : start + count]
+
+    # -- aggregates ---------------------------------------------------------------------------------------------------
+
+    def contributions(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[bytes]]:
+        """See RowStore."""
+        found = []
+        for key, children in asked:
+            self.step("contributions")
+            held = self._read(f"c{key}", {})
+            found.append([held.get(child, b"") for child in children])
+        return found
+
+    def contribute(self, changes: Sequence[Contribution], by: Attempt) -> list[bool]:
+        """See RowStore."""
+        done = []
+        for change in changes:
+            self.step("contribute")
+            self._guard(f"c{change.key}", by)
+            fits = self._contribute(change)
+            done.append(self._contribute(change) if self.repeats("contribute") else fits)
+        return done
+
+    def _contribute(self, change: Contribution) -> bool:
+        held = self._held(f"c{change.key}", dict)
+        if not self._fits(change, held):
+            return False
+        for child, _, after in change.children:
+            if after:
+                held[child] = after
+            else:
+                held.pop(child, None)
+        sums: Counter[str] = self._held(f"t{change.key}", Counter)
+        for name, delta in change.totals.items():
+            sums[name] += delta
+        values: Counter[str] = self._held(f"d{change.key}", Counter)
+        for name, delta, counter in change.distinct:
+            before = values[name]
+            values[name] += delta
+            sums[counter] += (values[name] != 0) - (before != 0)
+        group, _, parent = change.key.partition(":")
+        for number, score, value, delta in change.ordered:
+            values[f"z{number}:{value}"] += delta
+            members = self._held(f"z{group}.{number}:{parent}", dict)
+            if values[f"z{number}:{value}"]:
+                members[value] = score
+            else:
+                members.pop(value, None)
+        return True
+
+    @staticmethod
+    def _fits(change: Contribution, held: Mapping[str, bytes]) -> bool:
+        return all(held.get(child, b"") == before for child, before, _ in change.children)
+
+    def totals(self, names: Sequence[str]) -> list[dict[str, int]]:
+        """See RowStore."""
+        found = []
+        for key in names:
+            self.step("totals")
+            found.append({name: count for name, count in self._read(f"t{key}", {}).items() if count})
+        return found
+
+    def extremes(self, asked: Sequence[tuple[str, int, bool, bool]]) -> list[list[str]]:
+        """See RowStore."""
+        found: list[list[str]] = []
+        for key, number, greatest, by_bytes in asked:
+            self.step("extremes")
+            group, _, parent = key.partition(":")
+            members = self._read(f"z{group}.{number}:{parent}", {})
+            choose = max if greatest else min
+            if not members:
+                found.append([])
+            elif by_bytes:
+                found.append([choose(members, key=str.encode)])
+            else:
+                end = choose(members.values())
+                found.append([member for member, score in members.items() if score == end])
+        return found
+
+    # -- versions -----------------------------------------------------------------------------------------------------
+
+    def raise_versions(self, pairs: Sequence[tuple[str, int]]) -> list[int]:
+        """See RowStore."""
+        found = []
+        for key, position in pairs:
+            self.step("raise_versions")
+            node = self._guard(key)
+            node[key] = max(node.get(key, 0) + 1, position)
+            found.append(node[key])
+        return found
+
+    def fade(self, pairs: Sequence[tuple[str, int]]) -> None:
+        """See RowStore: at once, which is the worst that time can do."""
+        for key, version in pairs:
+            self.step("fade")
+            node = self._guard(key)
+            if node.get(key) == version:
+                node.setdefault("faded", {})[key] = version
+
+    def confirm(self) -> None:
+        """See RowStore; of every node."""
+        self.step("confirm")
+        for number in range(len(self.servers.nodes)):
+            self._guard_node(number)
+
+    # -- deferred documents -------------------------------------------------------------------------------------------
+
+    def defer(self, roots: Mapping[str, int]) -> None:
+        """See RowStore."""
+        for root, position in roots.items():
+            self.step("defer")
+            key = f"p{keys.deferred(keys.shard(root))}"
+            self._guard(key).setdefault(key, {})[root] = position
+
+    def claim(self) -> list[int]:
+        """See RowStore."""
+        found = []
+        for shard in range(keys.SHARDS):
+            self.step("claim")
+            waiting, mine, whose = (f"{kind}{keys.deferred(shard)}" for kind in "pqx")
+            node = self._guard(waiting)
+            if mine not in node and node.get(waiting):
+                node[mine] = node.pop(waiting)
+            if mine in node:
+                node[whose] = id(self)
+                found.append(shard)
+        return found
+
+    def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
+        """See RowStore."""
+        self.step("claimed")
+        yield dict(self._read(f"q{keys.deferred(shard)}", {}))
+
+    def settle(self, shards: Sequence[int]) -> None:
+        """See RowStore."""
+        for shard in shards:
+            self.step("settle")
+            mine, whose = (f"{kind}{keys.deferred(shard)}" for kind in "qx")
+            node = self._guard(mine)
+            if node.get(whose) == id(self):
+                node.pop(mine, None)
+                node.pop(whose)
+
+    def waiting(self) -> int:
+        """See RowStore."""
+        return sum(len(self._read(f"{kind}{keys.deferred(s)}", ())) for kind in "pq" for s in range(keys.SHARDS))
+
+    # -- marks --------------------------------------------------------------------------------------------------------
+
+    def server(self) -> str:
+        """See RowStore."""
+        return f"run {self.servers.run}"
+
+    def open(self, identity: str) -> None:
+        """See RowStore."""
+        for node in self._everywhere():
+            if node.get("o", {}).get("run", 0) > self.token:
+                raise Fenced("fenced")
+            node["o"] = {"run": self.token, "identity": identity, "format": FORMAT}
+
+    def empty(self) -> int:
+        """See RowStore."""
+        gone = 0
+        for node in self._everywhere():
+            for key in [key for key in node if key != "o"]:
+                del node[key]
+                gone += 1
+        return gone
+
+    def adopt(self, identity: str) -> None:
+        """See RowStore."""
+        for node in self._everywhere():
+            marks = node.get("o", {})
+            if marks.get("run", 0) > self.token:
+                raise Fenced("fenced")
+            if marks.get("identity") != identity:
+                raise SinkUnavailable("the identity is lost")
+            if marks["run"] != self.token:
+                node["o"] = {name: value for name, value in marks.items() if not name.startswith("task:")}
+                node["o"]["run"] = self.token
+
+    def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+        """See RowStore."""
+        for number, node in enumerate(self._everywhere()):
+            self.step("note")
+            self._guard_node(number)
+            marks = node.setdefault("o", {})
+            if batch is not None:
+                marks["batch"] = max(marks.get("batch", -1), batch)
+            if filled:
+                marks["filled"] = 1
+
+    def noted(self) -> Marks:
+        """See RowStore."""
+        held = [node.get("o", {}) for node in self._everywhere()]
+        if not all(marks.get("format") for marks in held):
+            return Marks(format=1 if any(held) and not any(marks.get("format") for marks in held) else 0)
+        identities = {marks.get("identity", "") for marks in held}
+        return Marks(
+            min(marks["format"] for marks in held),
+            identities.pop() if len(identities) == 1 else "",
+            min(marks.get("batch", -1) for marks in held),
+            all(marks.get("filled") for marks in held),
+        )
+
+    def late(self, part: str, at_ms: int | None = None) -> int:
+        """See RowStore."""
+        marks = self._guard(f"o:{part}").setdefault("o", {})
+        if at_ms is not None:
+            marks[f"late:{part}"] = max(marks.get(f"late:{part}", 0), at_ms)
+        found: int = marks.get(f"late:{part}", 0)
+        return found

@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import avro, idle, joins, loads, rebuild, scaling, stack, state
+from benchmarks import avro, idle, joins, loads, rebuild, scaling, search, stack, state
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
-PARTS = ("stack", "loads", "idle", "joins", "state", "rebuild", "scaling", "avro")
+PARTS = ("stack", "loads", "idle", "joins", "state", "rebuild", "scaling", "avro", "search")
 
 
 def main(parts: tuple[str, ...]) -> None:
@@ -45,6 +45,8 @@ def main(parts: tuple[str, ...]) -> None:
         _report(scaling.measure())
     if "avro" in chosen:
         _report(avro.measure())
+    if "search" in chosen:
+        _report(search.measure())
     print(f"written to {LATEST.relative_to(Path.cwd()) if LATEST.is_relative_to(Path.cwd()) else LATEST}")
 
 

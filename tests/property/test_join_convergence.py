@@ -4,7 +4,7 @@ The engine is the real one; the store is its double in memory, whose every step 
 may come in (tests/support/joins.py says what else). tests/integration/test_join_store.py runs the same world over a
 real Redis. Each mutation of tests/support/mutations.py must be found: what no history finds, they do not cover.
 
-A seed that fails: ``python -m tests.support.replay SEED`` with the options that the message names shows every step.
+A seed that fails names the command that shows every step of it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.joins import DEFERRED, Chances, Cluster, search
 from tests.support.memory_store import MemoryStore
 from tests.support.mutations import MUTATIONS, Mutation, defers
 
-HISTORIES = 80
+HISTORIES = 40
 # Each mutation is found within so many.
 MOST_SEEDS = 60
 
@@ -103,9 +103,9 @@ TestAnyHistoryConverges = JoinMachine.TestCase
         Chances(),
         Chances(crashes=0.1, small=True),
         Chances(fill=True),
-        Chances(losses=0.2),
-        Chances(losses=0.2, nodes=3),
-        Chances(losses=0.2, nodes=3, fill=True),
+        Chances(losses=0.2, flushes=0.01),
+        Chances(losses=0.2, flushes=0.01, nodes=3),
+        Chances(losses=0.2, flushes=0.01, nodes=3, fill=True),
     ],
     ids=["crashes", "dense", "fill", "losses", "one node of three", "all at once"],
 )
@@ -131,10 +131,7 @@ def test_deferred_fan_outs_converge_too() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
 def test_a_mutation_is_found(mutation: Mutation) -> None:
-    first = mutation.seeds
-    assert any(
-        search([seed], mutation.joiner, mutation.chances, mutation.store) for seed in range(first, first + MOST_SEEDS)
-    )
+    assert any(search([seed], mutation.joiner, mutation.chances, mutation.store) for seed in range(MOST_SEEDS))
 
 
 def test_one_pass_over_a_root_that_other_rows_show_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,9 @@ VALUES = ("n", "amount", "note", "f")
 # A table's key columns (name, type) and the keys that it may have: texts are those that break names, tags and patterns.
 Keys = tuple[tuple[tuple[str, str], ...], tuple[tuple[Any, ...], ...]]
 KEYS: tuple[Keys, ...] = (
-    ((("id", "int4"),), ((0,), (1,), (2,))),
-    ((("id", "text"),), (("",), ("{}",), ("a|b%7B\\",))),
-    ((("id", "int4"), ("sub", "text")), ((0, ""), (0, "é{x}|"), (1, ""))),
+    ((("id", "int4"),), ((0,), (1,), (2,), (3,), (4,), (5,))),
+    ((("id", "text"),), (("",), ("{}",), ("a|b%7B\\",), ("é",), ("%",), ("*",))),
+    ((("id", "int4"), ("sub", "text")), ((0, ""), (0, "é{x}|"), (1, ""), (1, "|"), (2, ""), (2, "{"))),
 )
 FLOATS = (0.0, -0.0, 1.5, -2.25, "NaN", "Infinity", "-Infinity", None)
 
@@ -215,6 +215,9 @@ class World:
 
     Attributes:
         gone: (partition, offset) of records that the cleaner has removed; offsets stay.
+        parts: of each topic.
+        rows: how many keys a table has.
+        pace: how likely a change has a position of its own. Where many share one, versions run ahead of positions.
     """
 
     view: JoinedView
@@ -222,6 +225,9 @@ class World:
     log: dict[PartOf, list[Change]] = field(default_factory=dict)
     gone: set[tuple[PartOf, int]] = field(default_factory=set)
     lsn: int = 1000
+    parts: int = 2
+    pace: float = 0.5
+    rows: int = 3
 
     def __post_init__(self) -> None:
         named = self.view.table.primary_key
@@ -233,24 +239,25 @@ class World:
 
     def emit(self, name: str, key: int, row: Row | None, op: Op) -> None:
         """Append one change; a delete is followed by its tombstone."""
-        part = (name, key % 2)
+        part = (name, key % self.parts)
         records = self.log.setdefault(part, [])
         after = None if row is None else dict(row)
         named = dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
-        at = (f"t.{name}", key % 2)
+        at = (f"t.{name}", key % self.parts)
         records.append(Change(f"public.{name}", op, named, after, self.lsn, *at, len(records), 0))
         if row is None:
             records.append(Change(f"public.{name}", Op.TOMBSTONE, named, None, 0, *at, len(records), 0))
 
-    def transaction(self, random: Random, keys: int = 3) -> None:
+    def transaction(self, random: Random) -> None:
         """One to three random changes; changes of one transaction may share a position."""
+        keys = self.rows
         for _ in range(random.choice((1, 1, 2, 3))):
-            self.lsn += random.choice((0, 0, 1))
+            self.lsn += random.random() < self.pace
             name = random.choice(self.names)
             rows = self.tables[name]
             key = random.randrange(keys)
             kind = random.random()
-            if kind > 0.95 and key in rows:  # written again as it is
+            if kind > 0.88 and key in rows:  # written again as it is
                 self.emit(name, key, rows[key], Op.UPDATE)
             elif kind < 0.03:  # TRUNCATE, row by row, as our trigger does it
                 for gone in list(rows):
@@ -269,7 +276,7 @@ class World:
                 old = rows.get(key)
                 rows[key] = self._row(random, key, old)
                 self.emit(name, key, rows[key], Op.CREATE if old is None else Op.UPDATE)
-        self.lsn += random.choice((0, 1))
+        self.lsn += random.random() < self.pace
 
     def _key(self, key: int) -> Row:
         return dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
@@ -278,7 +285,7 @@ class World:
         row = dict(old) if old else {**dict.fromkeys(self.columns), "n": 0, **self._key(key)}
         for name in random.sample((*self.names, *VALUES), random.choice((1, 2, 4))):
             if name in TABLES:
-                to = random.choice((None, 0, 1, 2, 2))
+                to = random.choice((None, 0, 1, 2, 2, self.rows - 1))
                 values = (None,) * len(self.keys[0]) if to is None else self.keys[1][to]
                 row |= {f"{name}_{column}": v for (column, _), v in zip(self.keys[0], values, strict=True)}
             elif name == "n":

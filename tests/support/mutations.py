@@ -84,14 +84,6 @@ class ForgetsAllThatCrashed(Joiner):
         self.maintainer._by_part = done  # type: ignore[method-assign]
 
 
-class HasNoEras(Joiner):
-    """Passes a change over that leaves its row as it is, in a healed store too."""
-
-    def __init__(self, view: JoinedView, store: RowStore, epoch: int = 0, **rest: Any) -> None:
-        super().__init__(view, store, epoch, **rest)
-        self.maintainer.era = 0
-
-
 class RaisesNoEpoch(Joiner):
     """Goes on with the versions of a store that has forgotten some."""
 
@@ -163,14 +155,14 @@ class BlindContributions(MemoryStore):
         return True
 
 
-class SettlesForOthers(MemoryStore):
-    """Whoever comes back forgets what another has claimed since."""
+class ForgetsWhatWasClaimed(MemoryStore):
+    """A job that died with documents claimed: nobody makes them."""
 
-    def settle(self, shards: Sequence[int]) -> None:
-        for shard in shards:
-            self.step("settle")
-            mine = f"q{keys.deferred(shard)}"
-            self.servers.of(mine).pop(mine, None)
+    def claim(self) -> list[int]:
+        for shard in range(keys.SHARDS):
+            for kind in "qx":
+                self.servers.of(f"{kind}{keys.deferred(shard)}").pop(f"{kind}{keys.deferred(shard)}", None)
+        return super().claim()
 
 
 class EndsEarly(MemoryStore):
@@ -204,30 +196,35 @@ class Mutation:
         name: of the mutation.
         joiner, store: the broken part and the whole one.
         chances: histories in which it can show.
-        seeds: where to begin to look.
     """
 
     name: str
     joiner: Any = Joiner
     store: Any = MemoryStore
     chances: Chances = field(default_factory=lambda: Chances(crashes=0.08))
-    seeds: int = 0
 
 
+_DENSE = Chances(crashes=0.08, small=True)
+_HARSH = Chances(crashes=0.15, small=True)
 _FILLS = Chances(crashes=0.08, fill=True)
-_LOSSES = Chances(crashes=0.08, losses=0.2)
-_NODES = Chances(crashes=0.08, losses=0.2, nodes=3)
+_LOSSES = Chances(crashes=0.04, losses=0.2, small=True)
+_NODES = Chances(crashes=0.02, losses=0.2, nodes=3, small=True)
 
 MUTATIONS = (
     Mutation("reads rows before it raises the version", ReadsRowsFirst),
     Mutation("raises the version before it writes rows", RaisesBeforeItWrites),
     Mutation("forgets replaced parents", ForgetsReplacedParents),
+    Mutation("forgets pending rows whose record is gone", ForgetsPendingRows, chances=_DENSE),
     Mutation("takes every stored row for acted on", ForgetsAllThatCrashed),
     Mutation("forgets pending rows in a fill", ForgetsAllThatCrashed, chances=_FILLS),
     Mutation("max in place of bump", store=MaxStore),
-    Mutation("no token in a script", store=NoTokenStore),
-    Mutation("no attempt in a script", store=NoAttemptStore),
-    Mutation("contributions without compare-and-set", store=BlindContributions),
-    Mutation("rows pending no more before documents are written", store=EndsEarly),
+    Mutation("no token in a script", store=NoTokenStore, chances=_DENSE),
+    Mutation("no attempt in a script", store=NoAttemptStore, chances=_HARSH),
+    Mutation("contributions without compare-and-set", store=BlindContributions, chances=_DENSE),
+    Mutation("forgets what a dead job had claimed", defers, ForgetsWhatWasClaimed, _DENSE),
+    Mutation("rows pending no more before documents are written", store=EndsEarly, chances=_DENSE),
     Mutation("goes on with the rows that a fill remembered", RemembersTooMuch, chances=_FILLS),
+    Mutation("no epoch after a loss", RaisesNoEpoch, chances=_LOSSES),
+    Mutation("does not ask again before it writes", DoesNotAskAgain, chances=Chances(flushes=0.05, small=True)),
+    Mutation("one node speaks for all", store=ForgetsOneNode, chances=_NODES),
 )

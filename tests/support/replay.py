@@ -5,24 +5,24 @@ from __future__ import annotations
 import argparse
 from random import Random
 
-from tests.support.join_world import World, random_view
-from tests.support.joins import Chances, Cluster, tell
+from tests.support.joins import Chances, Cluster, random_world, tell
 from tests.support.memory_store import MemoryStore, Servers
 
 
 def main() -> None:
     """Replay, and print what happened and what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seed", type=int)
+    parser.add_argument("seed", help="as the message names it: SEED.NUMBER")
     parser.add_argument("--crashes", type=float, default=0.04)
     parser.add_argument("--losses", type=float, default=0.0)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--fill", action="store_true")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--flushes", type=float, default=0.0)
     asked = parser.parse_args()
-    chances = Chances(asked.crashes, asked.losses, asked.fill, asked.nodes, asked.small)
+    chances = Chances(asked.crashes, asked.losses, asked.fill, asked.nodes, asked.small, asked.flushes)
     random = Random(asked.seed)
-    world = World(random_view(random, small=asked.small))
+    world = random_world(random, small=asked.small)
     cluster = Cluster(world, MemoryStore(servers=Servers(asked.nodes), token=1), random=random)
     wrong = tell(asked.seed, cluster, random, chances)
     print("\n".join(cluster.said))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -233,3 +235,21 @@ def test_pieces_grow_and_shrink_with_their_documents() -> None:
     assert log.joiner.piece == 2000
     log.joiner._learn([b"x" * (1 << 20)] * 20)
     assert log.joiner.piece == 20
+
+
+def test_a_root_whose_record_is_forgotten_between_the_passes_of_a_fill_gets_its_document_live() -> None:
+    """Where the root's table stands elsewhere too, documents are made of keys that are read a second time."""
+    log = Log()
+    chief = Node("chief", "ref", FLIGHTS, (("delay", "id"),), (("id", "id"),))
+    view = JoinedView("card", FLIGHTS, ("id",), ROOT.columns, root=replace(ROOT, refs=(chief,)))
+    assert not view.tree.once
+    filler = Joiner(view, log.store, filling=True)
+    first = log.change(FLIGHTS, id=1, carrier="UA", delay=None)
+    task = log.task()
+    filler.load([first], task, _never)
+    log.store.end(task.number)
+    assert list(filler.build([], log.task())) == []  # the cleaner has taken it, because a newer one has come
+    live = Joiner(view, log.store)
+    newer = log.change(FLIGHTS, id=1, carrier="UA", delay=None)
+    (made,) = live.process([newer], log.task(), _never)
+    assert [item.key for item in made] == ["1"]

@@ -29,6 +29,8 @@ class Incoming(NamedTuple):
         holes: places in ``row`` whose value did not change and is not in the log (TOAST).
         ts_ms: when the source committed it.
         topic: where it was read.
+        passed: rows that the same batch had before this one. They are never stored; but in a time that the row store
+            has forgotten, batches may have been cut otherwise, and documents show them.
     """
 
     table: str
@@ -38,6 +40,7 @@ class Incoming(NamedTuple):
     holes: tuple[int, ...]
     ts_ms: int
     topic: str
+    passed: tuple[list[Any], ...] = ()
 
     @property
     def place(self) -> str:
@@ -166,6 +169,10 @@ def filled(incoming: Incoming, known: list[Any] | None) -> Incoming:
     return incoming._replace(row=row, holes=())
 
 
+def _passed(known: Incoming) -> tuple[list[Any], ...]:
+    return known.passed if known.row is None else (*known.passed, known.row)
+
+
 def newest(known: Incoming | None, incoming: Incoming) -> Incoming:
     """What stands of two changes of one row in one batch, ``incoming`` read after ``known``."""
     if known is None:
@@ -173,9 +180,11 @@ def newest(known: Incoming | None, incoming: Incoming) -> Incoming:
     if incoming.stamp.position == TOMBSTONE:
         if known.row is None:
             return known
-        return incoming._replace(stamp=incoming.stamp._replace(position=known.stamp.position))
+        stamp = incoming.stamp._replace(position=known.stamp.position)
+        return incoming._replace(stamp=stamp, passed=_passed(known))
     if known.stamp.position > incoming.stamp.position:
         return known
+    incoming = incoming._replace(passed=_passed(known))
     # What the older one did not know either stays a hole.
     if incoming.holes and known.row is not None:
         row = list(incoming.row or ())

@@ -42,12 +42,14 @@ class Marks(NamedTuple):
         format: see ``FORMAT``; 0 when nothing is there, 1 for one of before there was a number.
         identity: which fill it was made by; empty when some shard does not know.
         batch: the newest batch through which it is complete; -1 for none.
+        epoch: how often it had been healed when that was noted: since then batches may have been cut anew.
         filled: whether all rows of the fill are in it.
     """
 
     format: int = 0
     identity: str = ""
     batch: int = -1
+    epoch: int = 0
     filled: bool = False
 
 
@@ -215,7 +217,7 @@ class RowStore(Protocol):
         """
         ...
 
-    def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+    def note(self, batch: int | None = None, *, epoch: int = 0, filled: bool = False) -> None:
         """Record through which batch the store is complete (never lowered), or that the fill is."""
         ...
 

@@ -259,14 +259,15 @@ class RedisRowStore(Talk):
         token = str(self.settings.token)
         self.pipeline([("EVALSHA", script.sha, 1, f"{place}o", token, *arguments) for place in self.places()])
 
-    def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+    def note(self, batch: int | None = None, *, epoch: int = 0, filled: bool = False) -> None:
         """See RowStore."""
-        fields = [*(("batch", str(batch)) if batch is not None else ()), *(("filled", "1") if filled else ())]
+        fields = ["batch", str(batch), "epoch", str(epoch)] if batch is not None else []
+        fields += ["filled", "1"] if filled else []
         self.pipeline([self.call(NOTE, place, (), fields) for place in self.places()])
 
     def noted(self) -> Marks:
         """See RowStore."""
-        wanted = ("format", "identity", "batch", "filled")
+        wanted = ("format", "identity", "batch", "epoch", "filled")
         held = self.pipeline([("HMGET", f"{place}o", *wanted) for place in self.places()])
         if not all(marks[0] for marks in held):
             # Before there was a format, one key held it all, on a cluster too.
@@ -275,7 +276,8 @@ class RedisRowStore(Talk):
         identities = {marks[1] for marks in held}
         identity = identities.pop().decode() if len(identities) == 1 else ""
         batch = min(-1 if marks[2] is None else int(marks[2]) for marks in held)
-        return Marks(min(int(marks[0]) for marks in held), identity, batch, all(marks[3] for marks in held))
+        epoch = min(int(marks[3] or 0) for marks in held)
+        return Marks(min(int(marks[0]) for marks in held), identity, batch, epoch, all(marks[4] for marks in held))
 
     def late(self, part: str, at_ms: int | None = None) -> int:
         """See RowStore."""

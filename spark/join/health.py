@@ -37,13 +37,15 @@ class Known:
 
     Attributes:
         batch: the newest batch that it has; -1 for none.
-        epoch: what is added to versions, see ``spark.join.engine``.
+        epoch: what is added to versions, see ``spark.join.engine``; one more each time the store was healed.
+        healed: the batch that it was last put back to; those after it were cut anew.
         server: the run of the server that said so; empty before the first.
         filled: whether the store bears the mark that a fill sets at its end (one that was filled long ago has none).
     """
 
     batch: int = -1
     epoch: int = 0
+    healed: int = -1
     server: str = ""
     filled: bool = False
 
@@ -66,7 +68,8 @@ def note(store: RowStore, flow: Flow) -> int:
     """Record the newest committed batch, first in the store, then on disk; returns its number in the checkpoint.
 
     Raises:
-        SinkUnavailable: the server was restarted, so it may have lost writes (transient: start the flow again).
+        SinkUnavailable: the server was restarted, so it may have lost writes, or was emptied (transient: start the flow
+            again).
     """
     ours = known(flow)
     if store.server() != ours.server:
@@ -74,11 +77,16 @@ def note(store: RowStore, flow: Flow) -> int:
             f"the row store's server of {flow.title} was restarted",
             means="its newest writes may be lost; the flow starts again and replays what the store does not have",
         )
+    if not store.noted().identity:
+        raise SinkUnavailable(
+            f"the row store of {flow.title} has lost its marks",
+            means="its server, or a node of it, was emptied; the flow starts again and finds out",
+        )
     if time.time() - _path(flow).stat().st_mtime > SEEN_SECONDS:
         _path(flow).touch()  # when it was last seen to be the same run
     batch, _ = committed_offsets(flow.checkpoint)
     if batch > ours.batch:
-        store.note(batch + flow.spec.batches_before)
+        store.note(batch + flow.spec.batches_before, epoch=ours.epoch)
         if store.server() != ours.server:
             raise SinkUnavailable(f"the row store's server of {flow.title} was restarted just now")
         _remember(flow, replace(ours, batch=batch))
@@ -163,6 +171,12 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
             fix=f"point row_store.url at the server that has them; or {fix}",
         )
     held = noted.batch - flow.spec.batches_before if noted.batch >= 0 else -1
+    if noted.epoch < ours.epoch and held > ours.healed:
+        raise StateError(
+            f"sink {flow.spec.sink}: the row store of {flow.title} was restored from a copy of before it was healed",
+            means="batches were cut otherwise since then, so what it holds can't be told; nothing was written",
+            fix=fix,
+        )
     # The same run of the server has lost nothing, whatever it was last told.
     restarted = bool(ours.server) and server != ours.server
     if restarted:
@@ -172,7 +186,7 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
         _check_loss(flow, server, lag_seconds)
         # The batch that was under way is replayed too, and may have left documents with versions that the store has
         # forgotten. The epoch is on disk before the checkpoint is touched: killed in between, this is done again.
-        ours = replace(ours, epoch=ours.epoch + 1)
+        ours = replace(ours, epoch=ours.epoch + 1, healed=held if lost else committed)
         _remember(flow, ours)
     state = replace(ours, server=server)
     if lost:

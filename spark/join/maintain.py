@@ -168,6 +168,8 @@ class Maintainer:
                 except UnavailableValue as error:
                     refuse(change, error)
                     continue
+                if touch is not None:
+                    self._pass_by(change, touch)
                 if swap is not None and touch is not None:
                     swaps.append(swap)
                     made.append((change, touch))
@@ -198,10 +200,19 @@ class Maintainer:
                 table = self.tables[change.table]
                 routes = [table.routes(change.row or ())]
                 touch = Touched(change.table, change.key, change.stamp.position, change.row, routes, there=False)
+                self._pass_by(change, touch)
                 touched.append(touch)
             else:
                 left.append(change)
         return left
+
+    def _pass_by(self, change: Incoming, touch: Touched) -> None:
+        """What the row was on its way counts as what it had; a thousand changes of one row seldom move it."""
+        for row in change.passed:
+            routes = self.tables[change.table].routes(row)
+            if routes not in touch.seen:
+                touch.seen.append(routes)
+                touch.fresh = True
 
     def _value(self, change: Incoming, replaced: Sequence[Replaced], body: bytes) -> bytes:
         return write(change.stamp, replaced, body, self.era)
@@ -222,25 +233,26 @@ class Maintainer:
                 Touched(change.table, change.key, stamp.position, change.row, routes, there=False),
             )
         pending = name in part.pending
-        replaced = list(stored.replaced) if pending else []
+        healed = stored.era != self.era
+        replaced = list(stored.replaced) if pending or healed else []
         if stamp.position == TOMBSTONE:
             stamp = stamp._replace(position=stored.stamp.position)
             change = change._replace(stamp=stamp)
         if stamp[:2] <= stored.stamp[:2]:
             # Older, or itself. What is there was acted on if its batch was done, and nothing was lost since.
-            if name in part.redone or (not pending and stored.era == self.era):
+            if name in part.redone or (not pending and not healed):
                 return None, None
             return None, self._touch(table, change.key, stored.row, stamp.position, replaced)
         change = filled(change, stored.row)
         body = body_of(change.row)
-        if body == stored.body and not pending and stored.era == self.era:
+        if body == stored.body and not pending and not healed:
             return None, None
         old = table.routes(stored.row) if stored.row is not None else None
         new = table.routes(change.row) if change.row is not None else None
         if old is not None and old != new:
             replaced.append(list(old))
         touch = self._touch(table, change.key, change.row, stamp.position, replaced)
-        touch.fresh = pending or bool(replaced) or old != new or stored.era != self.era
+        touch.fresh = pending or bool(replaced) or old != new or healed
         return Swap(name, stored.head, self._value(change, replaced, body), change.row is None), touch
 
     @staticmethod

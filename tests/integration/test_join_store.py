@@ -126,9 +126,9 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
         assert each.extremes(asked[:2]) == [["1.50"], ["1.50"]]
         far = 2**62 + 12345
         assert each.raise_versions([("v:1", 5), ("v:1", 5), ("v:1", far), ("v:1", 7)]) == [5, 6, far, far + 1]
-        each.note(7, filled=True)
+        each.note(7, epoch=2, filled=True)
         each.note(5)
-        assert each.noted() == Marks(FORMAT, "a test's", 7, True)
+        assert each.noted() == Marks(FORMAT, "a test's", 7, 2, True)
         assert [each.late("t/0"), each.late("t/0", 9), each.late("t/0")] == [0, 9, 9]
 
 

@@ -299,13 +299,15 @@ class Cluster:
             return False
         newest = self.base + len(self.committed)
         held, restarted = marks.batch, self.store.server() != self.server
+        if marks.epoch < self.epoch and held > self.healed:
+            return False
         if restarted:
             held = min(held, self.noted)
         lost = newest > held and (restarted or held < self.noted)
         if lost or (restarted and self.under_way):
             if len(self.store.servers.nodes) > 1:
                 return False
-            self.epoch += 1
+            self.epoch, self.healed = self.epoch + 1, held if lost else newest
         self.server = self.store.server()
         if lost:
             if held < self.floor:
@@ -318,13 +320,13 @@ class Cluster:
 
     def note(self) -> None:
         """The runner tells the store through which batch it is complete."""
-        if self.store.server() != self.server:
+        if self.store.server() != self.server or not self.store.noted().identity:
             self.restart()
             return
         newest = self.base + len(self.committed)
         try:
             if newest > self.noted:
-                self.store.note(newest)
+                self.store.note(newest, epoch=self.epoch)
                 self.noted = newest
         except SinkUnavailable:
             self.restart()
@@ -342,7 +344,7 @@ class Cluster:
         self.sink, self.sink_token = {}, self.store.token
         self.committed, self.done, self.batch, self.planned = [], [], None, None
         self.noted = self.base = self.floor = -1
-        self.epoch, self.server = 0, self.store.server()
+        self.epoch, self.healed, self.server = 0, -1, self.store.server()
         self.whole, self.copies, self._filling = self.flushes, [], None
 
     # -- what servers forget ------------------------------------------------------------------------------------------
@@ -358,9 +360,9 @@ class Cluster:
 
     def lose(self) -> None:
         """All nodes, or one, go back to what they held before; the workers go on until somebody notices."""
+        if self.random.random() < 0.5:
+            self.rest()
         if self.copies:
-            if self.random.random() < 0.5:
-                self.rest()
             copies, _ = self.random.choice(self.copies)
             nodes = range(len(copies))
             for node in self.random.choice((nodes, [self.random.choice(nodes)])):
@@ -399,7 +401,7 @@ class Cluster:
         self.store.note(filled=True)
         if self.base >= 0:  # all slices together stand for the last one's number
             self.committed = [Batch(self.base, {part: (0, end) for part, end in ends.items()})]
-            self.store.note(self.base)
+            self.store.note(self.base, epoch=self.epoch)
             self.noted = self.floor = self.base
             self.base -= 1
         self._filling = None

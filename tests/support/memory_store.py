@@ -372,7 +372,7 @@ class MemoryStore:
                 node["o"] = {name: value for name, value in marks.items() if not name.startswith("task:")}
                 node["o"]["run"] = self.token
 
-    def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+    def note(self, batch: int | None = None, *, epoch: int = 0, filled: bool = False) -> None:
         """See RowStore."""
         for number, node in enumerate(self._everywhere()):
             self.step("note")
@@ -380,6 +380,7 @@ class MemoryStore:
             marks = node.setdefault("o", {})
             if batch is not None:
                 marks["batch"] = max(marks.get("batch", -1), batch)
+                marks["epoch"] = max(marks.get("epoch", 0), epoch)
             if filled:
                 marks["filled"] = 1
 
@@ -393,6 +394,7 @@ class MemoryStore:
             min(marks["format"] for marks in held),
             identities.pop() if len(identities) == 1 else "",
             min(marks.get("batch", -1) for marks in held),
+            min(marks.get("epoch", 0) for marks in held),
             all(marks.get("filled") for marks in held),
         )
 

@@ -130,11 +130,11 @@ def test_fault_37_a_note_that_only_the_new_server_has_says_nothing_of_the_rows(f
     class Dying(Restarting):
         """Goes down between the question who it is and the note."""
 
-        def note(self, batch: int | None = None, *, filled: bool = False) -> None:
+        def note(self, batch: int | None = None, *, epoch: int = 0, filled: bool = False) -> None:
             """Note, as the next run."""
             if batch is not None:
                 self.run = "two"
-            super().note(batch, filled=filled)
+            super().note(batch, epoch=epoch, filled=filled)
 
     store = Dying()
     health.check(store, flow, IDENTITY)
@@ -218,6 +218,33 @@ def test_fault_37_a_loss_that_is_older_than_the_log_keeps_everything_is_refused(
     with pytest.raises(StateError, match=r"1\.1 h ago, and the log keeps every record for 1\.0 h only"):
         health.check(store, flow, IDENTITY, 3600)
     assert health.check(store, flow, IDENTITY, 7200) == 1
+
+
+def test_fault_37_a_store_that_was_emptied_while_nothing_happens_is_noticed(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0)
+    health.note(store, flow)
+    store.servers.flush(0)
+    with pytest.raises(SinkUnavailable, match="lost its marks"):
+        health.note(store, flow)
+
+
+def test_fault_37_a_copy_of_before_a_loss_was_healed_is_refused(flow: Flow) -> None:
+    store = Restarting()
+    health.check(store, flow, IDENTITY)
+    commit(flow, 0, 1, 2)
+    health.note(store, flow)
+    copy = store.servers.copy(0)
+    store.run = "two"
+    store.goes_back(1)
+    assert health.check(store, flow, IDENTITY) == 1
+    commit(flow, 2, 3)  # cut otherwise than the first time
+    health.note(store, flow)
+    store.servers.restart(0, copy)
+    store.run = "three"
+    with pytest.raises(StateError, match="a copy of before it was healed"):
+        health.check(store, flow, IDENTITY)
 
 
 def test_what_an_older_headwater_has_left_is_refused_by_name(flow: Flow) -> None:

@@ -113,12 +113,11 @@ class _Trusting:
 class RemembersTooMuch(Joiner):
     """Goes on with the rows that the fill remembered."""
 
-    kept: ClassVar[dict[int, tuple[Any, Assembler]]] = {}
+    kept: ClassVar[dict[int, tuple[Any, Assembler]]] = {}  # of each view
 
     def __init__(self, view: JoinedView, store: RowStore, epoch: int = 0, **rest: Any) -> None:
         super().__init__(view, store, epoch, **rest)
-        servers = store.servers  # type: ignore[attr-defined]
-        _, self.assembler = self.kept.setdefault(id(servers), (servers, self.assembler))
+        _, self.assembler = self.kept.setdefault(id(view), (view, self.assembler))
 
 
 class MaxStore(MemoryStore):
@@ -175,14 +174,6 @@ class EndsEarly(MemoryStore):
         return super().raise_versions(pairs)
 
 
-class ForgetsOneNode(MemoryStore):
-    """Of several nodes the first one speaks for all: what another has lost is not noticed."""
-
-    def noted(self) -> Any:
-        marks: Mapping[str, Any] = self.servers.nodes[0].get("o", {})
-        return super().noted()._replace(batch=marks.get("batch", -1))
-
-
 def defers(view: JoinedView, store: RowStore, epoch: int = 0, **rest: Any) -> Joiner:
     """The real engine, to which two rows are a fan-out."""
     return Joiner(view, store, epoch, defer_above=1, **rest)
@@ -208,7 +199,6 @@ _DENSE = Chances(crashes=0.08, small=True)
 _HARSH = Chances(crashes=0.15, small=True)
 _FILLS = Chances(crashes=0.08, fill=True)
 _LOSSES = Chances(crashes=0.04, losses=0.2, small=True)
-_NODES = Chances(crashes=0.02, losses=0.2, nodes=3, small=True)
 
 MUTATIONS = (
     Mutation("reads rows before it raises the version", ReadsRowsFirst),
@@ -226,5 +216,4 @@ MUTATIONS = (
     Mutation("goes on with the rows that a fill remembered", RemembersTooMuch, chances=_FILLS),
     Mutation("no epoch after a loss", RaisesNoEpoch, chances=_LOSSES),
     Mutation("does not ask again before it writes", DoesNotAskAgain, chances=Chances(flushes=0.05, small=True)),
-    Mutation("one node speaks for all", store=ForgetsOneNode, chances=_NODES),
 )

@@ -19,7 +19,7 @@ from spark.join import health
 from spark.spec import FlowSpec
 from spark.state import committed_offsets, planned, trim
 from tests.support.kept import Kept
-from tests.support.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore, Servers
 
 IDENTITY = "a fill"
 
@@ -228,6 +228,19 @@ def test_fault_37_a_store_that_was_emptied_while_nothing_happens_is_noticed(flow
     store.servers.flush(0)
     with pytest.raises(SinkUnavailable, match="lost its marks"):
         health.note(store, flow)
+
+
+def test_fault_37_of_several_nodes_the_one_that_remembers_least_counts() -> None:
+    store = MemoryStore(servers=Servers(3), token=1)
+    store.open(IDENTITY)
+    store.note(4, filled=True)
+    before = store.servers.copy(1)
+    store.note(7, epoch=1)
+    assert store.noted().batch == 7
+    store.servers.restart(1, before)
+    assert store.noted()[2:4] == (4, 0)
+    store.servers.flush(2)
+    assert store.noted().identity == ""
 
 
 def test_fault_37_a_copy_of_before_a_loss_was_healed_is_refused(flow: Flow) -> None:

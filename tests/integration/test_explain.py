@@ -115,7 +115,8 @@ def test_every_row_of_a_joined_document_names_its_record(pipeline: Explained) ->
         assert row["state"] == "shown" and row["topic"].endswith(row["table"]) and row["lsn"].count("/") == 1
         assert row["partition"] >= 0 and row["offset"] >= 0
     assert report["row_store"]["equal"] and not report["row_store"]["differences"]
-    assert report["held"]["version"] == report["row_store"]["version"]
+    # Of a document that nothing has changed since its fill no version was raised.
+    assert report["row_store"]["version"] in (None, report["held"]["version"])
     likes = next(total for total in report["aggregates"] if total["path"] == f"{view}.likes")
     assert likes["value"] == likes["values"] == report["held"]["document"]["likes"]
 

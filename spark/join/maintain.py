@@ -277,8 +277,9 @@ class Maintainer:
                     adds.append((keys.index(number, current), touch.key))
                 if not moved:
                     continue
-                former = {key(routes) for routes in touch.seen} - {current, None}
-                removes += [(keys.index(number, parent), touch.key) for parent in former if parent]
+                former = dict.fromkeys(key(routes) for routes in touch.seen)  # in order, so that a seed is repeatable
+                gone = [parent for parent in former if parent is not None and parent != current]
+                removes += [(keys.index(number, parent), touch.key) for parent in gone]
         if adds:
             self.store.link(adds, by)
         if removes:
@@ -294,7 +295,7 @@ class Maintainer:
             for group, key in table.groups:
                 groups[group.number] = group
                 current = None if now is None else key(now)
-                for parent in {key(routes) for routes in touch.seen} | {current}:
+                for parent in dict.fromkeys([*(key(routes) for routes in touch.seen), current]):
                     if parent is not None:
                         given = _given(table.layout, group, touch.row) if parent == current else None
                         wanted.setdefault((group.number, parent), {})[touch.key] = given

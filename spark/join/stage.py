@@ -31,9 +31,6 @@ from spark.spec import FlowSpec, unpack
 
 Make = Callable[[Sequence[Incoming], Task, Refuse], Iterator[list[Made]]]
 
-# Spark's name for the number of the micro-batch that a task belongs to.
-_BATCH = "streaming.sql.batchId"
-
 
 @lru_cache(maxsize=8)
 def joiner_of(packed: bytes) -> Joiner:
@@ -56,17 +53,11 @@ def begin(joiner: Joiner) -> Joiner:
     return joiner
 
 
-def this_task(batch: int) -> Task:
-    """The attempt that this worker makes at a batch."""
+def this_task(batch: int = 0) -> Task:
+    """The attempt that this worker makes; ``batch`` is the number of a fill's slice."""
     context = TaskContext.get()
     assert context is not None
     return Task(batch, context.taskAttemptId())
-
-
-def _micro_batch(spec: FlowSpec) -> int:
-    context = TaskContext.get()
-    assert context is not None
-    return spec.batches_before + int(context.getLocalProperty(_BATCH) or 0)
 
 
 def view_of(spec: FlowSpec) -> JoinedView:
@@ -151,7 +142,7 @@ class _Refused:
 
 def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
     joiner = begin(joiner_of(packed))
-    yield from _documents(joiner, joiner.process, this_task(_micro_batch(unpack(packed))), packed, batches)
+    yield from _documents(joiner, joiner.process, this_task(), packed, batches)
 
 
 def _filled(

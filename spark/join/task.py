@@ -31,7 +31,7 @@ class Task:
     """An attempt at a batch.
 
     Args:
-        batch: number of the micro-batch or of the slice of a fill, in one sequence.
+        batch: number of a fill's slice, which its documents' versions are made of; live ones are not.
         number: Spark's number of the attempt: a later attempt at the same records has a greater one.
     """
 

@@ -22,7 +22,7 @@ from tests.chaos.world import World
 
 # A worker lives as long as its task or a minute; there may be none just now.
 LOOK_SECONDS = 20.0
-# Segments close after 3 s, the cleaner looks each second: the log has certainly been compacted after this.
+# Segments close after 3 s, the cleaner looks each second: once it spares nothing, all is compacted after this.
 CLEANED_SECONDS = 12.0
 # There is a batch every second or two; a busy machine may need longer.
 QUIET_SECONDS = 20
@@ -135,10 +135,12 @@ class Faults:
         """A batch is tried and can't end, the log is compacted under it, its runner dies: a replay finds less."""
         self.world.links[step.target].mode = "deaf"
         try:
-            time.sleep(step.seconds + CLEANED_SECONDS)
-            for pid in self.runner.family():
-                send(pid, signal.SIGKILL)
-            time.sleep(CLEANED_SECONDS)
+            time.sleep(step.seconds)
+            with self.world.compact_everything():
+                time.sleep(CLEANED_SECONDS)
+                for pid in self.runner.family():
+                    send(pid, signal.SIGKILL)
+                time.sleep(CLEANED_SECONDS)
         finally:
             self.world.mend(step.target)
 
@@ -148,7 +150,8 @@ class Faults:
         try:
             for pid in self.runner.family():
                 send(pid, signal.SIGKILL)
-            time.sleep(CLEANED_SECONDS)
+            with self.world.compact_everything():
+                time.sleep(CLEANED_SECONDS)
         finally:
             self.runner.hands_off.clear()
 

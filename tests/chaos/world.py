@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,18 +32,21 @@ NAME = "chaos"
 SIZES = generate.Sizes(150, 60, 300)
 # Our own ports, so that a stack that somebody works with is left alone.
 PORTS_FROM_BASE = 500
-# As hard as the cleaner can be driven. Tombstones stay as long as the pipeline says: who is away for longer is another
-# fault. A segment is closed by the next record after its time, so it takes a steady load.
+# The cleaner works all the time, but of a key that changes all the time it leaves what is younger than a minute: a batch
+# that is planned now is read within that time also on a busy machine, so no flow starves. The steps that need more than
+# that let go of it (`compact_everything`). Tombstones stay as long as the pipeline says: who is away for longer is
+# another fault. A segment is closed by the next record after its time, so it takes a steady load.
+SPARED_MS = 60_000
 COMPACTED_BY_FORCE = {
     "segment.ms": "3000",
     "min.cleanable.dirty.ratio": "0.001",
-    "min.compaction.lag.ms": "0",
+    "min.compaction.lag.ms": str(SPARED_MS),
     "segment.bytes": str(2**20),
 }
 TABLES = ("customers", "products", "orders", "order_items", "bank.banks", "bank.accounts")
 SINK_VIEWS = {
     "search": ["customer", "product", "order", "order_item", "customer_card", "bank"],
-    "cache": ["customer", "product", "order_item", "order_card", "bank", "account"],
+    "cache": ["customer", "order_item", "order_card", "account"],
 }
 
 
@@ -128,7 +131,7 @@ class World(Scenario):
             "catalog_uri": str(warehouse / "catalog.db"),
             "warehouse": str(warehouse),
             "namespace": self.name,
-            "tables": ["public.orders", "public.order_items", "bank.accounts"],
+            "tables": ["public.orders", "bank.accounts"],
             "trigger_seconds": 5,
         }
         for path, value in self.extra.items():
@@ -153,10 +156,21 @@ class World(Scenario):
 
     def compact_by_force(self) -> None:
         """Let the cleaner run all the time; `apply` sets the topics back, so this follows each."""
+        self._configure_topics(COMPACTED_BY_FORCE)
+
+    @contextlib.contextmanager
+    def compact_everything(self) -> Iterator[None]:
+        """Within this the cleaner spares nothing."""
+        self._configure_topics({"min.compaction.lag.ms": "0"})
+        try:
+            yield
+        finally:
+            self.compact_by_force()
+
+    def _configure_topics(self, settings: Mapping[str, str]) -> None:
         admin = AdminClient({"bootstrap.servers": self.stack.endpoints.kafka})
         entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in COMPACTED_BY_FORCE.items()
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
         ]
         wanted = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in self.topics()]
         for done in admin.incremental_alter_configs(wanted).values():

@@ -30,7 +30,7 @@ from tests.chaos.world import World, home, settle_environment
 # The first fill, and the last catching up, on a machine with two cores.
 START_SECONDS = SETTLE_SECONDS = 420.0
 REFUSED_TIMES = 4
-# Transactions a second; all of it, twelve flows, every server and the wires between them, runs on two cores.
+# Transactions a second; all of it, ten flows, every server and the wires between them, runs on two cores.
 RATE = 60.0
 
 
@@ -190,7 +190,8 @@ def main() -> int:
     seed, minutes = int(os.environ.get("CHAOS_SEED") or 1), float(os.environ.get("CHAOS_MINUTES") or 20)
     settle_environment()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit("ended by SIGTERM"))
-    outcome = Chaos(seed, minutes, float(os.environ.get("CHAOS_RATE") or RATE), os.environ.get("CHAOS_STEPS") or "").go()
+    rate, only = float(os.environ.get("CHAOS_RATE") or RATE), os.environ.get("CHAOS_STEPS") or ""
+    outcome = Chaos(seed, minutes, rate, only).go()
     result = Path(os.environ.get("CHAOS_RESULT") or home() / f"result-{seed}.json")
     result.write_text(json.dumps({**asdict(outcome), "ok": outcome.well}, indent=1) + "\n")
     if os.environ.get("CHAOS_RECORD") != "no" and outcome.error is None:

@@ -32,9 +32,9 @@ NAME = "chaos"
 SIZES = generate.Sizes(150, 60, 300)
 # Our own ports, so that a stack that somebody works with is left alone.
 PORTS_FROM_BASE = 500
-# The cleaner works all the time, but of a key that changes all the time it leaves what is younger than a minute: a batch
-# that is planned now is read within that time also on a busy machine, so no flow starves. The steps that need more than
-# that let go of it (`compact_everything`). Tombstones stay as long as the pipeline says: who is away for longer is
+# The cleaner works all the time, but of a key that changes all the time it leaves what is younger than a minute: a
+# batch that is planned now is read within that time also on a busy machine, so no flow starves. The steps that need
+# more let go of it (`compact_everything`). Tombstones stay as long as the pipeline says: who is away for longer is
 # another fault. A segment is closed by the next record after its time, so it takes a steady load.
 SPARED_MS = 60_000
 COMPACTED_BY_FORCE = {

@@ -26,7 +26,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     for sink in chosen_sinks(pipeline, only):
         register = registry(pipeline, sink)
         lost = LossNote(register.folder).read()
-        if lost is not None and not lost["given_up"]:
+        if lost is not None:
             continue  # it is being made again: a new process would have to begin that anew
         generation = register.generation()
         if generation.refused():

@@ -26,9 +26,7 @@ class LossNote:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "loss.json"
 
-    def write(
-        self, since: float, attempt: int, doing: str, progress: str, error: str | None, *, given_up: bool = False
-    ) -> None:
+    def write(self, since: float, attempt: int, doing: str, progress: str, error: str | None) -> None:
         """Leave word.
 
         Args:
@@ -36,12 +34,11 @@ class LossNote:
             attempt: which one is under way, from 1; 0 before the first.
             doing: the verb at work; "" in a pause.
             progress: the newest line of that verb.
-            error: why the last attempt failed, or why there will be none; None if none has.
-            given_up: there will be none: somebody has to look.
+            error: why the last attempt failed; None if none has.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         note = {"since": since, "attempt": attempt, "doing": doing, "progress": progress, "error": error}
-        write_atomic(self._path, json.dumps({**note, "given_up": given_up, "pid": os.getpid()}))
+        write_atomic(self._path, json.dumps({**note, "pid": os.getpid()}))
 
     def read(self) -> dict[str, Any] | None:
         """The note, with ``seconds`` since the loss; None if there is none, or if its process has ended."""

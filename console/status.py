@@ -94,7 +94,7 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     living = next(report for report, entry in zip(reports, entries, strict=True) if entry.stage == "living")
     lost = LossNote(register.folder).read()
     if lost is not None:
-        living |= {"state": "rebuilding" if not lost["given_up"] else "failed"}
+        living |= {"state": "rebuilding"}
         living["last_error"] = lost["error"] or living["last_error"]
     return {
         "sink": name,

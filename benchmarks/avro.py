@@ -15,10 +15,10 @@ from benchmarks.loads import load_seconds
 from benchmarks.pipeline import TEXT, Bench
 from benchmarks.results import Measurement, quantile
 from cdc.debezium_json import Decoder
-from cdc.registry import encoding_of
+from cdc.log.registry import encoding_of
 from cdc.view import View
-from console.catalogue import source_catalogue
 from deploy.local.stack import LocalStack
+from operations.catalogue import source_catalogue
 
 COMMAND = "python -m benchmarks.run avro"
 TABLE = "public.flights"

@@ -16,7 +16,7 @@ from elasticsearch import Elasticsearch, NotFoundError
 from benchmarks.pipeline import Bench
 from benchmarks.results import Measurement, quantile
 from cdc.pipeline import ElasticsearchSink, IcebergSink, RedisSink
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 
 COMMITS, WAREHOUSE_COMMITS, WARM_UP = 200, 40, 15
 PATIENCE_SECONDS = 60.0

@@ -12,11 +12,11 @@ from elasticsearch.helpers import parallel_bulk
 
 from benchmarks.pipeline import Bench
 from benchmarks.results import Measurement
+from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import ElasticsearchSink
-from console.catalogue import source_catalogue
-from console.engine import open_engine
-from spark.lag import LogEnds, reached
-from spark.state import committed_offsets
+from operations.catalogue import source_catalogue
+from operations.run.engine import open_engine
+from spark.checkpoint import committed_offsets
 
 CEILING_INDEX = "bench_ceiling"
 # What was the fastest here of 1–4 threads and 500–5,000 documents.

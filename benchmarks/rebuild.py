@@ -38,9 +38,9 @@ from benchmarks.peers.measuring import Settings, wait_until
 from benchmarks.peers.workload import Workload
 from benchmarks.results import Measurement
 from benchmarks.stack import ready
+from cdc.log.ends import LogEnds
 from deploy.local.stack import LocalStack
 from examples.common import Passwords
-from spark.lag import LogEnds
 
 # All of the flights example: the index that its users have.
 FLIGHTS = 336_776

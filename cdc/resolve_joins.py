@@ -17,9 +17,9 @@ from cdc.join.comparable import not_added, not_counted, not_joined, not_sorted
 from cdc.join.order import AggregateText, TextError, parse_aggregate, parse_order
 from cdc.join.tree import Aggregate, Node, Order
 from cdc.pipeline import Pipeline, View
-from cdc.pipeline.explain import dotted
 from cdc.pipeline.joins import Aggregate as AggregatePart
 from cdc.pipeline.joins import Child, Nested, Ref
+from cdc.pipeline.messages import dotted
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known
 from cdc.types import supported
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import ConnectError, SourceError
+from cdc.log.client import Topic
 from connectors.actions import Action
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
-from connectors.gaps import refuse_gap
-from connectors.kafka import Topic
 from connectors.rest import ConnectClient, Status, failure
 from connectors.servers import Servers
+from connectors.source_gaps import refuse_gap
 
 # What Connect adds to a configuration by itself.
 ADDED = {"name"}

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
-from connectors.database.identity import TableFacts, generated_columns
 from connectors.names import Names
+from connectors.table_facts import TableFacts, generated_columns
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 
 from cdc.debezium_json import snapshot_lsn
 from cdc.encoding import JSON, Encoding
+from cdc.errors import KafkaError
+from cdc.log.client import Kafka
+from cdc.log.records import records
+from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.registry import encoding_of
 from connectors.debezium import marker_topic
-from connectors.kafka import Kafka
-from connectors.reading import records
+from connectors.servers import Servers
 
 
 def last_attempt(values: Iterable[bytes | None], encoding: Encoding = JSON) -> int | None:
@@ -44,3 +46,18 @@ def read_position(kafka: Kafka, pipeline: Pipeline) -> int | None:
     """
     encoding = encoding_of(pipeline.source.reader())
     return last_attempt((message.value() for message in records(kafka, marker_topic(pipeline), 0)), encoding)
+
+
+def snapshot_position(servers: Servers) -> int:
+    """LSN of the last attempt.
+
+    Raises:
+        KafkaError: there is none.
+    """
+    position = read_position(servers.kafka, servers.pipeline)
+    if position is None:
+        raise KafkaError(
+            f"topic {marker_topic(servers.pipeline)} is empty: the snapshot's position is not known",
+            fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
+        )
+    return position

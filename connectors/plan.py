@@ -8,27 +8,28 @@ from datetime import UTC, datetime, timedelta
 
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError, SourceError
+from cdc.log.client import Topic
+from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
 from connectors.changed import differences, look_at, merged, refusal
 from connectors.connector import Running, plan_connector, plan_renewal, read_connector, wait_ready
+from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants
 from connectors.database.history import Moment, read_moment
-from connectors.database.identity import TableFacts, plan_replica_identity, read_facts
+from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import Publication, plan_publication, read_publication
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, read_slot
 from connectors.database.truncate import plan_truncate
 from connectors.debezium import connector_config, marker_topic
-from connectors.gaps import refuse_future, refuse_gap, refuse_other
-from connectors.kafka import Topic
-from connectors.keys import refuse_keys, unsure
 from connectors.preflight import keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
-from connectors.sweep import sweep
+from connectors.source_gaps import refuse_future, refuse_gap, refuse_other
+from connectors.table_facts import TableFacts, read_facts
 from connectors.topics import plan_topics, wanted_topics
 
 # A signal is seen within a second and begins at once; one that nobody works on after this long was lost.

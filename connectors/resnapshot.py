@@ -18,6 +18,7 @@ from typing import Any
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn
+from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.captured import Captured, read_captured, want_again
 from connectors.catalogue import near_misses, read_catalogue
@@ -26,12 +27,11 @@ from connectors.connector import Running, read_connector, wait_ready
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
-from connectors.gaps import refuse_future, refuse_gap, refuse_other
-from connectors.keys import refuse_keys
 from connectors.plan import find_gaps, has_failed, hear, observe, prepare, request
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.snapshot import unfinished
+from connectors.source_gaps import refuse_future, refuse_gap, refuse_other
 
 FAILOVER_SINCE = 170000
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from cdc.encoding import Encoding
+from cdc.log.client import Kafka
+from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.registry import encoding_of
 from connectors.debezium import connector_name
-from connectors.kafka import Kafka
 from connectors.names import Names
 from connectors.postgres import Connection, connect
 from connectors.rest import ConnectClient

@@ -12,10 +12,10 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 
 from cdc.errors import KafkaUnavailable
+from cdc.log.client import PARTITION_EOF, SECONDS, Kafka
+from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.registry import encoding_of
 from connectors.debezium import notification_topic, pattern
-from connectors.kafka import PARTITION_EOF, SECONDS, Kafka
 
 # Statuses of a table's incremental snapshot that mean that all of its rows were sent.
 COMPLETE = {"SUCCEEDED", "EMPTY"}

@@ -10,13 +10,13 @@ from cdc.pipeline import Pipeline
 from connectors.captured import Captured, mark, read_captured, settle
 from connectors.changed import close_gaps
 from connectors.connector import Running, read_connector
-from connectors.missed import sweep_missed
+from connectors.cut_snapshot import sweep
+from connectors.missed_deletes import sweep_missed
 from connectors.plan import has_failed, is_complete, lost_requests, request
 from connectors.progress import Meter, Progress, TableProgress
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
 from connectors.signals import Heard, Notifications
-from connectors.sweep import sweep
 
 PAUSE_SECONDS = 0.5
 # How often it is looked whether a request was lost.

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
+from cdc.log.client import Topic
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
 from connectors.debezium import marker_topic, notification_topic, signal_topic_of_table
-from connectors.kafka import Topic
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 

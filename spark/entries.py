@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from cdc import types
 from cdc.change import Change, Op
+from cdc.deadletter import DeadLetter
 from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, StateError, UnavailableValue
 from cdc.view import View
 from sinks.contract import UNVERSIONED
-from sinks.deadletters import DeadLetter
 from spark.spec import FlowSpec
 
 # In the place of a view's name: no entry but a tally of what its batch was made of, ``version`` letters (sent already)

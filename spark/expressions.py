@@ -15,8 +15,8 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.expressions import quoted
+from cdc.log import letters as deadletters
 from cdc.view import View
-from spark import deadletters
 from spark.computed import FAILED, expressions_of
 from spark.entries import TALLY, Decoded, decode_batches
 from spark.guard import with_computed

@@ -23,15 +23,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from cdc.errors import CheckpointLost, SinkRefused, StateError
 from cdc.join.view import JoinedView
+from cdc.log.ends import Offsets
 from cdc.view import View
 from spark import replay
-from spark.apply import SUMMARY_DDL, apply_entries, apply_records
+from spark.checkpoint import check_checkpoint, committed_offsets, planned, trim
 from spark.expressions import compute, entries_with_rows, entry_schema
-from spark.lag import Offsets
 from spark.source import read_changelog
 from spark.spec import FlowSpec
-from spark.state import check_checkpoint, committed_offsets, planned, rebuild_command, trim
+from spark.state import rebuild_command
 from spark.status import FlowStatus
+from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
 
 @dataclass(frozen=True)

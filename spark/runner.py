@@ -23,9 +23,10 @@ from pyspark.sql import SparkSession
 from cdc.errors import DiskFull, HeadwaterError
 from spark.files import disk_full
 from spark.flow import Flow
-from spark.gaps import LogWatch, Vigil
 from spark.join.query import is_filling
-from spark.status import FlowStatus, Meter, Restarts
+from spark.log_gaps import LogWatch, Vigil
+from spark.meter import Meter
+from spark.status import FlowStatus, Restarts
 from spark.unread import Look
 
 _log = logging.getLogger(__name__)

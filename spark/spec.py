@@ -11,7 +11,7 @@ from typing import Any
 
 from cdc.catalogue import Table
 from cdc.debezium_json import Decoder
-from cdc.registry import encoding_of
+from cdc.log.registry import encoding_of
 from cdc.view import View
 
 
@@ -33,7 +33,7 @@ class FlowSpec:
         batches_before: slices of the fill: micro-batches are counted on from there.
         compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
         generation: which build of the sink.
-        registry: settings of the schema registry (``cdc.registry.encoding_of``); None when no record can be Avro.
+        registry: settings of the schema registry (``cdc.log.registry.encoding_of``); None when no record can be Avro.
         stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
     """
 

@@ -7,7 +7,6 @@ made once, by a process of its own, because Java writes it when it ends.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,18 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-# Names the archive for sessions of this process and its children.
-VARIABLE = "HEADWATER_SPARK_ARCHIVE"
+from spark.class_archive import _QUIET
+
 # Making it takes 20 s on a quiet machine.
 MOST_SECONDS = 300
-_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-
-
-def java_options() -> str:
-    """What a session's Java is told: to use the archive if there is one, or else nothing."""
-    archive = Path(os.environ.get(VARIABLE, ""))
-    # In quotes: Spark's launcher cuts the options at spaces, and a path may hold one.
-    return f' "-XX:SharedArchiveFile={archive}" {_QUIET}' if archive.name and archive.is_file() else ""
 
 
 def prepare(jars: Path, archive: Path, say: Callable[[str], None] = lambda line: None) -> bool:

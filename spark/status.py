@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from spark.files import write_somehow
 
 if TYPE_CHECKING:
-    from spark.flow import Flow
+    from spark.lease import Holder
+from operations.status.sinks import _taken_over
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
@@ -76,71 +81,6 @@ class FlowStatus:
             return None
 
 
-class _Reports(Protocol):
-    """A streaming query, as far as its progress goes."""
-
-    @property
-    def recentProgress(self) -> Sequence[Any]: ...  # noqa: N802 (Spark's name)
-
-
-_SUMMED = ("records", "written", "deleted", "stale", "rejected")
-
-
-class Meter:
-    """Adds up a query's progress reports."""
-
-    def __init__(self) -> None:
-        self.totals = dict.fromkeys(_SUMMED, 0)
-        self.batch_id, self.position, self.ts_ms, self.batch_ms = -1, 0, 0, 0
-        self.current_at = 0.0
-        self.advanced = False
-
-    def read(self, query: _Reports) -> bool:
-        """Take in what is new; Spark keeps the last 100 reports, and this runs every second.
-
-        Returns:
-            whether the query has reported anything at all: it reads, and the batch that it began with is done.
-        """
-        self.advanced = False
-        reports = query.recentProgress
-        for progress in reports:
-            if progress.batchId <= self.batch_id or not progress.durationMs.get("addBatch"):
-                continue
-            self.batch_id, self.advanced = progress.batchId, True
-            self.batch_ms = progress.durationMs.get("triggerExecution", 0)
-            row = progress.observedMetrics.get("applied")
-            if row is None:
-                continue
-            values = row.asDict()
-            for name in _SUMMED:
-                self.totals[name] += values.get(name) or 0
-            self.position = max(self.position, values.get("position") or 0)
-            self.ts_ms = max(self.ts_ms, values.get("ts_ms") or 0)
-        return bool(reports)
-
-    def status(self, flow: Flow, state: str, last_error: str | None, **more: Any) -> FlowStatus:
-        """The status now; ``more`` are fields of it that are no matter of progress reports."""
-        if state == "running":
-            self.current_at = time.time()
-        elif not self.current_at:
-            before = FlowStatus.read(flow.folder)
-            self.current_at = before.current_at if before else 0.0
-        return FlowStatus(
-            flow=flow.title,
-            state=state,
-            pid=os.getpid(),
-            batch_id=self.batch_id,
-            position=self.position,
-            source_ts_ms=self.ts_ms,
-            batch_ms=self.batch_ms,
-            last_error=last_error,
-            topics=sorted(flow.spec.topics),
-            at=time.time(),
-            current_at=self.current_at,
-            **{**more, **self.totals},
-        )
-
-
 # How many restarts are told of one by one; all are counted.
 RESTARTS_KEPT = 20
 _LINE = 300
@@ -163,3 +103,27 @@ class Restarts:
         self.count += 1
         said = (reason.strip() or "no reason was given").splitlines()[0][:_LINE]
         self.newest = [*self.newest, {"at": time.time(), "reason": said}][-RESTARTS_KEPT:]
+
+
+# A runner writes its status about twice a second; older than this, it is not alive or hangs.
+STALE_SECONDS = 15.0
+
+
+# In these a process is at work.
+_ALIVE = ("starting", "filling", "running", "retrying")
+
+
+def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
+    """A flow's state: what its process wrote last, unless that process is gone, or another one has its generation.
+
+    Args:
+        status: what is in the flow's folder; None if nothing.
+        holder: who holds the generation's lease; None if nobody ever did.
+    """
+    if _taken_over(status, holder):
+        return "starting"
+    if status is None:
+        return "never run"
+    if status.state in _ALIVE and (not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS):
+        return "dead"
+    return str(status.state)

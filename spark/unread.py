@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from spark.lag import Offsets, reached
+from cdc.log.ends import Offsets, reached
 
 # Looks that were not reached yet are kept this far apart: the answer is late by a hundredth of the retention at most.
 PARTS = 100

@@ -21,12 +21,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.join.expressions import quoted
+from cdc.log import letters as deadletters
 from cdc.view import View
-from sinks import iceberg
 from sinks.contract import UNVERSIONED
-from spark import deadletters
-from spark.apply import OWN, letter_of
+from sinks.iceberg import catalogue as iceberg
 from spark.brief import brief
+from spark.checkpoint import batch_offsets
 from spark.computed import FAILED, FIELD, WHERE, reason
 from spark.entries import TALLY, Entry
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
@@ -34,7 +34,7 @@ from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import with_computed
 from spark.lease import Lease
 from spark.spec import FlowSpec
-from spark.state import batch_offsets
+from spark.write import OWN, letter_of
 
 VERSION_COLUMN = "_hw_version"
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.

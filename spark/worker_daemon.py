@@ -17,7 +17,7 @@ from pyspark.daemon import manager  # noqa: E402  (the path must be clean first)
 
 # Loaded here, once: a worker is forked for each task slot and flow, and would import all of it again (3 s each, half of
 # it pandas, which Arrow looks for when it is first given a list).
-for _name in ("pandas", "sinks.elasticsearch", "sinks.redis", "spark.apply", "spark.warehouse", "spark.join.later"):
+for _name in ("pandas", "sinks.elasticsearch", "sinks.redis", "spark.write", "spark.warehouse", "spark.join.later"):
     importlib.import_module(_name)
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cdc.join.order import TextError, parse_aggregate, parse_order
-from cdc.pipeline.explain import dotted
 from cdc.pipeline.joins import MAX_DEPTH, Aggregate, Child, Nested
+from cdc.pipeline.messages import dotted
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, shown
 from cdc.pipeline.views import JOINS, View

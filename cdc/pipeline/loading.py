@@ -13,7 +13,7 @@ from cdc.errors import PipelineFileError
 from cdc.pipeline.checks import check
 from cdc.pipeline.document import MAX_BYTES, Node, SyntaxProblem, decode, parse
 from cdc.pipeline.environment import substitute
-from cdc.pipeline.explain import explain, place
+from cdc.pipeline.messages import explain, place
 from cdc.pipeline.models import Path as KeyPath
 from cdc.pipeline.models import Pipeline
 from cdc.pipeline.problems import Problem, report

@@ -126,7 +126,7 @@ class Source(Part):
     )
 
     def reader(self) -> dict[str, str] | None:
-        """Plain settings of ``cdc.registry.encoding_of``: None when no record can be Avro."""
+        """Plain settings of ``cdc.log.registry.encoding_of``: None when no record can be Avro."""
         return None if self.registry is None else self.registry.client()
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from psycopg import sql
 
 from connectors.actions import Action, statements
-from connectors.database.identity import TableFacts
 from connectors.names import Names, identifier
 from connectors.postgres import Connection, explained
+from connectors.table_facts import TableFacts
 
 REFUSE = """
 BEGIN

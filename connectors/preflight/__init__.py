@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import psycopg
 
 from cdc.errors import HeadwaterError, SourceError
+from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
-from connectors.kafka import Kafka
 from connectors.postgres import Connection, connect
 from connectors.preflight import (
     brokers,

@@ -8,8 +8,8 @@ from cdc.errors import HeadwaterError, SourceError
 from connectors.connector import Running, read_connector
 from connectors.database.slot import Slot, read_slot
 from connectors.debezium import connector_name
-from connectors.gaps import refuse_gap
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.source_gaps import refuse_gap
 
 MIB = 2**20
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from connectors.catalogue import near_misses, schema_of
-from connectors.database.identity import TableFacts
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.table_facts import TableFacts
 
 EVERYTHING = """
 SELECT n.nspname || '.' || c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

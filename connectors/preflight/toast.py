@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cdc.types import may_be_large, never_reselected
-from connectors.database.identity import TableFacts, can_be_full
+from connectors.database.identity import can_be_full
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.table_facts import TableFacts
 
 
 def run(site: Site) -> Iterator[Finding]:

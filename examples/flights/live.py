@@ -16,7 +16,7 @@ from elasticsearch import Elasticsearch, NotFoundError
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import ElasticsearchSink, IcebergSink, RedisSink, load
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 
 # A change that takes longer than this to arrive is a failure, not a slow demo.
 PATIENCE_SECONDS = 60.0

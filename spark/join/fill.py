@@ -20,19 +20,19 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdc.errors import SinkUnavailable, StateError
+from cdc.log.ends import LogEnds
 from sinks.contract import Sink
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
-from spark.apply import SUMMARY_DDL
 from spark.files import write_atomic
 from spark.flow import Flow, map_in_arrow
 from spark.join import health
 from spark.join.plans import documents, with_computed
 from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
-from spark.lag import LogEnds
 from spark.source import read_slice
 from spark.state import rebuild_command
+from spark.write import SUMMARY_DDL
 
 # Offsets a slice: what a crash repeats, some seconds of work; a job costs about 0.3 s to begin.
 SLICE = 100_000

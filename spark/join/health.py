@@ -23,9 +23,10 @@ from pathlib import Path
 from cdc.errors import SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from sinks.rowstore.contract import FORMAT, RowStore
+from spark.checkpoint import committed_offsets, planned, rewind
 from spark.files import write_atomic
 from spark.flow import Flow
-from spark.state import committed_offsets, planned, rebuild_command, rewind
+from spark.state import rebuild_command
 
 # How often it is written down that the row store's server was seen to be the same run.
 SEEN_SECONDS = 60.0

@@ -13,13 +13,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.apply import apply_decoded
 from spark.entries import Decoded
 from spark.expressions import entry_batch
 from spark.flow import Flow
 from spark.join.plans import documents
 from spark.join.stage import begin, entries_of, joiner_of, view_of
 from spark.spec import unpack
+from spark.write import apply_decoded
 
 
 def make_shards(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark.apply import SUMMARY_DDL, apply_entries
 from spark.expressions import compute, entry_schema
 from spark.flow import map_in_arrow
 from spark.join import child_expressions
 from spark.join.stage import view_of
 from spark.spec import FlowSpec
+from spark.write import SUMMARY_DDL, apply_entries
 
 
 def with_computed(records: DataFrame, spec: FlowSpec, packed: bytes) -> DataFrame:

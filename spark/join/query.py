@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.join.view import JoinedView
 from sinks.rowstore.redis import RedisRowStore
+from spark.checkpoint import committed_offsets
 from spark.files import write_atomic
 from spark.flow import Flow, begin, changelog, observed
 from spark.join import health
@@ -26,7 +27,6 @@ from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
 from spark.join.plans import documents, with_computed
 from spark.join.stage import apply_joined, joined_rows, open_store
-from spark.state import committed_offsets
 
 # "rows" and "documents" are the passes of a fill.
 Phase = Literal["rows", "documents", "live"]

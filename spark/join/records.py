@@ -12,12 +12,12 @@ import orjson
 import pyarrow as pa
 
 from cdc.change import Change, Op
+from cdc.deadletter import DeadLetter
 from cdc.errors import DecodeError, UnavailableValue
 from cdc.join.expressions import mentions
 from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
 from cdc.types import REFUSALS, canonical_result
-from sinks.deadletters import DeadLetter
 from spark.computed import SEEN_CHARS, VALUE
 from spark.entries import stop_at_new_columns
 from spark.join.timely import Timely

@@ -1,7 +1,7 @@
 """The stages of a joined view's flow, as ``mapInArrow`` functions: no shuffle, all effects in the executors.
 
 records ─(child expressions in the JVM, if aggregates have any)─► apply_joined ─► summary
-records ─…─► joined_rows ─(fields and where in the JVM)─► spark.apply.apply_entries ─► summary
+records ─…─► joined_rows ─(fields and where in the JVM)─► spark.write.apply_entries ─► summary
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import cast
 import pyarrow as pa
 from pyspark import TaskContext
 
+from cdc.deadletter import DeadLetter
 from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
-from sinks.deadletters import DeadLetter
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.apply import NEW, apply_decoded
 from spark.entries import Decoded, Entry
 from spark.expressions import entry_batch
 from spark.join.engine import Joiner, Made
@@ -28,6 +27,7 @@ from spark.join.records import RecordReader
 from spark.join.task import Task
 from spark.join.timely import Timely
 from spark.spec import FlowSpec, unpack
+from spark.write import NEW, apply_decoded
 
 Make = Callable[[Sequence[Incoming], Task, Refuse], Iterator[list[Made]]]
 

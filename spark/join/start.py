@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from cdc.join.view import JoinedView
 from sinks.factory import open_sink
 from sinks.rowstore.contract import RowStore
+from spark.checkpoint import committed_offsets
 from spark.flow import Flow
-from spark.gaps import check_log
 from spark.join import health
 from spark.join.fill import load, prepare
 from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
-from spark.state import committed_offsets
+from spark.log_gaps import check_log
 
 
 def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:

@@ -13,8 +13,8 @@ import psutil
 from redis import Redis, RedisError
 
 from cdc.errors import StackError
-from console.places import registry
 from deploy.local.process import Record
+from operations.state_folder import registry
 from spark.lease import EXPIRES_SECONDS
 from tests.chaos.runner import Runner, send
 from tests.chaos.steps import RUNNER, Step

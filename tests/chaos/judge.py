@@ -13,7 +13,7 @@ import psycopg
 from elasticsearch import Elasticsearch
 from redis import Redis
 
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 from tests.chaos.world import World
 from tests.support import bank
 

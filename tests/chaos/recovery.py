@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import psycopg
 
 from cdc.errors import HeadwaterError
-from console.places import registry
-from console.status import state_of
-from spark.status import FlowStatus
+from operations.state_folder import registry
+from spark.status import FlowStatus, state_of
 from tests.chaos.runner import Runner
 from tests.chaos.world import TABLES, World
 
@@ -124,7 +123,7 @@ class Recovery:
 
     def settled(self) -> bool:
         """Whether every flow has applied all that is in the log, with nothing being written any more."""
-        from console.status import status_report
+        from operations.status.sinks import status_report
 
         try:
             report = status_report(self.world.pipeline())

@@ -16,10 +16,10 @@ from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
 from connectors.database.slot import read_slot
 from connectors.drop import drop
-from connectors.gaps import Remembered, check_source
 from connectors.resnapshot import Wish, resnapshot
 from connectors.servers import open_servers
 from connectors.snapshot import Progress, wait_snapshot
+from connectors.source_gaps import Remembered, check_source
 from tests.support.postgres import OwnPostgres, own_postgres
 from tests.support.servers import Servers
 from tests.support.source import SourceDatabase, eventually, source_database

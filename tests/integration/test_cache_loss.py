@@ -17,13 +17,13 @@ import pytest
 import redis
 
 from cdc.pipeline import Pipeline, load
-from console import losses as module
-from console.child import command_of
-from console.losses import Losses
-from console.places import registry
-from console.sinkstate import plain_config
-from console.status import _sink
 from deploy.local.endpoints import Endpoints
+from operations.generations.targets import plain_config
+from operations.run import losses as module
+from operations.run.child import command_of
+from operations.run.losses import Losses
+from operations.state_folder import registry
+from operations.status.sinks import _sink
 from sinks.contract import Item
 from sinks.factory import open_sink
 
@@ -45,9 +45,9 @@ FILL = """
     import sys, time
     from pathlib import Path
     from cdc.pipeline import Pipeline, load
-    from console.places import registry
-    from console.promotion import promote
-    from console.sinkstate import plain_config
+    from operations.state_folder import registry
+    from operations.generations.promote import promote
+    from operations.generations.targets import plain_config
     from sinks.contract import Item
     from sinks.factory import open_sink
     pipeline, folder = load(Path(sys.argv[1])), Path(sys.argv[1]).parent
@@ -127,7 +127,7 @@ class Run:
 
 @pytest.fixture
 def run(stack: Endpoints, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    monkeypatch.setattr("console.losswatch.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("operations.run.loss_watch.CHECK_SECONDS", 0.2)
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.2)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     file = tmp_path / "shop.yaml"

@@ -14,7 +14,7 @@ from connectors.preflight import preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.snapshot import wait_snapshot
 from connectors.tablewatch import TableWatch
-from console.sourcestate import SourceState
+from operations.status.source import SourceState
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from cdc import truth
 from cdc.catalogue import Catalogue
 from cdc.debezium_json import snapshot_lsn
 from cdc.view import View
@@ -24,6 +23,7 @@ from connectors.catalogue import read_catalogue
 from tests.support import codec_cases as cases
 from tests.support.debezium import Lab, Record, lab_on, wait_for
 from tests.support.servers import servers
+from truth import values as truth
 
 pytestmark = pytest.mark.stack
 

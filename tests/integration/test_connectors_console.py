@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from console import apply, plan
+from console.cli import apply, plan
 from tests.support.source import SourceDatabase
 
 pytestmark = pytest.mark.stack

@@ -15,7 +15,7 @@ from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
 from connectors.preflight import CHECKS, Answer, preflight
 from connectors.snapshot import wait_snapshot
-from console.check import command
+from console.cli.check import command
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack
@@ -271,7 +271,7 @@ def test_slot_that_falls_behind(source: SourceDatabase) -> None:
 
 
 def test_topic_with_another_policy(source: SourceDatabase) -> None:
-    from connectors.kafka import Kafka, Topic
+    from cdc.log.client import Kafka, Topic
 
     source.execute("CREATE TABLE t (id int PRIMARY KEY)")
     pipeline = source.pipeline("public.t")
@@ -285,7 +285,7 @@ def test_topic_with_another_policy(source: SourceDatabase) -> None:
 
 
 def test_topic_that_is_gone_under_a_running_connector(source: SourceDatabase) -> None:
-    from connectors.kafka import Kafka
+    from cdc.log.client import Kafka
 
     source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     pipeline = source.pipeline("public.t")

@@ -9,12 +9,12 @@ import pytest
 
 from connectors.actions import run_all
 from connectors.apply import apply
-from connectors.database.identity import read_facts
 from connectors.database.schema import plan_schema
 from connectors.database.truncate import plan_truncate
 from connectors.names import Names
 from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
+from connectors.table_facts import read_facts
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack

@@ -10,12 +10,13 @@ import pytest
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
-from console.engine import finish_promotion
-from console.places import registry
-from console.promotion import promote, retire
-from console.sinkstate import plain_config
+from operations.generations.promote import promote
+from operations.generations.retire import retire
+from operations.generations.targets import plain_config
+from operations.run.engine import finish_promotion
+from operations.state_folder import registry
 from sinks.factory import open_sink
-from spark.generations import define
+from spark.register import define
 from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack

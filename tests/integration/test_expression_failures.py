@@ -16,8 +16,6 @@ from pyspark.sql import functions as F
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
 from cdc.view import View
-from console.evaluate import FAILED, Broken, ask, computed, table_shape
-from spark.apply import NEW, OWN, _from_arrow
 from spark.computed import reason
 from spark.entries import Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, compute, entry_batch, without_tallies
@@ -26,7 +24,9 @@ from spark.join.records import RecordReader
 from spark.session import SETTINGS
 from spark.spec import FlowSpec
 from spark.warehouse import ENTRY, GONE, LETTER, table_rows, with_expressions
+from spark.write import NEW, OWN, _from_arrow
 from tests.support.trees import node, table
+from truth.spark_sql import FAILED, Broken, ask, computed, table_shape
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

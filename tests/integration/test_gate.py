@@ -11,7 +11,8 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
 from cdc.resolve import resolve_view
-from console import apply, check, gate, plan
+from console.cli import apply, check, plan
+from operations import gate
 from tests.integration.test_connectors_console import run, written
 from tests.support.source import SourceDatabase
 

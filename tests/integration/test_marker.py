@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from cdc.debezium_json import Decoder
+from cdc.log.client import Kafka, Topic
 from cdc.pipeline import Pipeline
 from connectors.debezium import marker_topic
-from connectors.kafka import Kafka, Topic
 from connectors.marker import read_position
-from console.marker import MarkerWatch, read_snapshot_lsn
+from connectors.marker_watch import MarkerWatch, read_snapshot_lsn
 from deploy.local.endpoints import Endpoints
 from tests.support.source import eventually
 from tests.unit.test_codec_decoder import TABLE, event

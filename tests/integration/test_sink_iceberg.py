@@ -18,7 +18,7 @@ import pytest
 
 from cdc.errors import SinkRefused
 from deploy.local import artifacts
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 from tests.support.source import SourceDatabase
 
 pytestmark = pytest.mark.stack

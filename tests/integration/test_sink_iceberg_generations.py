@@ -20,7 +20,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 from cdc.errors import SinkRefused
 from deploy.local import artifacts
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 from tests.support.servers import servers
 from tests.support.source import source_database
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from console.packing import pack
 from deploy.local import artifacts
 from deploy.local.sparkcluster import SparkCluster
+from spark.packing import pack
 
 pytestmark = [pytest.mark.slow]
 

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deploy.local import artifacts
+from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading, begin, changelog
 from spark.runner import Runner
 from spark.session import build_session
 from spark.spec import FlowSpec
-from spark.state import committed_offsets
 from spark.status import FlowStatus
 from tests.support.servers import servers
 

@@ -17,9 +17,9 @@ from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node, Order
 from cdc.join.view import JoinedView
 from cdc.pipeline import Source
-from console.compare import digest
 from tests.support.source import SourceDatabase
 from tests.support.truth import SHAPES, by_sql, by_truth, fill, origin, people_database, tables_of
+from truth.digest import digest
 
 pytestmark = pytest.mark.stack
 
@@ -30,8 +30,8 @@ from pathlib import Path
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 from cdc.pipeline import Source
-from console.rows import snapshot
-from console.truth import digests, expected
+from truth.rows import snapshot
+from truth.expected import digests, expected
 view, source, password = pickle.loads(Path(sys.argv[1]).read_bytes())
 source = Source.model_validate_json(source).model_copy(update={"password": SecretStr(password)})
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
@@ -207,7 +207,7 @@ def by_sql_with_fields(people: SourceDatabase) -> dict[str, bytes]:
 
 
 def singled(document: str) -> bytes:
-    from console.compare import single
+    from truth.digest import single
 
     value = orjson.loads(document)
     if value["boss_"] is not None:

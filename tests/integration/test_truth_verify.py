@@ -17,19 +17,19 @@ from cdc.catalogue import Catalogue, Table
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views
-from cdc.truth_joined import documents
-from console.comparing import Asked
-from console.held import held_under
-from console.rows import read_rows, snapshot
-from console.truth import expected
-from console.typed import NO_DOCUMENT
-from console.verify import verified, verify_report
+from operations.held import held_under
+from operations.verify.report import verified, verify_report
+from operations.verify.verifier import Asked
 from sinks.configure import sink_config
 from sinks.contract import Item, Outcome, Sink
 from sinks.factory import open_sink
 from tests.support.servers import servers
 from tests.support.source import SourceDatabase
 from tests.support.truth import fill, origin, people_database, tables_of
+from truth.columns import NO_DOCUMENT
+from truth.expected import expected
+from truth.joins import documents
+from truth.rows import read_rows, snapshot
 
 pytestmark = pytest.mark.stack
 
@@ -194,8 +194,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append("whole" if ids is None else "keys")
         return expected(view, connection, spark, ids)
 
-    monkeypatch.setattr("console.comparing.expected", counting)
-    monkeypatch.setattr("console.settle.expected", counting)
+    monkeypatch.setattr("operations.verify.verifier.expected", counting)
+    monkeypatch.setattr("operations.verify.settle.expected", counting)
     return made
 
 

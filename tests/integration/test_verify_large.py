@@ -17,14 +17,14 @@ from redis import Redis
 
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
-from console.compare import digest
-from console.rows import rows_of_ids, sampled_ids, snapshot
-from console.truth import digests, expected
-from console.typed import with_singles
 from tests.integration.test_truth_joined import shops_down, staff_sums, staff_up
 from tests.support.servers import servers
 from tests.support.source import SourceDatabase
 from tests.support.truth import by_truth, fill, origin, people_database, tables_of
+from truth.columns import with_singles
+from truth.digest import digest
+from truth.expected import digests, expected
+from truth.rows import rows_of_ids, sampled_ids, snapshot
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
@@ -33,7 +33,7 @@ FEW, MANY = 20_000, 200_000
 PEAK = """
 import json, resource, sys
 from cdc.pipeline import Pipeline
-from console.verify import verify_report
+from console.cli.verify import verify_report
 if __name__ == "__main__":
     report = verify_report(Pipeline.model_validate(json.loads(sys.stdin.read())))
     [view] = report["sinks"][0]["views"]
@@ -110,9 +110,9 @@ def digests_of(people: SourceDatabase, view: JoinedView, root: Any) -> set[bytes
 def test_pages_give_what_whole_tables_give(
     people: SourceDatabase, tree: Any, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.pages.KEPT_ROWS", kept)
+    monkeypatch.setattr("truth.pages.KEPT_ROWS", kept)
     for name in ("PAGE", "PAGE_OF_REFERENCES", "PAGE_WITHOUT_INDEX"):
-        monkeypatch.setattr(f"console.pages.{name}", 7)
+        monkeypatch.setattr(f"truth.pages.{name}", 7)
     root = tree(tables_of(people))
     view = JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
     for seed in range(8):
@@ -127,7 +127,7 @@ def test_pages_give_what_whole_tables_give(
 
 
 def test_the_pages_test_can_fail(people: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.pages.KEPT_ROWS", 0)
+    monkeypatch.setattr("truth.pages.KEPT_ROWS", 0)
     root = staff_up(tables_of(people))
     other = replace(root, refs=(replace(root.refs[0], on=(("number", "id"),)), *root.refs[1:]))
     view = JoinedView("v", other.table, other.table.primary_key, other.columns, root=other)
@@ -154,7 +154,7 @@ def test_samples_are_random_repeatable_and_of_the_size(people: SourceDatabase) -
 def test_an_aggregate_over_pages_needs_its_index_only_for_speed(
     people: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.pages.KEPT_ROWS", 0)
+    monkeypatch.setattr("truth.pages.KEPT_ROWS", 0)
     staff(people, 3_000)
     tables = tables_of(people)
     item = Aggregate("n", tables["staff"], (("id", "boss"),), "count")

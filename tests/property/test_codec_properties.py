@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc import truth, types
+from cdc import types
 from cdc.catalogue import Column, Table
 from cdc.change import Change
 from cdc.debezium_json import Decoder
@@ -25,6 +25,7 @@ from cdc.keys import document_id, split_id
 from cdc.position import MAX_EPOCH, MAX_LSN, format_lsn, pack, parse_lsn, unpack
 from cdc.types.results import canonical_result
 from cdc.view import View
+from truth import values as truth
 
 # A shared machine may pause any test for longer than hypothesis would allow one example.
 settings.register_profile("shared machine", deadline=None)

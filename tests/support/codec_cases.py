@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from cdc import truth, types
+from cdc import types
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.change import Change, Op
 from cdc.debezium_json import Decoder
@@ -19,6 +19,7 @@ from cdc.encoding import JSON, Encoding
 from cdc.errors import DecodeError
 from cdc.types.limits import null_breaks_array
 from cdc.view import View
+from truth import values as truth
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium_json"
 # The one value that must be refused rather than arrive wrong, besides arrays in arrays: past Debezium's microseconds.

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.encoding import Encoding
-from cdc.registry import encoding_of
+from cdc.log.registry import encoding_of
 from tests.support.servers import Servers
 
 # The settings that docs/types.md asks for; each of them decides how values look.

@@ -17,14 +17,14 @@ from typing import Any
 from cdc.catalogue import Column, Table
 from cdc.view import View
 from deploy.local import artifacts
-from sinks import iceberg
 from sinks.factory import open_sink
+from sinks.iceberg import catalogue as iceberg
+from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading, start_live
 from spark.lease import Lease
+from spark.meter import Meter
 from spark.session import build_session
 from spark.spec import FlowSpec
-from spark.state import committed_offsets
-from spark.status import Meter
 from spark.warehouse import catalog_settings, start_warehouse
 
 CATALOG = "hw_lake"

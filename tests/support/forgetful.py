@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import KafkaUnavailable
-from spark import gaps, runner, status
+from spark import log_gaps as gaps
+from spark import runner, status
+from spark.checkpoint import committed_offsets, planned
 from spark.flow import Flow, Reading
 from spark.runner import Runner
 from spark.spec import FlowSpec
-from spark.state import committed_offsets, planned
 from spark.unread import Look
 
 DAY, HOUR = 86400.0, 3600.0

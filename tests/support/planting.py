@@ -15,11 +15,11 @@ from elasticsearch import Elasticsearch
 from redis import Redis
 
 from cdc.pipeline import Pipeline, load
-from console.catalogue import source_catalogue
-from console.comparing import place_of
-from console.engine import peek
-from console.flows import catalog_name
-from console.holding import Holding, Holds, holding
+from operations.catalogue import source_catalogue
+from operations.run.build import peek
+from operations.verify.holding import Holding, Holds, holding
+from operations.verify.verifier import place_of
+from sinks.iceberg.catalogue import catalog_name
 from tests.support.scenario import Scenario
 
 # Run by itself, so that the tests' process has no JVM: SQL statements, and a row copied under another key.
@@ -28,7 +28,7 @@ import json, sys
 from pathlib import Path
 from pyspark.sql import functions as F
 from cdc.pipeline import load
-from console.engine import open_spark
+from operations.run.engine import open_spark
 pipeline, sink, table, work = load(Path(sys.argv[1])), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 spark = open_spark(pipeline, [sink], "planting")
 key, copied, ghost = work["key"], work["copied"], work["ghost"]

@@ -14,7 +14,7 @@ from redis import Redis
 from ruamel.yaml import YAML
 
 from cdc.pipeline import load
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 from tests.support.scenario import Scenario
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
-from cdc.truth_joined import TextRow
+from truth.joins import TextRow
 
 
 def table(name: str, key: str, /, **columns: str) -> Table:

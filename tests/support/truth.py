@@ -12,12 +12,12 @@ import orjson
 from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node
 from cdc.pipeline import Source
-from cdc.truth_joined import documents, used_columns
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
-from console.rows import read_rows, snapshot
 from tests.support.servers import servers
 from tests.support.source import SourceDatabase, source_database
+from truth.joins import documents, used_columns
+from truth.rows import read_rows, snapshot
 
 TABLES = """
 CREATE TABLE shops (region text COLLATE "C", number int, name text COLLATE "C", opened timestamptz,

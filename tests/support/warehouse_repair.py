@@ -1,6 +1,6 @@
 """Run as a program, because a Spark session is one per process: wrong rows in an Iceberg table, and their repair.
 
-``python -m tests.support.warehouse_repair FOLDER`` prints what ``console.repair_warehouse`` made of them as JSON.
+``python -m tests.support.warehouse_repair FOLDER`` prints what ``operations.verify.repair_warehouse`` made of them as JSON.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import orjson
 
 from cdc.pipeline import IcebergSink
 from cdc.view import View
-from console import repair_warehouse
-from console.flows import catalog_name
-from console.holding import Holding
-from console.holding import Place as Held
-from console.newest import Newest, Record, batch_of
-from console.repair import Refused, Repair
 from deploy.local import artifacts
-from sinks import iceberg
+from operations.place import Place as Held
+from operations.verify import repair_warehouse
+from operations.verify.holding import Holding
+from operations.verify.newest_records import Newest, Record, batch_of
+from operations.verify.repair_work import Refused, Repair
 from sinks.contract import MAX_VERSION
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.catalogue import catalog_name
 from spark.entries import EntryDecoder
 from spark.session import build_session
 from spark.spec import FlowSpec

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.pipeline import load
-from console.alive import ailments
 from console.cli import cli
-from console.places import registry
+from operations.state_folder import registry
+from operations.status.alive import ailments
 from spark.status import FlowStatus
 
 FILE = """\

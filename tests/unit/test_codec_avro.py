@@ -22,7 +22,7 @@ from cdc.debezium_json import Decoder, snapshot_lsn
 from cdc.encoding import JSON, UnknownSchemaId
 from cdc.errors import DecodeError, RegistryUnavailable, UnknownSchema
 from cdc.placeholders import NUMBERS
-from connectors.sweep import delete_event
+from connectors.cut_snapshot import delete_event
 
 TABLE = Table(
     "public",

@@ -12,11 +12,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from cdc import truth, types
+from cdc import types
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.types import limits, times
 from cdc.types.results import canonical_result, mapping_of_spark, merge_fields
 from cdc.view import View
+from truth import values as truth
 
 DOCS = Path(__file__).parents[2] / "docs" / "types.md"
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cdc.log.client import Topic
 from connectors.captured import Captured, Gap
 from connectors.changed import difference, merged, refusal, refusals
 from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
-from connectors.kafka import Topic
 from connectors.names import Names
 
 KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t")

@@ -9,9 +9,9 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import Pipeline
-from connectors.database.identity import TableFacts
 from connectors.debezium import connector_config, pattern, redact
 from connectors.names import Names
+from connectors.table_facts import TableFacts
 
 SECRET = "hunter2-hunter2"
 

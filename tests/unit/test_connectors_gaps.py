@@ -14,10 +14,13 @@ from cdc.debezium_json import Decoder
 from cdc.encoding import JSON
 from cdc.errors import ConfigError, SourceChanged
 from cdc.types.times import days_of
+from connectors.absent_keys import ancient, key_text, unsure
 from connectors.captured import Captured
 from connectors.conditions import unfit
 from connectors.database.history import Moment
-from connectors.gaps import (
+from connectors.missed_deletes import ghost_event, standing
+from connectors.resnapshot import Wish, chosen, moved
+from connectors.source_gaps import (
     Remembered,
     refuse_forgotten,
     refuse_future,
@@ -26,9 +29,6 @@ from connectors.gaps import (
     refuse_shorter,
     stored_lsn,
 )
-from connectors.keys import ancient, key_text, unsure
-from connectors.missed import ghost_event, standing
-from connectors.resnapshot import Wish, chosen, moved
 from tests.unit.test_connectors_config import pipeline
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

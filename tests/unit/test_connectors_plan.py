@@ -11,21 +11,21 @@ from cdc.change import Op
 from cdc.debezium_json import Decoder
 from cdc.encoding import JSON
 from cdc.errors import HeadwaterError, KafkaError, SourceError
+from cdc.log.client import Topic
 from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
 from connectors.catalogue import near_misses, numeric_typmod
 from connectors.connector import Running, plan_connector
+from connectors.cut_snapshot import delete_event, is_ghost
 from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import Publication, plan_publication
 from connectors.database.slot import Slot
 from connectors.debezium import HIDDEN
-from connectors.gaps import refuse_gap
-from connectors.kafka import Topic
 from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.rest import Status, first_line
 from connectors.signals import Heard
-from connectors.sweep import delete_event, is_ghost
+from connectors.source_gaps import refuse_gap
 from connectors.topics import data_topics, plan_topics
 from tests.unit.test_connectors_config import catalogue, fact, pipeline
 

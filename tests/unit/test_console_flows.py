@@ -14,7 +14,7 @@ from cdc.errors import CheckpointLost
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.view import View
-from console import flows
+from operations.run import flows
 from spark.flow import Flow, Reading
 from spark.spec import FlowSpec
 from spark.status import FlowStatus

@@ -16,15 +16,15 @@ from cdc.pipeline import Pipeline, load
 from cdc.view import View
 from connectors.actions import Action
 from connectors.preflight import CHECKS, Answer, Finding, Level
-from console import explained
-from console.check import to_dict
-from console.compare import Comparison
-from console.differences import Difference
-from console.held import Found
-from console.places import registry
-from console.sourcestate import SourceState
-from console.status import STATES, _flow, _sink
+from console.cli.check import to_dict
 from deploy.local.stack import ServiceState
+from operations.explain import report as explained
+from operations.explain.differences import Difference
+from operations.held import Found
+from operations.state_folder import registry
+from operations.status.sinks import STATES, _flow, _sink
+from operations.status.source import SourceState
+from operations.verify.comparison import Comparison
 from spark.join.explain import Explained, Row, Total
 
 UNITED = {"name": "United"}

@@ -22,16 +22,16 @@ from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from console.cli import cli
-from console.differences import Difference, differences, without
-from console.explain import show
-from console.explained import _position, find_view
-from console.held import alike
-from console.sourcestate import SourceState, line, warning
-from console.status import _sink, state_of
+from console.cli.explain import show
+from operations.explain.differences import Difference, differences, without
+from operations.explain.report import _position, find_view
+from operations.held import alike
+from operations.status.sinks import _sink
+from operations.status.source import SourceState, line, warning
 from spark.join.engine import Joiner
 from spark.join.explain import explain, row_id
 from spark.join.task import Task
-from spark.status import FlowStatus
+from spark.status import FlowStatus, state_of
 from tests.support.memory_store import MemoryStore
 
 # -- a small world -----------------------------------------------------------------------------------------------------

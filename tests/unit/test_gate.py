@@ -13,10 +13,11 @@ from cdc.errors import ConfigError
 from cdc.gather import parts_of
 from cdc.pipeline import Pipeline, loads
 from cdc.resolve import resolve_views
-from console import engine, gate
-from console.needed import needed
-from console.places import registry
-from spark.generations import define
+from operations import gate
+from operations.generations.outdated import needed
+from operations.run import engine
+from operations.state_folder import registry
+from spark.register import define
 
 TEXT = """\
 version: 1

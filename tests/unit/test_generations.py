@@ -13,8 +13,8 @@ import pytest
 from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
-from spark.generations import Registry, as_defined, define, outdated
 from spark.lease import Lease
+from spark.register import Registry, as_defined, define, outdated
 
 TEXT = """
 version: 1

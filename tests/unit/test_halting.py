@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import TableChanged
-from console import halting
+from operations.run import halting
 from spark.flow import Flow, Reading
 from spark.runner import Runner
 from spark.spec import FlowSpec

@@ -18,13 +18,13 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.view import View
 from sinks.contract import Held
-from spark.apply import NEW, _from_arrow
+from spark.behind import Behind
 from spark.computed import FAILED, WHERE
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query
 from spark.join.slices import FillState, Slice
-from spark.overlap import Behind
 from spark.spec import FlowSpec
+from spark.write import NEW, _from_arrow
 from tests.support import trees
 from tests.support.memory_store import MemoryStore
 

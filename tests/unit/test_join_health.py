@@ -14,10 +14,10 @@ from cdc.catalogue import Column, Table
 from cdc.errors import SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
+from spark.checkpoint import committed_offsets, planned, trim
 from spark.flow import Flow, Reading
 from spark.join import health
 from spark.spec import FlowSpec
-from spark.state import committed_offsets, planned, trim
 from tests.support.kept import Kept
 from tests.support.memory_store import MemoryStore, Servers
 

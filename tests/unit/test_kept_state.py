@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sinks.rowstore.keys import namespace
-from spark.generations import Registry
-from spark.state import check_checkpoint, committed_offsets
+from spark.checkpoint import check_checkpoint, committed_offsets
+from spark.register import Registry
 from spark.status import FlowStatus
 from tests.support import keys
 from tests.support.kept import FIXTURES, Kept, records

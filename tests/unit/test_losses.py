@@ -16,13 +16,13 @@ import pytest
 
 from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline, loads
-from console import losses as module
-from console.alive import ailments
-from console.child import Child
-from console.losses import LONGEST_PAUSE, Losses, next_step, pause_after
-from console.losswatch import LossWatch
-from console.places import registry
-from console.status import _sink
+from operations.run import losses as module
+from operations.run.child import Child
+from operations.run.loss_watch import LossWatch
+from operations.run.losses import LONGEST_PAUSE, Losses, next_step, pause_after
+from operations.state_folder import registry
+from operations.status.alive import ailments
+from operations.status.sinks import _sink
 from spark.runner import explain
 
 TEXT = """\
@@ -104,7 +104,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr("console.losswatch.open_sink", made.sink)
+    monkeypatch.setattr("operations.run.loss_watch.open_sink", made.sink)
     return made
 
 
@@ -315,7 +315,7 @@ def test_a_child_ends_with_the_process_that_owns_it() -> None:
     """Killed, it can't tell its child: the pipe does."""
     owner = f"""
         import sys, time
-        from console.child import Child
+        from operations.run.child import Child
         child = Child({script("import sys; sys.stdin.buffer.read()")!r})
         print(child._process.pid, flush=True)
         time.sleep(60)
@@ -333,7 +333,7 @@ def test_a_child_ends_with_the_process_that_owns_it() -> None:
 def test_an_owned_rebuild_ends_well_or_when_it_is_orphaned(orphaned: bool) -> None:
     owned = """
         import sys, threading
-        from console.rebuild import _when_orphaned
+        from console.cli.rebuild import _when_orphaned
         stop = threading.Event()
         threading.Thread(target=_when_orphaned, args=(stop,), daemon=True).start()
         print("up", flush=True)
@@ -350,7 +350,7 @@ def test_an_owned_rebuild_ends_well_or_when_it_is_orphaned(orphaned: bool) -> No
 
 
 def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.child.END_SECONDS", 0.2)
+    monkeypatch.setattr("operations.run.child.END_SECONDS", 0.2)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     child = Child([sys.executable, "-c", deaf])
     while not child.progress:

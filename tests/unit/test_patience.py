@@ -21,13 +21,13 @@ from confluent_kafka import KafkaException
 from cdc import errors
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import HeadwaterError, KafkaError, KafkaUnavailable, StateError
+from cdc.log import topics as topicids
 from cdc.pipeline import load
-from console import patience, topicids
-from console.patience import Asked, Stop, Waiting, patiently
-from console.places import registry
-from console.status import state_of
+from operations.run import patience
+from operations.run.patience import Asked, Stop, Waiting, patiently
+from operations.state_folder import registry
 from spark import cluster
-from spark.status import FlowStatus
+from spark.status import FlowStatus, state_of
 
 FILE = """\
 version: 1

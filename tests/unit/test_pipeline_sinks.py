@@ -11,9 +11,9 @@ from cdc.catalogue import Column, Table
 from cdc.pipeline import ElasticsearchSink, RedisSink, loads
 from cdc.pipeline.sinks import SinkPart
 from cdc.view import View
-from sinks import iceberg
 from sinks.configure import sink_config
 from sinks.elasticsearch.settings import read_settings as read_elasticsearch
+from sinks.iceberg import catalogue as iceberg
 from sinks.redis.settings import read_settings as read_redis
 
 VIEW = View.identity(Table("public", "orders", (Column("id", "int", "int4"),), ("id",)))

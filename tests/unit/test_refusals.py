@@ -13,13 +13,13 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
-from console import engine
-from console.alive import ailments
-from console.comparing import Asked, Verifier
-from console.places import registry
-from console.refusals import Refusals
-from console.status import generation_status
-from spark.generations import define
+from operations.refusals import Refusals
+from operations.run import engine
+from operations.state_folder import registry
+from operations.status.alive import ailments
+from operations.status.sinks import generation_status
+from operations.verify.verifier import Asked, Verifier
+from spark.register import define
 
 TEXT = """\
 version: 1
@@ -202,7 +202,7 @@ def test_the_others_are_verified(pipeline: Pipeline, what: str) -> None:
 def test_a_sink_that_fails_half_way_is_told_and_the_rest_is_compared(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from console.compare import Comparison
+    from operations.verify.comparison import Comparison
 
     def compared(self: Verifier, view: Any, holders: Any, folder: Path) -> dict[str, Comparison]:
         if any(build.sink == "search" for build in holders):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cdc import registry
 from cdc.encoding import JSON, UnknownSchemaId
 from cdc.errors import RegistryError, RegistryUnavailable
-from cdc.registry import Schemas, encoding_of
+from cdc.log import registry
+from cdc.log.registry import Schemas, encoding_of
 
 SCHEMA = json.dumps({"type": "record", "name": "a", "fields": [{"name": "x", "type": "int"}]})
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import DiskFull, LogGap, StateError
-from console import run
-from console.patience import Stop
+from console.cli import run
+from operations.run.patience import Stop
 
 
 class Loop:

@@ -13,15 +13,14 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from console.progress import Watch
-from console.status import state_of
+from console.cli.flow_bars import Watch
 from spark import files, runner
 from spark.flow import Flow, Reading
 from spark.join.query import JoinedQuery
 from spark.lease import Holder, Lease
 from spark.runner import Runner
 from spark.spec import FlowSpec
-from spark.status import RESTARTS_KEPT, FlowStatus
+from spark.status import RESTARTS_KEPT, FlowStatus, state_of
 
 
 def report(batch: int, **counts: int) -> Any:

@@ -14,15 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from cdc import deadletter as deadletters
 from cdc.catalogue import Column, Table
+from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, DecodeError, SinkUnavailable
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
-from sinks import deadletters, iceberg
 from sinks.configure import check_mapping, merged, sink_config
 from sinks.contract import MAX_VERSION, UNVERSIONED, Item, version_fault
-from sinks.deadletters import DeadLetter
 from sinks.factory import open_sink
+from sinks.iceberg import catalogue as iceberg
 from sinks.retry import CAP_SECONDS, Patience
 
 

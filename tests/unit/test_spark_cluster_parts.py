@@ -13,13 +13,13 @@ import pytest
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError, SinkUnavailable
 from cdc.pipeline import Pipeline, load
 from cdc.pipeline.rowstore import RowStore
-from console.flows import row_store_settings
-from console.machines import ALONE, alone, with_master
-from console.packing import pack, packages
+from operations.rowstore import row_store_settings
+from operations.run.machines import ALONE, alone, with_master
 from sinks.rowstore.awake import AWAY_SECONDS, Awake
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark import cluster
+from spark.packing import pack, packages
 from spark.state import Generation
 
 FILE = """
@@ -97,7 +97,7 @@ def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: 
     found = {one.metadata["Name"].lower() for one in packages()}
     assert {"pyarrow", "pandas", "fastavro", "hiredis", "authlib"} <= found  # the last two are others' extras
     assert not {"pytest", "mypy", "duckdb", "testcontainers"} & found
-    code = "import spark.apply, spark.join.later, sinks.redis; print(spark.apply.__file__)"
+    code = "import spark.write, spark.join.later, sinks.redis; print(spark.write.__file__)"
     python = str(tmp_path / "env" / "bin" / "python")
     environment = {"PATH": str(Path(sys.executable).resolve().parent) + ":/usr/bin:/bin"}
     environment["HEADWATER_PYTHON"] = str(Path(sys.executable).resolve())

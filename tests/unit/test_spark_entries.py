@@ -9,7 +9,7 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.errors import StateError
 from cdc.view import View
-from console.newest import Newest, Record, standing, take
+from operations.verify.newest_records import Newest, Record, standing, take
 from sinks.contract import UNVERSIONED, Item
 from spark.entries import Entry, EntryDecoder, newer
 from spark.spec import FlowSpec, unpack

@@ -7,12 +7,12 @@ import pytest
 
 from benchmarks.results import Measurement, quantile, write
 from cdc.errors import ConfigError
-from console.compare import digest
-from spark.lag import reached
+from cdc.log.ends import reached
 from spark.runner import explain
 from spark.session import find_jars
 from spark.source import java_client
 from spark.warehouse import merge_statement
+from truth.digest import digest
 
 
 def test_kafka_options_are_translated_for_java() -> None:

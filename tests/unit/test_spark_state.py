@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StateError
-from spark.state import Generation, Identity, batch_offsets, check_checkpoint, committed_offsets, trim
+from spark.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
+from spark.state import Generation, Identity
 
 IDENTITY = Identity("7123", 1, "shop", "headwater_shop", {"shop.public.orders": "AAA"}, "abc")
 

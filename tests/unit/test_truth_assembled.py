@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cdc.join.tree import Aggregate, Function
-from cdc.truth_joined import documents
-from console.assembled import aggregate_type, document_of, marked, shape_of, spark_row, sparks
-from console.evaluate import Shape
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
+from truth.assembled import aggregate_type, document_of, marked, shape_of, spark_row, sparks
+from truth.joins import documents
+from truth.spark_sql import Shape
 
 
 def test_one_pass_gives_the_document_and_sparks_row() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Function, Node, Order
-from cdc.truth_joined import TextRow, documents, expressions, used_columns
-from console.compare import digest
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
+from truth.digest import digest
+from truth.joins import TextRow, documents, expressions, used_columns
 
 
 def built(root: Node, rows: Mapping[str, Iterable[TextRow]], evaluate: Any = None) -> dict[str, Any]:

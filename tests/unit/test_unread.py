@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import KafkaError
-from spark import gaps
+from spark import log_gaps as gaps
 from spark.flow import Flow, Reading
 from spark.spec import FlowSpec
 from spark.status import FlowStatus

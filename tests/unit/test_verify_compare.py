@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cdc.keys import stray_id, stray_name
-from console.buckets import FEWEST, MOST, Keys, Side, bucket_count
-from console.compare import NAMED, Comparison, compare, digest, marked, unmarked
+from operations.verify.buckets import FEWEST, MOST, Keys, Side, bucket_count
+from operations.verify.comparison import NAMED, Comparison, compare, marked, unmarked
+from truth.digest import digest
 
 
 def side(folder: Path, digests: list[tuple[str, bytes]], buckets: int = 4) -> Side:

@@ -10,9 +10,9 @@ import pytest
 
 from cdc.view import View
 from connectors.ledger import LedgerEntry
-from console import frontier
-from console.frontier import NOBODY_KNOWS, Frontier
-from console.pace import LINE_SECONDS, Pace, left_of, pace
+from operations.pace import LINE_SECONDS, Pace, left_of, pace
+from operations.status import frontier
+from operations.status.frontier import NOBODY_KNOWS, Frontier
 from tests.support.trees import table
 
 

@@ -14,12 +14,14 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.keys import stray_id
 from cdc.view import View
-from console.audit import Totals, line, metrics
-from console.buckets import Keys
-from console.compare import marked, unmarked
-from console.newest import Asked, Record
-from console.repair import ROOM, Refused, _root_of, write_above
-from console.repair_warehouse import statement
+from operations.verify.audit import line
+from operations.verify.buckets import Keys
+from operations.verify.comparison import marked, unmarked
+from operations.verify.metrics import Totals, metrics
+from operations.verify.newest_records import Asked, Record
+from operations.verify.repair import ROOM, _root_of, write_above
+from operations.verify.repair_warehouse import statement
+from operations.verify.repair_work import Refused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
 from spark.spec import FlowSpec
 

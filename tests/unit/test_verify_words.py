@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cdc.pipeline import Pipeline, loads
-from console.places import registry
-from console.verify import _behind
+from console.cli.verify import _behind
+from operations.state_folder import registry
 from spark.status import FlowStatus
 
 TEXT = """

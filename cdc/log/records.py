@@ -1,0 +1,53 @@
+"""Reads a topic's partition to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+from cdc.errors import KafkaUnavailable
+from cdc.log.client import PARTITION_EOF, Kafka
+
+# A fetch of an idle partition answers within half a second; no answer for this long is an outage.
+SILENCE_SECONDS = 30.0
+
+
+def records(kafka: Kafka, topic: str, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:
+    """Every committed record of a partition, from an offset, or its first, to the end that it has now.
+
+    A partition that is written to all the time never shows its end to a reader: what comes after the end that there was
+    at the beginning is left for the next time.
+
+    Raises:
+        KafkaUnavailable: no answer (transient).
+    """
+    consumer: Consumer = kafka.consumer()
+    try:
+        place = TopicPartition(topic, partition, start)
+        end = _end(consumer, place)
+        consumer.assign([place])
+        while True:
+            message = consumer.poll(SILENCE_SECONDS)
+            error = None if message is None else message.error()
+            if message is not None and error is None:
+                if (message.offset() or 0) >= end:
+                    return
+                yield message
+            elif error is not None and error.code() == PARTITION_EOF:
+                return
+            else:
+                why = error or "no answer"
+                raise KafkaUnavailable(f"topic {topic} could not be read: {why}", fix="run the same command again")
+    finally:
+        consumer.close()
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    try:
+        found = consumer.get_watermark_offsets(place, timeout=SILENCE_SECONDS)
+    except KafkaException as error:
+        raise KafkaUnavailable(
+            f"the end of topic {place.topic} could not be read: {error}", fix="run the same command again"
+        ) from error
+    return int(found[1])

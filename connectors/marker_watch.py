@@ -1,0 +1,87 @@
+"""Waits for the initial snapshot's position (connectors/marker.py), and notices when another attempt begins.
+
+Rows of a transaction that was open during the snapshot can bear log positions from before it although they are newer
+(docs/decisions/positions.md). Every decoder must know the snapshot's LSN to tell; it is in the log, next to the data.
+"""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from cdc.errors import HeadwaterError, KafkaError, RegistryUnavailable
+from cdc.log.client import Kafka
+from cdc.log.registry import encoding_of
+from cdc.pipeline import Pipeline
+from connectors.debezium import marker_topic
+from connectors.marker import last_attempt, read_position
+
+# Debezium reads the tables in an order of its own: the marker may come after a large one.
+PATIENCE_SECONDS = 300.0
+
+
+def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) -> int:
+    """LSN of the initial snapshot's last attempt, in bytes; waits for the first while the snapshot runs.
+
+    Raises:
+        KafkaError: there is no such record after ``patience`` seconds.
+        HeadwaterError: Kafka or the schema registry did not answer for as long (transient).
+    """
+    kafka, until, error = Kafka(pipeline), time.monotonic() + patience, None
+    while time.monotonic() < until:
+        try:
+            found = read_position(kafka, pipeline)
+        except HeadwaterError as caught:
+            if not caught.transient:
+                raise
+            found, error = None, caught
+        if found is not None:
+            return found
+        time.sleep(1.0)
+    if error is not None:
+        raise error
+    raise KafkaError(
+        f"topic {marker_topic(pipeline)} does not tell the position of the initial snapshot after {patience:.0f} s",
+        means="the snapshot has not begun, or the connector has failed",
+        fix="run `headwater apply FILE --wait` and look at what it says about the connector",
+    )
+
+
+class MarkerWatch:
+    """Notices that the initial snapshot was interrupted and has begun again, while sinks fill from the first attempt.
+
+    Args:
+        pipeline: the loaded file.
+        position: of the attempt that is known.
+    """
+
+    def __init__(self, pipeline: Pipeline, position: int) -> None:
+        self.position = position
+        self._unread: list[bytes | None] = []
+        self._encoding = encoding_of(pipeline.source.reader())
+        self._consumer = Kafka(pipeline).consumer()
+        self._consumer.assign([TopicPartition(marker_topic(pipeline), 0, OFFSET_BEGINNING)])
+
+    def newer(self) -> int | None:
+        """The position of a later attempt than the one that is known, once; asks for nothing, waits for nothing.
+
+        Raises:
+            DecodeError: somebody else writes into the marker's topic (terminal).
+        """
+        while (message := self._consumer.poll(0)) is not None:
+            if message.error() is None:
+                self._unread.append(message.value())
+        try:
+            found = last_attempt(self._unread, self._encoding)
+        except RegistryUnavailable:  # asked again the next time
+            return None
+        self._unread = []
+        if found is None or found <= self.position:
+            return None
+        self.position = found
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()

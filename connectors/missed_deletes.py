@@ -1,0 +1,211 @@
+"""Deletes that nobody told of: rows that are alive in a topic and not in the table, looked for and deleted.
+
+They come from a gap in the log (the slot was lost, or made anew): what was deleted in it has no event, and reading the
+table again does not show what is not there.
+
+First while everything runs: each key's newest record, compared with the table, gives suspects; nearly all of the work.
+When there are any, the connector is stopped, what has arrived since is taken in, and the suspects are compared again:
+only then can no re-insert be overtaken by our tombstone. Changes that Postgres has and the connector has not read yet
+come later, with higher positions, and win.
+
+Memory is bounded: keys go to files by their hash, and one file is looked at at a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Message
+
+from cdc.catalogue import Table
+from cdc.debezium_json import lsn_of
+from cdc.errors import KafkaError, SourceError
+from cdc.log.records import records
+from connectors.absent_keys import NO_SWEEP, KeyCheck
+from connectors.catalogue import read_catalogue
+from connectors.connector import wait_ready
+from connectors.cut_snapshot import write_deletes
+from connectors.servers import Servers
+
+# Keys that are in memory at once: a few tens of MB.
+BUCKET_KEYS = 100_000
+MAX_BUCKETS = 400  # open files
+DEAD = b"-"
+Told = Callable[[str, int, int], None]
+
+
+def _tell_nobody(table: str, done: int, total: int) -> None:
+    pass
+
+
+def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nobody) -> dict[str, int]:
+    """Delete the rows that are in the topics of some tables and not in the tables.
+
+    Args:
+        servers: of the pipeline; the tables' rows must be in their topics.
+        tables: ``schema.table``.
+        told: called now and then with table, records read so far, and how many there are about.
+
+    Returns:
+        Table -> rows deleted from its topic. Doing it again deletes nothing more.
+
+    Raises:
+        SourceError: a key can't be looked for, or Postgres refused.
+        KafkaError: a delete was not acknowledged (do it again).
+        KafkaUnavailable, SourceUnavailable: no answer (transient).
+    """
+    catalogue = read_catalogue(servers.setup, tables)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-sweep-")))
+        ghosts = [Ghosts(servers, catalogue.tables[table], folder / str(n)) for n, table in enumerate(tables)]
+        for each in ghosts:
+            each.suspect(told)
+        if not any(each.suspects for each in ghosts):
+            return dict.fromkeys(tables, 0)
+        servers.connect.stop(servers.connector)
+        try:
+            servers.connect.wait_stopped(servers.connector)
+            return {each.table.qualified: each.delete() for each in ghosts}
+        finally:
+            servers.connect.resume(servers.connector)
+            wait_ready(servers)
+
+
+class Ghosts:
+    """The search in one table's topic.
+
+    Args:
+        servers: of the pipeline.
+        table: with its key.
+        folder: for its files.
+    """
+
+    def __init__(self, servers: Servers, table: Table, folder: Path) -> None:
+        self.kafka, self.table, self.folder = servers.kafka, table, folder
+        self.encoding = servers.encoding
+        self.topic = servers.kafka.describe([servers.pipeline.topic(table.qualified)])[
+            servers.pipeline.topic(table.qualified)
+        ]
+        self.check = KeyCheck(servers.setup, table)
+        self.read: dict[int, int] = {}  # partition -> where to read on
+        self.template: dict[str, Any] = {}
+        self.like = b""  # a value of this topic, as which ours are written
+        self.suspects = 0
+        first = self.kafka.ends({self.topic.name: self.topic.partitions}, first=True)[self.topic.name]
+        ends = self.kafka.ends({self.topic.name: self.topic.partitions})[self.topic.name]
+        self.total = sum(ends.values()) - sum(first.values())
+        self.buckets = min(max(self.total // BUCKET_KEYS + 1, 1), MAX_BUCKETS)
+
+    def suspect(self, told: Told) -> None:
+        """Read the topic, compare with the table; leaves a file of suspects a bucket."""
+        self._spill("all", told)
+        living = 0
+        for bucket in range(self.buckets):
+            alive = self._alive([self._file("all", bucket)])
+            living += len(alive)
+            with self._file("suspects", bucket).open("wb") as out:
+                for key in self.check.absent(list(alive)):
+                    out.write(alive[key] + b"\t" + key + b"\n")
+                    self.suspects += 1
+            self._file("all", bucket).unlink()
+        if self.suspects == living and living and self.check.any_row():
+            raise SourceError(
+                f"none of the {living:,} keys in {self.topic.name} is in {self.table.qualified}, which has rows",
+                means="its rows were read a moment ago: keys look different there and here; nothing was deleted",
+                fix=NO_SWEEP,
+            )
+
+    def delete(self) -> int:
+        """Take in what has come since, compare the suspects again, delete what is a ghost; how many."""
+        if not self.suspects:
+            return 0
+        self._spill("since", _tell_nobody)
+        return write_deletes(self.kafka, self.topic.name, self._deletes())
+
+    def _deletes(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Partition, key and event of each ghost, a bucket at a time."""
+        now_ms = int(time.time() * 1000)
+        for bucket in range(self.buckets):
+            suspects = self._alive([self._file("suspects", bucket)])
+            alive = self._alive([self._file("suspects", bucket), self._file("since", bucket)])
+            for key in self.check.absent([key for key in suspects if key in alive]):
+                partition, at = alive[key].split(b"\t")
+                event = ghost_event(self.template, at.decode(), now_ms)
+                yield int(partition), key, self.encoding.dumps(event, self.like)
+
+    def _spill(self, kind: str, told: Told) -> None:
+        """Write a line a record into the file of its key's bucket; from where the last reading ended."""
+        self.folder.mkdir(exist_ok=True)
+        done = 0
+        with ExitStack() as stack:
+            files = [stack.enter_context(self._file(kind, bucket).open("wb")) for bucket in range(self.buckets)]
+            for partition in range(self.topic.partitions):
+                start = self.read.get(partition, OFFSET_BEGINNING)
+                for message in records(self.kafka, self.topic.name, partition, start):
+                    self.read[partition] = (message.offset() or 0) + 1
+                    done += 1
+                    if done % 10_000 == 0:
+                        told(self.table.qualified, done, self.total)
+                    key = message.key()
+                    if key is None:
+                        continue
+                    key = bytes(key)
+                    line = b"%d\t%s\t%s\n" % (partition, self._standing(message), key)
+                    files[zlib.crc32(key) % self.buckets].write(line)
+        told(self.table.qualified, done, max(done, self.total))
+
+    def _standing(self, message: Message) -> bytes:
+        """Where a living row's record stands; ``DEAD`` for a delete."""
+        value = message.value()
+        if value is None:
+            return DEAD
+        try:
+            event = self.encoding.loads(value)
+            if event["op"] == "d":
+                return DEAD
+            self.template, self.like = event["source"], value
+            return standing(event["source"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise KafkaError(
+                f"record {message.topic()}/{message.partition()}/{message.offset()} is not an event: {error!r}",
+                means="it can't be told which rows were deleted",
+                fix="look at what writes into this topic; or leave missed deletes alone with --no-sweep",
+            ) from error
+
+    def _alive(self, files: Iterable[Path]) -> dict[bytes, bytes]:
+        """Key -> partition and standing of its newest record, of those keys that are not deleted."""
+        newest: dict[bytes, bytes] = {}
+        for path in files:
+            if not path.exists():
+                continue
+            with path.open("rb") as lines:
+                for line in lines:
+                    place, at, key = line.rstrip(b"\n").split(b"\t", 2)
+                    if at == DEAD:
+                        newest.pop(key, None)
+                    else:
+                        newest[key] = place + b"\t" + at
+        return newest
+
+    def _file(self, kind: str, bucket: int) -> Path:
+        return self.folder / f"{kind}-{bucket}"
+
+
+def standing(source: dict[str, Any]) -> bytes:
+    """An event's LSN, marked if no commit before it is known: such a position is read in another way. Pure."""
+    first = str(source["sequence"] or "[null").startswith("[null")
+    return (b"~%d" if first else b"%d") % lsn_of(source)
+
+
+def ghost_event(source: dict[str, Any], at: str, now_ms: int) -> dict[str, Any]:
+    """A delete as Debezium writes it, at the ghost's own position: the later of two equal ones wins. Pure."""
+    lsn = at.removeprefix("~")
+    sequence = f'[null,"{lsn}"]' if at.startswith("~") else f'["{lsn}","{lsn}"]'
+    place = {**source, "snapshot": "false", "lsn": int(lsn), "sequence": sequence, "ts_ms": now_ms}
+    return {"before": None, "after": None, "source": place, "transaction": None, "op": "d", "ts_ms": now_ms}

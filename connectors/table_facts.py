@@ -1,0 +1,101 @@
+"""What Postgres tells of the captured tables: key, replica identity, columns that matter to the capture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from connectors.postgres import Connection, explained
+
+FACTS = """
+SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relreplident, pg_get_userbyid(c.relowner),
+       c.relrowsecurity, c.reltuples,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+       c.reltoastrelid <> 0 OR EXISTS (
+           SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid WHERE p.reltoastrelid <> 0),
+       (SELECT pn.nspname || '.' || pc.relname FROM pg_inherits h JOIN pg_class pc ON pc.oid = h.inhparent
+        JOIN pg_namespace pn ON pn.oid = pc.relnamespace WHERE h.inhrelid = c.oid LIMIT 1),
+       c.relispartition,
+       EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid),
+       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped), '{}'),
+       EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped),
+       (SELECT count(*) FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid
+        AND i.indpred IS NULL AND NOT EXISTS (
+            SELECT FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
+            LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND a.attnotnull
+            WHERE k.nth <= i.indnkeyatts AND a.attnum IS NULL)),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
+                 JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.relid <> c.oid), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
+                 JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%s)
+"""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """One table as Postgres keeps it.
+
+    Attributes:
+        name: ``schema.table``.
+        kind: ``pg_class.relkind``: r table, p partitioned, f foreign, v view, m materialised view.
+        persistence: p permanent, u unlogged, t temporary.
+        replica_identity: d default, f full, i index, n nothing.
+        owner: the owning role.
+        row_security: row-level security is on.
+        rows: estimate; negative when the table was never analysed.
+        has_primary_key: it has one.
+        toasted: its values may be stored out of line, so that an update may leave them out.
+        parent: the table it inherits from or is a partition of.
+        is_partition: of ``parent``.
+        has_children: other tables inherit from it or are its partitions.
+        generated: its generated columns.
+        virtual: one of them is not stored; then Postgres refuses updates under REPLICA IDENTITY FULL (18 and later).
+        unique_keys: how many unique indexes could be a row's identity.
+        partitions: all tables below a partitioned one.
+        partial: those of them without REPLICA IDENTITY FULL.
+    """
+
+    name: str
+    kind: str
+    persistence: str
+    replica_identity: str
+    owner: str
+    row_security: bool
+    rows: float
+    has_primary_key: bool
+    toasted: bool
+    parent: str | None
+    is_partition: bool
+    has_children: bool
+    generated: tuple[str, ...]
+    virtual: bool
+    unique_keys: int
+    partitions: tuple[str, ...]
+    partial: tuple[str, ...]
+
+    @property
+    def not_full(self) -> list[str]:
+        """Itself and its partitions, as far as they do not log whole old rows; a new partition does not."""
+        return [*([self.name] if self.replica_identity != "f" else []), *self.partial]
+
+
+def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, TableFacts]:
+    """Facts of those tables that exist, by name."""
+    with explained("reading facts of the tables"):
+        out = {}
+        for *row, generated, virtual, unique_keys, partitions, partial in connection.execute(FACTS, [sorted(tables)]):
+            fact = TableFacts(
+                *[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions)), tuple(sorted(partial))]
+            )
+            out[fact.name] = fact
+        return out
+
+
+def generated_columns(facts: Collection[TableFacts]) -> list[str]:
+    """``schema.table.column`` of every generated column."""
+    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)

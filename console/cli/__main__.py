@@ -1,0 +1,7 @@
+"""``python -m console.cli``: the ``headwater`` command."""
+
+from __future__ import annotations
+
+from console.cli.main import main
+
+main()

@@ -1,0 +1,58 @@
+"""``headwater apply``: make publication, slot, topics and connector as the pipeline file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from console.cli.options import is_terminal, json_option, pipeline_argument, print_json
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater apply pipeline.yaml
+  headwater apply pipeline.yaml --wait          (until every row is in its topic)
+  headwater apply pipeline.yaml --wait --timeout 3600
+"""
+)
+@pipeline_argument
+@click.option("--wait", "-w", is_flag=True, help="Wait until the snapshot is complete and streaming has begun.")
+@click.option("--timeout", type=float, default=None, metavar="SECONDS", help="With --wait: give up after this.")
+@json_option
+def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> None:
+    """Create or change what the pipeline needs in Postgres, Kafka and Kafka Connect; then rows begin to flow.
+
+    The views are held against the tables first: nothing is captured for a file that `run` would refuse. Does what
+    `headwater plan` shows, in that order. Safe to run again: it continues where it stopped, and changes
+    nothing when all is as the file says.
+    """
+    from cdc.errors import ConnectError
+    from cdc.pipeline import load
+    from connectors.apply import apply
+    from connectors.snapshot import wait_snapshot
+    from console.cli.show_action import show_action
+    from console.cli.snapshot_bars import SnapshotView
+    from operations.gate import refuse_wrong_views
+
+    pipeline = load(file)
+    refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
+    result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
+    if not as_json:
+        click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")
+    progress = None
+    if wait:
+        with SnapshotView(terminal=is_terminal()) as view:
+            progress = wait_snapshot(pipeline, view.show, timeout)
+        if not progress.done:
+            raise ConnectError(
+                f"the snapshot is not complete after {timeout:.0f} s",
+                fix="it goes on by itself; run the same again to wait",
+            )
+    if as_json:
+        tables = {t.table: {"rows": t.rows, "done": t.done} for t in progress.tables} if progress else {}
+        changes = [action.to_dict() for action in result.actions]
+        print_json({"pipeline": pipeline.name, "changes": changes, "fresh": result.fresh, "snapshot": tables})
+    elif not wait and result.actions:
+        click.echo("rows are being read in the background; `headwater apply FILE --wait` shows how far")

@@ -1,0 +1,80 @@
+"""``headwater check``: is the system ready?"""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from console.cli.options import json_option, pipeline_argument, print_json
+
+if TYPE_CHECKING:
+    from connectors.preflight import Answer
+
+COLOURS = {"ok": "green", "note": "green", "warning": "yellow", "error": "red", "unknown": "red", "skipped": "white"}
+BAD = ("error", "unknown")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater check pipeline.yaml
+  headwater check pipeline.yaml --json
+"""
+)
+@pipeline_argument
+@json_option
+def command(file: Path, as_json: bool) -> None:
+    """Ask Postgres, Kafka and Kafka Connect whether the pipeline can run, and say what to do where it can't.
+
+    The views are held against the tables: names, keys, joins, types and Spark SQL, all that `run` would refuse. New
+    expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered.
+
+    Changes nothing. Exit code 1 when something must be mended first (an error, or a check that could not run); warnings
+    and notes exit with 0.
+    """
+    from cdc.pipeline import load
+    from connectors.preflight import preflight
+    from operations.checked_views import checked_views
+
+    pipeline = load(file)
+    answers = []
+    progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
+    for answer in chain(preflight(pipeline), checked_views(pipeline, progress)):
+        answers.append(answer)
+        if not as_json:
+            show(answer)
+    bad = sum(answer.state in BAD for answer in answers)
+    if as_json:
+        print_json({"pipeline": pipeline.name, "ready": not bad, "checks": [to_dict(answer) for answer in answers]})
+    else:
+        click.echo(f"{bad} of {len(answers)} checks must be mended" if bad else "ready")
+    sys.exit(1 if bad else 0)
+
+
+def show(answer: Answer) -> None:
+    """Print one check and its findings."""
+    label = click.style(f"{answer.state:<8}", fg=COLOURS[answer.state])
+    why = (answer.error and f" (could not run: {answer.error})") or (answer.skipped and f" ({answer.skipped})")
+    click.echo(f"{label} {answer.check.name:<12} {answer.check.title}{why}")
+    for finding in answer.findings:
+        click.echo(f"{'':>9}{click.style(finding.level.value, fg=COLOURS[finding.level.value])}: {finding.message}")
+        if finding.fix:
+            click.echo(f"{'':>9}  what to do: {finding.fix}")
+
+
+def to_dict(answer: Answer) -> dict[str, object]:
+    """One check as ``--json`` prints it."""
+    return {
+        "check": answer.check.name,
+        "title": answer.check.title,
+        "state": answer.state,
+        "error": answer.error,
+        "skipped": answer.skipped,
+        "findings": [
+            {"level": f.level.value, "about": f.about, "message": f.message, "fix": f.fix} for f in answer.findings
+        ],
+    }

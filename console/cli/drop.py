@@ -1,0 +1,76 @@
+"""``headwater drop``: remove what apply and run created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from console.cli.options import confirm, json_option, pipeline_argument, print_json, sink_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater drop pipeline.yaml                    (keeps the changelog topics)
+  headwater drop pipeline.yaml --topics --yes
+  headwater drop pipeline.yaml --sink search      (only this sink; the next run fills it from offset 0)
+  headwater drop pipeline.yaml --dry-run --json
+"""
+)
+@pipeline_argument
+@click.option(
+    "--topics", is_flag=True, help="Delete the changelog topics and the dead letters too: a full copy of the tables."
+)
+@sink_option
+@click.option("--keep-sinks", is_flag=True, help="Leave what the sinks hold, for readers, until `rebuild` replaces it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+def command(
+    file: Path, topics: bool, only: tuple[str, ...], keep_sinks: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Remove a pipeline: connector, slot, publication, triggers, helper tables, and what the sinks hold.
+
+    The source's rows stay untouched. With --sink only that sink's target and checkpoints go; the next run fills it
+    anew.
+
+    Without --topics the changelog topics stay, and sinks may go on reading what they hold; a later apply refuses to
+    snapshot into them, because rows deleted meanwhile would come back.
+    """
+    from cdc.pipeline import load
+    from connectors.drop import drop, plan_drop_pipeline
+    from console.cli.show_action import show_action
+    from operations.generations.targets import drop_sink_state, sink_state
+    from operations.run.source_watch import memory
+
+    pipeline = load(file)
+    actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
+    if keep_sinks and only:
+        raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")
+    state = [] if keep_sinks else sink_state(pipeline, only)
+    if not as_json:
+        for action in actions:
+            show_action(action)
+        for line in state:
+            click.echo(f"- {'state':<16} {line}")
+    if not dry_run and (actions or state):
+        if not yes:
+            confirm("Remove all of this?")
+        if not keep_sinks:
+            drop_sink_state(pipeline, only)
+        if not only:
+            # What was seen of a source that is left, or replaced by another, would be held against the next one.
+            memory(pipeline).unlink(missing_ok=True)
+            drop(
+                pipeline,
+                (lambda action: None) if as_json else (lambda action: click.echo(f"{action.kind} removed")),
+                topics=topics,
+            )
+    if as_json:
+        changes = [action.to_dict() for action in actions]
+        print_json({"pipeline": pipeline.name, "changes": changes, "state": state, "done": not dry_run})
+    elif not actions and not state:
+        click.echo("nothing to remove")
+    else:
+        click.echo("nothing was removed (dry run)" if dry_run else "removed")

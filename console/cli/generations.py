@@ -1,0 +1,63 @@
+"""``headwater generations``: which builds of each sink there are, and which one readers see."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.status import lag_cells
+from operations.status.generations import generations_report
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater generations pipeline.yaml
+  headwater generations pipeline.yaml --sink search --json
+"""
+)
+@pipeline_argument
+@sink_option
+@json_option
+def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
+    """List every sink's generations: stage, why it was made, how far behind it is.
+
+    living: readers see it. ready: complete, may be promoted. previous: was living, kept for `rollback`. filling: its
+    rebuild has not ended. retiring: about to be removed.
+    """
+    from cdc.pipeline import load
+
+    report = generations_report(load(file), only)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _print(report: dict[str, Any]) -> None:
+    table = Table(title=f"pipeline {report['pipeline']}")
+    for heading in ("sink", "generation", "stage", "state", "lag", "made", "promoted", "why"):
+        table.add_column(heading)
+    for sink in report["sinks"]:
+        for one in sink["generations"]:
+            table.add_row(
+                sink["sink"],
+                str(one["generation"]),
+                one["stage"],
+                one["state"],
+                lag_cells(one)[0],
+                _when(one["created_at"]),
+                _when(one["promoted_at"]),
+                one["why"],
+            )
+    Console().print(table)
+
+
+def _when(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,95 @@
+"""The ``headwater`` command: a thin door; each verb lives in its own file of this folder.
+
+Verbs are imported when they are called, so that ``headwater ps`` does not pay for Spark's import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from cdc.errors import HeadwaterError
+
+# verb -> one line for `headwater --help`; the module console.cli.<verb> holds a click command named `command`.
+VERBS = {
+    "up": "start the local servers (Postgres, Kafka, Connect, Elasticsearch, Redis)",
+    "down": "stop the local servers that `up` started",
+    "ps": "show the local servers",
+    "template": "print an annotated pipeline file",
+    "schema": "print the pipeline file's JSON Schema for editors",
+    "check": "preflight: is the source database ready for change data capture?",
+    "plan": "show what apply would change",
+    "apply": "create or change publication, slot, topics and connector",
+    "run": "keep the sinks in sync",
+    "status": "offsets, lag and last error of every sink",
+    "verify": "compare every sink with Postgres, row by row",
+    "resnapshot": "read tables, or some of their rows, again",
+    "rebuild": "fill a new generation of a sink from offset 0, beside the living one",
+    "generations": "list every sink's generations",
+    "promote": "make readers see a generation",
+    "rollback": "make readers see the previous generation again",
+    "retire": "remove a generation that nobody reads",
+    "explain": "why a document looks as it does: its rows, their positions, its version",
+    "pack": "pack the Python environment for a Spark cluster's executors",
+    "drop": "remove what apply and run created",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a verb's module only when that verb is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Verbs in the order a newcomer meets them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import ``console.cli.<verb>``; None for an unknown verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"console.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package_name="headwater")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
+
+    \b
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, rebuild --auto).
+    """
+    if context.invoked_subcommand is None:  # asked for nothing: no error
+        click.echo(context.get_help())
+
+
+def main() -> None:
+    """Console script: run a verb; an error of ours becomes a readable message and exit code 1."""
+    try:
+        cli.main(standalone_mode=False)
+    except HeadwaterError as error:
+        click.echo(f"error [{error.code}]: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(
+            f"error [{HeadwaterError.code}]: {place}{error.strerror or error}\n"
+            "  what to do: look at that path and its rights (engine.state_dir, HEADWATER_HOME), and at the disk",
+            err=True,
+        )
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(1)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(1)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)

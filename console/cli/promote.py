@@ -1,0 +1,49 @@
+"""``headwater promote``: readers see another generation from now on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cdc.errors import StateError
+from console.cli.options import generation_option, json_option, pipeline_argument, print_json, sink_argument
+
+# Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
+MOST_BEHIND = 10_000
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater promote pipeline.yaml search
+  headwater promote pipeline.yaml search --generation 3 --json
+"""
+)
+@pipeline_argument
+@sink_argument
+@generation_option
+@click.option("--force", is_flag=True, help="Even if it is far behind the log.")
+@json_option
+def command(file: Path, sink: str, number: int | None, force: bool, as_json: bool) -> None:
+    """Make readers of SINK see a generation that `rebuild` has made: the newest one that is ready, or --generation.
+
+    Elasticsearch: the alias moves in one call. Redis: the pointer moves, then the plain keys are renamed. Iceberg: the
+    tables change names in one transaction of the catalogue. The generation that readers saw before stays and is kept up
+    to date; `rollback` goes back to it, `retire` removes it. Interrupted, run it again.
+    """
+    from cdc.pipeline import load
+    from operations.generations.promote import behind, candidate, promote
+
+    pipeline = load(file)
+    entry = candidate(pipeline, sink, number, "ready", "previous", "living")
+    left = behind(pipeline, sink, entry.number)
+    if left > MOST_BEHIND and not force:
+        raise StateError(
+            f"sink {sink}: generation {entry.number} is {left:,} records behind the log",
+            means="readers would see old documents; nothing was changed",
+            fix=f"`headwater run {file}` brings it up to date; --force promotes it as it is",
+        )
+    report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json))
+    if as_json:
+        print_json(report)

@@ -1,0 +1,88 @@
+"""``headwater rebuild``: a new generation of a sink from offset 0, beside the living one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from console.cli.options import json_option, master_option, pipeline_argument, print_json, sink_argument
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater rebuild pipeline.yaml search
+  headwater rebuild pipeline.yaml search --auto              (rebuild, verify, promote if equal)
+  headwater rebuild pipeline.yaml search --throttle 0.3      (leave most of the machine to the living one)
+"""
+)
+@pipeline_argument
+@sink_argument
+@click.option("--auto", is_flag=True, help="Verify the new generation and promote it if it equals Postgres.")
+@click.option(
+    "--throttle",
+    type=click.FloatRange(0.01, 1.0),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the time that fills of joined views may be at work.",
+)
+@click.option("--owned", is_flag=True, hidden=True, help="End when standard input ends: the process that began it did.")
+@master_option
+@json_option
+def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, master: str | None, as_json: bool) -> None:
+    """Fill a new generation of SINK from the log, from offset 0, beside the living one, as the file says now.
+
+    Readers see nothing of it until `promote`. The source database is not asked for its rows. Kill it when you like: the
+    same command goes on where it was. When it ends, `headwater run` keeps the new generation up to date as well.
+
+    Exit code 0: ready (with --auto: promoted); 2: with --auto, it differs from Postgres and was not promoted; 1: error.
+    """
+    from cdc.pipeline import load
+    from operations.run.machines import with_master
+    from operations.run.rebuild import Rebuild
+
+    stop = threading.Event()
+
+    def asked(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGINT, asked)
+    if owned:
+        threading.Thread(target=_when_orphaned, args=(stop,), name="owner", daemon=True).start()
+    pipeline = with_master(load(file), master)
+    report = Rebuild(pipeline, file, sink, throttle, stop, lambda line: click.echo(line, err=True)).run(auto=auto)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report, file)
+    sys.exit(2 if report["equal"] is False else 0)
+
+
+def _when_orphaned(stop: threading.Event) -> None:
+    # A pipe that nobody writes to: it ends with the process that holds its other end. Not through Python's own buffer,
+    # whose lock this thread would hold when the interpreter ends, which is fatal to it.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    stop.set()
+
+
+def _print(report: dict[str, Any], file: Path) -> None:
+    sink, number = report["sink"], report["generation"]
+    click.echo(
+        f"sink {sink}: generation {number} is {report['stage']} · {report['records']:,} records in "
+        f"{report['seconds']:.0f} s"
+    )
+    if report["equal"] is False:
+        click.echo(f"it differs from Postgres: `headwater verify {file} --sink {sink} --generation {number} --repair`")
+    elif report["stage"] == "ready":
+        click.echo(f"`headwater verify {file} --sink {sink} --generation {number}` proves it right")
+        click.echo(f"`headwater promote {file} {sink}` shows it to readers")

@@ -1,0 +1,177 @@
+"""``headwater run``: keep the sinks in sync until told to stop."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdc.errors import DiskFull, StateError
+from console.cli.options import is_terminal, master_option, pipeline_argument, sink_option
+
+if TYPE_CHECKING:
+    from console.cli.flow_bars import Watch
+    from operations.run.engine import Engine
+    from operations.run.halting import Halting
+    from operations.run.losses import Losses
+    from operations.run.patience import Stop
+    from operations.run.source_watch import SourceWatch
+
+# How often progress is looked at and status files are written.
+STEP_SECONDS = 0.5
+# How often a plain line is printed when nobody watches a terminal.
+LINE_SECONDS = 10.0
+FORGETFUL = (
+    "an older Headwater has applied this pipeline: a table that is renamed or replaced is noticed, but not remembered;"
+    " run `headwater apply FILE` once"
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater run pipeline.yaml
+  headwater run pipeline.yaml --sink search
+  headwater run pipeline.yaml --master spark://host:7077
+  headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
+"""
+)
+@pipeline_argument
+@sink_option
+@click.option("--until-caught-up", is_flag=True, help="Stop once all that is in the log at the start has been applied.")
+@click.option(
+    "--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this."
+)
+@master_option
+def command(
+    file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: float | None, master: str | None
+) -> None:
+    """Keep the sinks of a pipeline in sync with its source.
+
+    Each sink has its own offsets: one that is down waits and catches up, the others go on. Stop with Ctrl-C or SIGTERM;
+    kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
+    kept up to date, also one that `rebuild` finishes while this runs. A sink that can't be run (its view does not fit
+    the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
+    others go on. What is away when it begins is waited for.
+
+    Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
+    error that concerns all of them, or with --until-caught-up a sink that could not be filled.
+    """
+    from operations.run.patience import Asked, Stop
+
+    stop = Stop()
+    stop.eager = True
+    signal.signal(signal.SIGTERM, stop.ask)
+    signal.signal(signal.SIGINT, stop.ask)
+    try:
+        failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
+    except Asked:  # before anything ran: there is nothing to end
+        failed = False
+    sys.exit(1 if failed else 0)
+
+
+def _run(
+    file: Path,
+    only: Sequence[str],
+    stop: Stop,
+    master: str | None,
+    *,
+    until_caught_up: bool,
+    timeout: float | None,
+) -> bool:
+    # Spark's import takes a second; `headwater run --help` must not pay for it.
+    from cdc.pipeline import load
+    from console.cli.flow_bars import Watch
+    from operations.catalogue import source_catalogue
+    from operations.run.engine import open_engine, warn_outdated
+    from operations.run.halting import Halting
+    from operations.run.losses import Losses
+    from operations.run.machines import with_master
+    from operations.run.patience import Waiting, patiently
+    from operations.run.source_watch import SourceWatch
+
+    until = None if timeout is None else time.monotonic() + timeout
+    pipeline = with_master(load(file), master)
+    _say(f"pipeline {pipeline.name}: starting")
+    with SourceWatch(pipeline) as source:
+        with Waiting(pipeline, only) as waiting:
+            engine = patiently(
+                lambda: open_engine(pipeline, source_catalogue(pipeline), only), stop, _say, waiting.tell, until
+            )
+        stop.eager = False
+        halting = Halting(engine)
+        losses = Losses(pipeline, file, only, master)
+        try:
+            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
+                _say(f"warning: {line}")
+            if source.forgetful:
+                _say(f"warning: {FORGETFUL}")
+            with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
+                _supervise(engine, watch, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses)
+            errors = dict(engine.runner.errors)
+            nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
+        finally:
+            halting.close()
+            losses.close()
+            engine.close()
+    for flow, reason in errors.items():
+        _say(f"error: {flow} failed: {reason}")
+    # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
+    return nothing_left or (until_caught_up and missing)
+
+
+def _supervise(
+    engine: Engine,
+    watch: Watch,
+    source: SourceWatch,
+    halting: Halting,
+    stop: Stop,
+    until: float | None,
+    *,
+    until_caught_up: bool,
+    losses: Losses | None = None,
+) -> None:
+    """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
+    told: str | None = None
+    while not stop.wait(STEP_SECONDS):
+        trouble = _follow(engine, halting, source, losses)
+        watch.show(engine.runner.step())
+        trouble = trouble or engine.runner.trouble
+        if trouble != told:
+            _say(f"waiting: {trouble.splitlines()[0]}" if trouble else "there is room on the disk again")
+            told = trouble
+        if source.error is not None:
+            engine.stop(str(source.error))
+            raise source.error
+        healing = losses is not None and losses.busy
+        if engine.runner.all_failed and not healing:
+            return
+        if until_caught_up and not healing and watch.caught_up():
+            _say("caught up")
+            return
+        if until is not None and time.monotonic() > until:
+            raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
+
+
+def _follow(engine: Engine, halting: Halting, source: SourceWatch, losses: Losses | None = None) -> str | None:
+    """Let the engine follow the register; what keeps it from doing so now and not for ever."""
+    try:
+        for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:
+            _say(line)
+    except DiskFull as error:
+        return error.what
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return f"{error.filename or 'engine.state_dir'}: {error.strerror}"
+    return None
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,51 @@
+"""``headwater up``: start the local servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import click
+
+from console.cli.local_options import chosen, only_option
+from spark import startup
+
+
+@click.command()
+@only_option
+@click.option("--with", "more", metavar="NAME[,NAME…]", help="these as well: registry (schemas, for Avro) is optional")
+def command(only: str | None, more: str | None) -> None:
+    """Start the local servers: fetch what is missing, start what isn't running, heal what is half dead.
+
+    Running it again changes nothing. Servers listen on 127.0.0.1 only; they go on after this command ends.
+
+    \b
+    HEADWATER_HOME       data, logs, pid files     (default .headwater here)
+    HEADWATER_CACHE      fetched programs          (default ~/.cache/headwater)
+    HEADWATER_PORT_BASE  first port                (default 15000)
+
+    \b
+    Examples:
+      headwater up
+      headwater up --only postgres,kafka
+      headwater up --with registry
+      eval "$(headwater ps --env)"
+    """
+    from deploy.local.artifacts import spark_jars
+    from deploy.local.stack import LocalStack
+
+    stack = LocalStack()
+    began = time.monotonic()
+    lock = threading.Lock()
+
+    def say(line: str) -> None:
+        with lock:
+            click.echo(f"{time.monotonic() - began:6.1f} s  {line}")
+
+    seconds = stack.up(chosen(only), say, chosen(more) or ())
+    jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
+    startup.prepare(jars[0].parent, stack.endpoints.spark_archive, say)
+    total = time.monotonic() - began
+    started = sum(1 for value in seconds.values() if value)
+    click.echo(f"up: {len(seconds)} servers ({started} started) in {total:.1f} s, data in {stack.site.home}")
+    click.echo('addresses for pipeline files: eval "$(headwater ps --env)"')

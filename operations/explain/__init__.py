@@ -1,0 +1,1 @@
+"""Why a document looks as it does."""

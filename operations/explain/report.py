@@ -1,0 +1,292 @@
+"""What ``headwater explain`` finds out about one document; the shape of its ``--json``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError, StateError
+from cdc.join.rows import Stamp
+from cdc.join.view import JoinedView
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.position import format_lsn, unpack
+from cdc.resolve import resolve_views
+from cdc.resolve_names import near
+from cdc.view import View
+from operations.explain.differences import Difference, differences, without
+from operations.held import Found, held_under
+from operations.rowstore import row_store_settings
+from operations.run.session import open_spark
+from operations.state_folder import registry, state_dir
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
+from spark.join.explain import Explained, Row, Total, explain
+from spark.register import as_defined
+from spark.state import Generation
+from spark.status import FlowStatus, state_of
+from truth import values as truth
+from truth.columns import comparable_expected, with_singles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Somebody waits at a terminal: a row store that does not answer is reported, not waited for.
+PATIENCE_SECONDS = 3.0
+
+Progress = Callable[[str], None]
+
+
+def explain_report(
+    pipeline: Pipeline,
+    sink: str,
+    key: str,
+    view_name: str | None = None,
+    *,
+    expected: bool = False,
+    progress: Progress = lambda line: None,
+) -> dict[str, Any]:
+    """Explain one document.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        key: the document's id.
+        view_name: needed when the sink has several views.
+        expected: also build it from Postgres.
+        progress: told a line when something takes long.
+
+    Raises:
+        ConfigError: no such sink or view.
+        HeadwaterError: a server that is needed does not answer.
+    """
+    if sink in pipeline.sinks:  # what the sink holds is what its living generation was made of
+        pipeline = as_defined(pipeline, sink, registry(pipeline, sink).living())
+    view = find_view(pipeline, sink, view_name, live=expected)
+    with _session(pipeline, view, progress, wanted=expected) as spark:
+        typed = view
+        if spark is not None and isinstance(view, JoinedView):
+            from spark.join.child_expressions import analysed
+
+            typed = analysed(spark, view)
+        return _report(_Case(pipeline, sink, key, typed, spark), expected=expected)
+
+
+@dataclass(frozen=True)
+class _Case:
+    pipeline: Pipeline
+    sink: str
+    key: str
+    view: View
+    spark: SparkSession | None
+
+    @property
+    def generation(self) -> Generation:
+        return registry(self.pipeline, self.sink).generation()
+
+
+def _report(case: _Case, *, expected: bool) -> dict[str, Any]:
+    view, generation = case.view, case.generation
+    found = held_under(case.pipeline, case.sink, view, case.key, generation.number)
+    stored = _stored(case) if isinstance(view, JoinedView) else None
+    alone = isinstance(view, JoinedView) or view.needs_spark or isinstance(case.pipeline.sinks[case.sink], IcebergSink)
+    report: dict[str, Any] = {
+        "pipeline": case.pipeline.name,
+        "at": time.time(),
+        "sink": case.sink,
+        "type": case.pipeline.sinks[case.sink].type,
+        "view": view.name,
+        "key": case.key,
+        "generation": generation.number,
+        "state": state_of(
+            FlowStatus.read(generation.flow_folder(view.name if alone else "main")), generation.lease.holder()
+        ),
+        "held": _held(found),
+        "computed": sorted(view.fields),
+        "rows": _plain_rows(case, found) if stored is None else [_row(case.pipeline, row) for row in stored.rows],
+        "left_out": {} if stored is None else stored.cut,
+        "aggregates": [] if stored is None else [_total(total) for total in stored.totals],
+        "row_store": None if stored is None else _row_store(view, found, stored),
+        "expected": _expected(case, found) if expected else None,
+    }
+    known = found.document is not None or report["rows"] or (report["expected"] or {}).get("document") is not None
+    return report | {"found": bool(known), "near": [] if known else list(found.near)}
+
+
+# -- which view --------------------------------------------------------------------------------------------------------
+
+
+def find_view(pipeline: Pipeline, sink: str, name: str | None, *, live: bool) -> View:
+    """A view of a sink.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        name: the view's; may be left out when the sink has one.
+        live: ask Postgres for the tables' definitions even if those of the last start are known.
+
+    Raises:
+        ConfigError: no such sink, no such view, or several to choose from.
+    """
+    if sink not in pipeline.sinks:
+        choices = f"choose from {', '.join(pipeline.sinks)}"
+        raise ConfigError(f"no sink {sink} in the pipeline", fix=near(sink, pipeline.sinks) or choices)
+    views = {view.name: view for view in _views(pipeline, sink, live=live)}
+    if name is None and len(views) == 1:
+        return next(iter(views.values()))
+    if name is None:
+        raise ConfigError(
+            f"sink {sink} has {len(views)} views", fix=f"say which: --view {' or --view '.join(sorted(views)[:20])}"
+        )
+    if name not in views:
+        choices = f"choose from {', '.join(sorted(views)[:20])}"
+        raise ConfigError(f"sink {sink} has no view {name}", fix=near(name, views) or choices)
+    return views[name]
+
+
+def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
+    """The sink's views, by the tables' definitions of the last start: that is how its rows were stored."""
+    from operations.catalogue import source_catalogue
+
+    remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
+    if remembered.exists() and not live:
+        try:
+            return resolve_views(pipeline, Catalogue.from_json(remembered.read_text()), sink)
+        except (ConfigError, ValueError):  # the file may name tables that were added since
+            pass
+    return resolve_views(pipeline, source_catalogue(pipeline), sink)
+
+
+@contextmanager
+def _session(pipeline: Pipeline, view: View, progress: Progress, *, wanted: bool) -> Iterator[SparkSession | None]:
+    from truth.expected import needs_spark
+
+    if not wanted or not needs_spark(view):
+        yield None
+        return
+    progress(f"starting Spark: view {view.name} has Spark SQL")
+    spark = open_spark(pipeline, [])
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+# -- parts of the report -----------------------------------------------------------------------------------------------
+
+
+def _stored(case: _Case) -> Explained:
+    assert isinstance(case.view, JoinedView)
+    settings = row_store_settings(case.pipeline, case.generation, case.view.name)
+    settings |= {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
+    store = RedisRowStore(StoreSettings(**settings))
+    try:
+        return explain(case.view, store, case.key)
+    finally:
+        store.close()
+
+
+def _position(position: int | None) -> dict[str, Any]:
+    """A position, and what it means in Postgres's notation; nulls where there is none."""
+    try:
+        epoch, lsn = unpack(-1 if position is None else position)
+    except StateError:
+        return {"position": None, "epoch": None, "lsn": None}
+    return {"position": position, "epoch": epoch, "lsn": format_lsn(lsn)}
+
+
+def _held(found: Found) -> dict[str, Any] | None:
+    if found.document is None:
+        return None
+    at = _position(found.version)
+    return {"version": found.version, "epoch": at["epoch"], "lsn": at["lsn"], "document": found.document}
+
+
+def _row(pipeline: Pipeline, row: Row) -> dict[str, Any]:
+    stamp: Stamp | None = row.stamp
+    return {
+        "path": row.path,
+        "table": row.table,
+        "key": row.key,
+        "state": row.state,
+        **_position(None if stamp is None else stamp.position),
+        "topic": pipeline.topic(row.table),
+        "partition": None if stamp is None else stamp.partition,
+        "offset": None if stamp is None else stamp.offset,
+    }
+
+
+def _plain_rows(case: _Case, found: Found) -> list[dict[str, Any]]:
+    """A view of one table keeps no stamps: the version is the position of the row's newest change, and all there is."""
+    if found.document is None:
+        return []
+    row = Row(case.view.name, case.view.table.qualified, case.key, "shown")
+    return [_row(case.pipeline, row) | _position(found.version)]
+
+
+def _total(total: Total) -> dict[str, Any]:
+    return {
+        "path": total.path,
+        "table": total.table,
+        "value": total.value,
+        "values": total.count,
+        "known": total.known,
+    }
+
+
+def _row_store(view: View, found: Found, stored: Explained) -> dict[str, Any]:
+    """What the row store would make of the document now, and how that differs from what the sink holds."""
+    document = None if stored.document is None else plain(view, stored.document)
+    hidden = [*stored.unknown, *((name,) for name in view.fields)]
+    differing = _differing(found.document, document, hidden)
+    may_be_left_out = found.document is None and document is not None and view.where is not None
+    equal = (found.document is None) == (document is None) and not differing
+    return {
+        "version": stored.version,
+        "waiting": stored.waiting,
+        "document": document,
+        # Whether the condition holds only Spark SQL can tell.
+        "equal": None if may_be_left_out else equal,
+        "differences": [one.to_dict("sink", "row_store") for one in differing],
+    }
+
+
+def _expected(case: _Case, found: Found) -> dict[str, Any]:
+    from truth.one_document import expected_document
+
+    view = case.view
+    wanted = expected_document(view, case.pipeline.source, case.key, case.spark)
+    document = None
+    if wanted.document is not None:
+        document = plain(view, wanted.document)
+        if isinstance(case.pipeline.sinks[case.sink], IcebergSink):
+            fields = {name: document[name] for name in view.fields}
+            document = comparable_expected(view, document) | fields
+    differing = _differing(found.document, document, ())
+    return {
+        "document": document,
+        "why": wanted.why,
+        "equal": (found.document is None) == (document is None) and not differing,
+        "differences": [one.to_dict("sink", "expected") for one in differing],
+    }
+
+
+def _differing(
+    held: Mapping[str, Any] | None, other: Mapping[str, Any] | None, hidden: Sequence[tuple[str, ...]]
+) -> list[Difference]:
+    """Field by field; empty when one of the two is not there, because then all of it differs."""
+    if held is None or other is None:
+        return []
+    return without(differences(held, other), hidden)
+
+
+def plain(view: View, document: Any) -> dict[str, Any]:
+    """A document as JSON reads it, every ``real`` as the number it is."""
+    text = document if isinstance(document, bytes) else orjson.dumps(document)
+    found: dict[str, Any] = truth.parse(truth.canonical(with_singles(view, text)))
+    return found

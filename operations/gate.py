@@ -1,0 +1,195 @@
+"""Views held against the tables before anything is captured or written: what `run` would refuse, all of it at once.
+
+Names, keys, joins and types need the catalogue alone. Spark SQL needs Spark's analyser, in a session of ten seconds: it
+is started only for expressions that it has not accepted before (``<state_dir>/<pipeline>/expressions.json``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError, HeadwaterError
+from cdc.gather import Gathering, all_of, parts_of
+from cdc.join.view import JoinedView
+from cdc.pipeline import ElasticsearchSink, Pipeline
+from cdc.resolve import resolve_view, resolve_views
+from cdc.view import View
+from connectors.catalogue import read_catalogue
+from connectors.postgres import connect
+from operations.state_folder import registry, state_dir
+from sinks.configure import check_mapping
+from spark.files import write_atomic
+from spark.register import as_defined
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+Placed = tuple[Pipeline, View]
+
+
+def tables_of(pipeline: Pipeline, *, all_of_them: bool) -> Catalogue:
+    """The tables that views are held against.
+
+    Args:
+        pipeline: the loaded file.
+        all_of_them: refuse when one is not there; else it is left out, and for others to name.
+
+    Raises:
+        SourceError: Postgres does not answer, or refuses, or a table is not there.
+    """
+    places = {table: str(pipeline.locate(("source", "tables", n))) for n, table in enumerate(pipeline.source.tables)}
+    with connect(pipeline.source, setup=bool(pipeline.source.setup_user)) as connection:
+        return read_catalogue(connection, pipeline.source.tables, places, absent=None if all_of_them else [])
+
+
+def refuse_wrong_views(pipeline: Pipeline, say: Say) -> None:
+    """Refuse a file whose sinks `run` would refuse.
+
+    Args:
+        pipeline: the loaded file.
+        say: told a line when it takes seconds.
+
+    Raises:
+        ConfigError: everything that is wrong with the file's views and sinks (terminal; nothing was changed).
+        SourceError: Postgres does not answer, or refuses, or a table is not there.
+    """
+    wrong = wrong_in_file(pipeline, tables_of(pipeline, all_of_them=True), say)
+    if wrong:
+        raise all_of(wrong)
+
+
+def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[ConfigError]:
+    """What is wrong with the views and sinks as the file has them; single problems, in the file's order."""
+    found = Gathering()
+    placed: list[Placed] = []
+    for name, sink in pipeline.sinks.items():
+        with found.step():
+            views = resolve_views(pipeline, catalogue, name)
+            placed += [(pipeline, view) for view in views]
+            if isinstance(sink, ElasticsearchSink):
+                check_mapping(name, sink, views)
+    resolved = {view.name for _, view in placed}
+    for name in pipeline.views:
+        if name not in resolved:
+            with found.step():  # one that no sink keeps, or whose sink has other troubles
+                placed.append((pipeline, _as_far_as_it_goes(pipeline, catalogue, name, found)))
+    found.wrong += wrong_expressions(pipeline, placed, say)
+    once = {str(part): part for part in found.wrong}
+    return list(once.values())
+
+
+def _as_far_as_it_goes(pipeline: Pipeline, catalogue: Catalogue, name: str, found: Gathering) -> View:
+    """A view whose expressions can still be looked at when its list of columns is wrong."""
+    try:
+        return resolve_view(pipeline, catalogue, name)
+    except ConfigError as error:
+        model = pipeline.views[name]
+        if model.joins:
+            raise
+        found.wrong += parts_of(error)
+        bare = model.model_copy(update={"columns": (), "key": None})
+        return resolve_view(pipeline.model_copy(update={"views": {name: bare}}), catalogue, name)
+
+
+def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[tuple[str, int, HeadwaterError]]:
+    """Generations that go on as they were defined, and do not fit the tables any more: sink, number, what is wrong."""
+    wrong: list[tuple[str, int, HeadwaterError]] = []
+    for sink in pipeline.sinks:
+        for number in registry(pipeline, sink).kept():
+            if not registry(pipeline, sink).generation(number).started:
+                continue
+            try:
+                defined = as_defined(pipeline, sink, number)
+                views = resolve_views(defined, catalogue, sink)
+            except HeadwaterError as error:
+                wrong.append((sink, number, error))
+                continue
+            errors = wrong_expressions(pipeline, [(defined, view) for view in views], say)
+            if errors:
+                wrong.append((sink, number, all_of(errors)))
+    return wrong
+
+
+# -- Spark SQL --------------------------------------------------------------------------------------------------------
+
+
+def wrong_expressions(pipeline: Pipeline, placed: Sequence[Placed], say: Say) -> list[ConfigError]:
+    """What Spark's analyser does not take of views that fit the tables.
+
+    Args:
+        pipeline: the loaded file.
+        placed: each view with the pipeline that its errors quote.
+        say: told a line when Spark has to be started.
+    """
+    from operations.run.flows import analysed_view
+    from spark.join.child_expressions import needed
+
+    asked = {}
+    for defined, view in placed:
+        if view.needs_spark or (isinstance(view, JoinedView) and needed(view)):
+            asked[_question(pipeline, view)] = (defined, view)
+    path = state_dir(pipeline) / pipeline.name / "expressions.json"
+    try:
+        accepted = set(json.loads(path.read_text()))
+    except (FileNotFoundError, ValueError):
+        accepted = set()
+    found = Gathering()
+    new = [question for question in asked if question not in accepted]
+    if new:
+        say(f"starting Spark to read the expressions of {', '.join(sorted({asked[q][1].name for q in new}))}")
+        right = []
+        try:
+            with analyser(pipeline) as spark:
+                for question in new:
+                    with found.step():
+                        analysed_view(spark, *asked[question])
+                        right.append(question)
+        except HeadwaterError as error:  # no Java here, say: who only applies needs none
+            say(f"warning: the expressions were not read: {error.what}")
+        if right:
+            write_atomic(path, json.dumps(sorted({*accepted, *right})))
+    return found.wrong
+
+
+def _question(pipeline: Pipeline, view: View) -> str:
+    """What is asked, as a hash: Spark's answer depends on nothing else."""
+    said = [version("pyspark"), version("headwater"), repr(view), sorted(_sql_settings(pipeline).items())]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+
+def _sql_settings(pipeline: Pipeline) -> Mapping[str, str]:
+    """The operator's settings of Spark SQL; catalogues and extensions need jars that are not loaded here."""
+    settings = pipeline.engine.spark_conf
+    without = ("spark.sql.extensions", "spark.sql.catalog.")
+    return {n: v for n, v in settings.items() if n.startswith("spark.sql.") and not n.startswith(without)}
+
+
+@contextmanager
+def analyser(pipeline: Pipeline) -> Iterator[SparkSession]:
+    """A session that reads Spark SQL and runs nothing; this process's own if it has one."""
+    from pyspark.sql import SparkSession
+
+    from spark.session import build_session
+
+    here = SparkSession.getActiveSession()
+    if here is not None:
+        yield here
+        return
+    spark = build_session(
+        f"headwater {pipeline.name} check",
+        master="local[1]",
+        jars=None,
+        log=state_dir(pipeline).absolute() / pipeline.name / "spark-check.log",
+        conf=_sql_settings(pipeline),
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()

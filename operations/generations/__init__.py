@@ -1,0 +1,1 @@
+"""Which generation readers see; new ones, old ones."""

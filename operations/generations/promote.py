@@ -1,0 +1,147 @@
+"""Switching readers from one generation to another, and removing one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cdc.errors import StateError
+from cdc.log.ends import LogEnds, reached
+from cdc.pipeline import IcebergSink, Pipeline
+from operations.generations.targets import plain_config
+from operations.state_folder import chosen_sinks, registry
+from sinks.factory import open_sink
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.catalogue import catalog_name
+from spark.checkpoint import committed_offsets
+from spark.register import Entry, Promotion, as_defined
+
+# How long a generation's process may take to let go of it.
+LET_GO_SECONDS = 60.0
+
+Say = Callable[[str], None]
+
+
+def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -> Entry:
+    """The generation that is meant: the one of that number, else the newest in one of ``stages``.
+
+    Raises:
+        StateError: there is none, or it is in another stage.
+    """
+    chosen_sinks(pipeline, [sink])
+    register = registry(pipeline, sink)
+    found = [entry for entry in register.entries() if entry.stage in stages]
+    if number is not None:
+        entry = register.get(number)
+        if entry.stage not in stages:
+            raise StateError(
+                f"sink {sink}: generation {number} is {entry.stage}",
+                means=f"it would have to be {' or '.join(stages)}",
+                fix="`headwater generations FILE` shows all of them",
+            )
+        return entry
+    if not found:
+        raise StateError(
+            f"sink {sink} has no generation that is {' or '.join(stages)}",
+            fix=f"`headwater rebuild FILE {sink}` makes one; `headwater generations FILE` shows all",
+        )
+    return found[-1]
+
+
+def behind(pipeline: Pipeline, sink: str, number: int) -> int:
+    """Records that a generation has still to read, over all its flows.
+
+    Raises:
+        KafkaUnavailable: no answer (transient).
+    """
+    generation = registry(pipeline, sink).generation(number)
+    log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
+    left = 0
+    try:
+        for flow in generation.flows():
+            _, offsets = committed_offsets(generation.checkpoint(flow))
+            ends = log.ends(offsets)
+            if not reached(offsets, ends):
+                left += sum(
+                    max(0, end - offsets[topic].get(part, 0)) for topic, of in ends.items() for part, end in of.items()
+                )
+    finally:
+        log.close()
+    return left
+
+
+def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
+    """Make readers see a generation; run again after an interruption, it finishes.
+
+    The target is switched first, the register after it. One that was cut on its way to another generation is taken back
+    by promoting the living one.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        number: of a generation that is complete.
+        say: told what happens, a line each.
+
+    Returns:
+        the shape of ``--json``.
+
+    Raises:
+        SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
+        StateError: the generation is being removed.
+    """
+    register = registry(pipeline, sink)
+    old, begun = register.living(), register.promotion()
+    if old == number:
+        if begun is None or begun.origin == begun.number:
+            say(f"sink {sink}: readers see generation {number} already")
+            return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
+        old = begun.origin if begun.number == number else begun.number
+    defined = as_defined(pipeline, sink, number)
+    part = defined.sinks[sink]
+    started = time.monotonic()
+    register.begin_promotion(number, old)
+    views = register.generation(number).views()
+    shown = _Shown(pipeline, sink, part, old, begun)
+    if isinstance(part, IcebergSink):
+        for view in views:
+            seen = iceberg.living(part, catalog_name(sink), view)
+            iceberg.promote_table(part, catalog_name(sink), view, number, shown.expected(view, seen))
+    else:
+        opened = open_sink(plain_config(defined, sink, number, views))
+        try:
+            for view in views:
+                opened.promote(view, shown.expected(view, opened.living(view)))
+        finally:
+            opened.close()
+    register.promote(number)
+    seconds = time.monotonic() - started
+    say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")
+    return {**_promoted(pipeline, sink, number, old, views), "seconds": round(seconds, 3)}
+
+
+class _Shown:
+    """Which generation a view's readers may be taken from. A view that the living generation does not have, or has at
+    another place, is still shown by the one that had it last; a promotion that was cut has left views at both ends."""
+
+    def __init__(self, pipeline: Pipeline, sink: str, part: Any, old: int, begun: Promotion | None) -> None:
+        register = registry(pipeline, sink)
+        self.old = old
+        self.ends = {old} | ({begun.number, begun.origin} if begun else set())
+        self.ours = {entry.number for entry in register.entries()}
+        before = as_defined(pipeline, sink, old).sinks[sink]
+        same_place = all(getattr(before, name, None) == getattr(part, name, None) for name in _PLACE)
+        self.kept = set(register.generation(old).views()) if same_place else set[str]()
+
+    def expected(self, view: str, seen: int | None) -> int:
+        """What to tell the target as what readers see now: somebody else's promotion is refused there."""
+        known = seen in self.ends or (view not in self.kept and seen in self.ours)
+        return seen if known and seen is not None else self.old
+
+
+# What says where readers of a sink look.
+_PLACE = ("url", "index", "key_prefix", "catalog_uri", "namespace")
+
+
+def _promoted(pipeline: Pipeline, sink: str, number: int, old: int, views: list[str]) -> dict[str, Any]:
+    return {"pipeline": pipeline.name, "sink": sink, "generation": number, "previous": old, "views": views}

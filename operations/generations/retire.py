@@ -1,0 +1,46 @@
+"""Removing a generation that nobody reads."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import Any
+
+from cdc.errors import HeadwaterError, StateError
+from cdc.pipeline import Pipeline
+from operations.generations.promote import LET_GO_SECONDS, Say
+from operations.generations.targets import drop_generation
+from operations.state_folder import registry
+from spark.register import as_defined
+
+
+def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
+    """Remove a generation: what it wrote, its row store and its state. Killed half-way, do it again.
+
+    Raises:
+        StateError: readers see it, or may see it after a promotion that was cut; or its process does not let go.
+        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+    """
+    register = registry(pipeline, sink)
+    register.begin_retiring(number)
+    generation = register.generation(number)
+    until = time.monotonic() + LET_GO_SECONDS
+    while True:
+        try:
+            generation.lock()
+            break
+        except StateError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
+    try:
+        drop_generation(as_defined(pipeline, sink, number), sink, generation)
+    except HeadwaterError:
+        generation.unlock()
+        raise
+    generation.unlock()
+    if generation.folder.exists():
+        shutil.rmtree(generation.folder)
+    register.remove(number)
+    say(f"sink {sink}: generation {number} removed")
+    return {"pipeline": pipeline.name, "sink": sink, "retired": number}

@@ -1,0 +1,131 @@
+"""What the engine left behind for a sink: its targets and its checkpoints; removed by ``drop`` and ``retire``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from operations.rowstore import row_store_settings
+from operations.state_folder import chosen_sinks, registry, state_dir
+from sinks.configure import sink_config
+from sinks.factory import open_sink
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.catalogue import catalog_name
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
+from spark.register import as_defined
+from spark.state import Generation
+
+
+def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
+    """One line for each sink that has run here: its target and its state folder."""
+    lines = []
+    for name in chosen_sinks(pipeline, only):
+        if only or (state_dir(pipeline) / pipeline.name / name).exists():
+            entries = registry(pipeline, name).entries()
+            all_of = f", of {len(entries)} generations" if len(entries) > 1 else ""
+            lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints{all_of}")
+    return lines
+
+
+def _views_of_file(pipeline: Pipeline, name: str) -> list[str]:
+    """View names as far as the file alone tells them; a whole schema's tables are only in the state folder."""
+    sink = pipeline.sinks[name]
+    if sink.view or sink.views:
+        return [sink.view] if sink.view else list(sink.views)
+    tables = pipeline.source.tables if sink.tables == "all" or sink.tables is None else sink.tables
+    return [table.rsplit(".", 1)[-1] for table in tables if not table.endswith("*")]
+
+
+def _target(pipeline: Pipeline, name: str) -> str:
+    sink = pipeline.sinks[name]
+    if isinstance(sink, ElasticsearchSink):
+        return "its Elasticsearch indices"
+    if isinstance(sink, RedisSink):
+        return "its Redis keys"
+    return f"its Iceberg tables in namespace {sink.namespace}"
+
+
+def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
+    """Remove targets and state of all generations; nothing happens for what is not there.
+
+    The target goes first: with its state gone a sink would fill from offset 0, which must find an empty target.
+
+    Raises:
+        StateError: a process is running the sink.
+        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+    """
+    for name in chosen_sinks(pipeline, only):
+        folder = state_dir(pipeline) / pipeline.name / name
+        if not only and not folder.exists():
+            continue
+        register = registry(pipeline, name)
+        # The newest first: what is interrupted then still knows the generation that readers see.
+        for entry in reversed(register.entries()):
+            generation = register.generation(entry.number)
+            generation.lock()
+            try:
+                drop_generation(as_defined(pipeline, name, entry.number), name, generation)
+            finally:
+                generation.unlock()
+        shutil.rmtree(folder)
+
+
+def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> None:
+    """Remove what a generation wrote: its target and its rows in the row store.
+
+    Args:
+        pipeline: as the generation was defined.
+        name: the sink's name.
+        generation: of the sink.
+
+    Raises:
+        SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
+    """
+    views = sorted({*generation.views(), *_views_of_file(pipeline, name)})
+    sink = pipeline.sinks[name]
+    if isinstance(sink, IcebergSink):
+        for table in views:
+            iceberg.drop_table(sink, catalog_name(name), table, generation=generation.number)
+    elif views:
+        opened = open_sink(plain_config(pipeline, name, generation.number, views))
+        try:
+            for view in views:
+                opened.drop(view)
+        finally:
+            opened.close()
+    if pipeline.row_store is not None:
+        _drop_rows(pipeline, generation, views)
+
+
+def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str]) -> None:
+    """Empty the row stores of joined views; nothing happens for the others, which have none."""
+    for view in views:
+        store = RedisRowStore(StoreSettings(**row_store_settings(pipeline, generation, view)))
+        try:
+            store.drop()
+        finally:
+            store.close()
+
+
+def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence[str]) -> dict[str, Any]:
+    """A sink's settings for what needs no mapping: to drop, to promote, to look.
+
+    Args:
+        pipeline: as the generation was defined.
+        name: the sink's name.
+        generation: which one.
+        views: names of its views.
+    """
+    sink = pipeline.sinks[name]
+    config = sink_config(name, sink, [], {}, generation, pipeline=pipeline.name)
+    config["targets"] = {view: _plain_target(sink, view, generation) for view in views}
+    return config
+
+
+def _plain_target(sink: Any, view: str, generation: int) -> dict[str, object]:
+    if isinstance(sink, RedisSink):
+        return {"generation": generation}
+    return {"index": sink.index or view.lower(), "generation": generation, "properties": {}}

@@ -1,0 +1,38 @@
+"""Where one view's rows are kept, as plain data for the workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc.errors import ConfigError
+from cdc.pipeline import Pipeline
+from sinks.rowstore.awake import AWAY_SECONDS
+from sinks.rowstore.keys import namespace
+from spark.cluster import is_local
+from spark.state import Generation
+
+# A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
+GIVE_UP_SECONDS = 60.0
+
+
+def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) -> dict[str, Any]:
+    """``sinks.rowstore.redis.StoreSettings`` of one view's rows as plain data; holds secrets.
+
+    Raises:
+        ConfigError: the file has no ``row_store``.
+    """
+    part = pipeline.row_store
+    if part is None:
+        raise ConfigError(f"view {view} joins tables, and the file has no row_store", fix="add `row_store: {url: …}`")
+    return {
+        "url": part.url,
+        "user": part.user,
+        "password": None if part.password is None else part.password.get_secret_value(),
+        "cluster": part.cluster,
+        "ca_certs": part.ca_certs,
+        "namespace": namespace(pipeline.name, generation.sink, view, generation.number),
+        "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
+        "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
+        "give_up_seconds": GIVE_UP_SECONDS,
+        "away_seconds": 0.0 if is_local(pipeline.engine.master) else AWAY_SECONDS,
+    }

@@ -1,0 +1,1 @@
+"""Keeping sinks in sync, and filling new generations."""

@@ -1,0 +1,257 @@
+"""Puts a pipeline's parts together: file + catalogue + generations -> flows in a Spark session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
+from cdc.pipeline import Pipeline
+from connectors.marker_watch import read_snapshot_lsn
+from operations.catalogue import source_catalogue
+from operations.generations.promote import Say, promote
+from operations.refusals import Refusals
+from operations.run.build import Build, accept, open_build
+from operations.run.flows import flows_of
+from operations.run.session import open_spark
+from operations.state_folder import chosen_sinks, registry
+from spark.cluster import ended, is_local
+from spark.flow import Flow
+from spark.register import outdated
+from spark.runner import Runner, Start
+
+# A promotion takes some twenty seconds for a million keys; one that takes longer than this was killed.
+PROMOTION_SECONDS = 120.0
+
+
+@dataclass
+class Engine:
+    """A pipeline at work: hold it for as long as it should run, then close it.
+
+    Attributes:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        spark: the session.
+        runner: supervises the flows.
+        builds: the generations that run here.
+        only: the sinks that were asked for; none for all.
+        refused: generations that can't be run, and why.
+    """
+
+    pipeline: Pipeline
+    catalogue: Catalogue
+    spark: SparkSession
+    runner: Runner
+    builds: list[Build]
+    only: Sequence[str]
+    snapshot_lsn: int
+    refused: Refusals
+
+    def follow(self) -> list[str]:
+        """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
+
+        Returns:
+            what was done, a line each.
+        """
+        said: list[str] = []
+        self.follow_cluster()
+        self.follow_lease()
+        for name in chosen_sinks(self.pipeline, self.only):
+            finish_promotion(self.pipeline, name, PROMOTION_SECONDS, said.append)
+        for build in list(self.builds):
+            title = f"{build.sink}, generation {build.generation.number}"
+            if build.generation.number not in self._kept(build.sink):
+                self.runner.remove(build.generation.folder)
+                build.generation.unlock()
+                self.builds.remove(build)
+                said.append(f"{title}: let go, it is being retired")
+        for name in chosen_sinks(self.pipeline, self.only):
+            here = {build.generation.number for build in self.builds if build.sink == name}
+            kept = self._kept(name)
+            self.refused.forget(name, kept)
+            for number in sorted(set(kept) - here):
+                said += self._try(name, number)
+        return said
+
+    def _try(self, sink: str, number: int) -> list[str]:
+        """Take a generation up; one that can't be is tried again now and then."""
+        if not self.refused.due(sink, number):
+            return []
+        try:
+            if self.refused.stale:
+                self.catalogue = source_catalogue(self.pipeline)
+            self.builds.append(self._take_up(sink, number))
+        except HeadwaterError as error:  # its rebuild may not have let go of it yet
+            return [f"warning: {self.refused.lines[-1]}"] if self.refused.add(sink, number, error) else []
+        self.refused.mended(sink, number)
+        return [f"{sink}, generation {number}: kept up to date from now on"]
+
+    def _take_up(self, sink: str, number: int) -> Build:
+        build = open_build(self.pipeline, self.catalogue, sink, number)
+        try:
+            self.runner.add(accepted_flows(build, self.catalogue, self.spark, self.snapshot_lsn))
+        except BaseException:
+            build.generation.unlock()  # kept, its lease would be ours and nobody's work
+            raise
+        return build
+
+    def take_again(self, build: Build) -> list[str]:
+        """Open a generation that runs here anew, with what is known of the source now; what was done, a line each."""
+        self.runner.remove(build.generation.folder)
+        build.generation.unlock()
+        self.builds.remove(build)
+        return self._try(build.sink, build.generation.number)
+
+    def follow_cluster(self) -> None:
+        """See whether Spark's cluster still runs this application.
+
+        Raises:
+            ClusterUnavailable: it does not: this process can only be started again (transient).
+        """
+        if not is_local(self.pipeline.engine.master) and ended(self.spark):
+            error = ClusterUnavailable(
+                f"Spark's cluster at {self.pipeline.engine.master} has ended this application",
+                means="its executors failed again and again, or somebody killed it; offsets are where they were",
+                fix="the master's page and the executors' logs say why; then start this command again",
+            )
+            self.runner.abandon(str(error))
+            raise error
+
+    def follow_lease(self) -> None:
+        """Stop generations that another process has taken over."""
+        for build in self.builds:
+            try:
+                build.generation.lease.check()
+            except Fenced as error:
+                self.runner.fail(build.generation.folder, str(error), taken=True)
+
+    def stop(self, reason: str) -> None:
+        """Stop all flows for good; `status` shows the reason."""
+        for build in self.builds:
+            self.runner.fail(build.generation.folder, reason)
+        self.runner.step()
+
+    def _kept(self, sink: str) -> list[int]:
+        return registry(self.pipeline, sink).kept()
+
+    def close(self) -> None:
+        """Stop the queries, give the generations back, end Spark."""
+        try:
+            self.runner.stop()
+        except Exception as error:  # SIGTERM to the whole group ends the JVM before us: offsets are where they were
+            logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
+        for build in self.builds:
+            build.generation.unlock()
+        with suppress(Exception):
+            self.spark.stop()
+
+
+def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = ()) -> Engine:
+    """Bind and take the sinks' generations, and plan their flows. One that can't be run does not keep the others.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        only: sink names; none for all.
+
+    Raises:
+        HeadwaterError: no generation is left that could be run, or what they share is not there; nothing was started.
+    """
+    refused = Refusals(pipeline)
+    builds: list[Build] = []
+    try:
+        for name in chosen_sinks(pipeline, only):
+            finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
+            for number in registry(pipeline, name).kept():
+                try:
+                    builds.append(open_build(pipeline, catalogue, name, number))
+                except HeadwaterError as error:
+                    if error.transient:
+                        raise
+                    refused.add(name, number, error)
+        if not builds:
+            raise refused.failure()
+        return _opened(pipeline, catalogue, builds, only, refused)
+    except BaseException:
+        for build in builds:
+            build.generation.unlock()
+        raise
+
+
+def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int, throttle: float) -> Engine:
+    """As ``open_engine``, for one generation that is being filled."""
+    build = open_build(pipeline, catalogue, sink, number, rebuilding=True, throttle=throttle)
+    try:
+        return _opened(pipeline, catalogue, [build], [sink], Refusals(pipeline))
+    except BaseException:
+        build.generation.unlock()
+        raise
+
+
+def _opened(
+    pipeline: Pipeline, catalogue: Catalogue, builds: list[Build], only: Sequence[str], refused: Refusals
+) -> Engine:
+    snapshot_lsn = read_snapshot_lsn(pipeline)
+    names = sorted({build.sink for build in builds})
+    rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
+    # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.
+    spark = open_spark(pipeline, chosen_sinks(pipeline, only), "-".join(names) + rebuild)
+    try:
+        flows: list[tuple[Flow, Start]] = []
+        for build in list(builds):
+            try:
+                flows += accepted_flows(build, catalogue, spark, snapshot_lsn)
+            except HeadwaterError as error:
+                if error.transient:
+                    raise
+                build.generation.unlock()
+                builds.remove(build)
+                refused.add(build.sink, build.generation.number, error)
+        if not builds:
+            raise refused.failure()
+    except BaseException:
+        with suppress(Exception):
+            spark.stop()
+        raise
+    return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused)
+
+
+def accepted_flows(
+    build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int
+) -> list[tuple[Flow, Start]]:
+    """As ``flows_of``; what the generation is made of is written down only then, as nothing is wrong with it."""
+    flows = flows_of(build, catalogue, spark, snapshot_lsn)
+    accept(build)
+    return flows
+
+
+def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> None:
+    """End a promotion that was begun more than ``after`` seconds ago: its process has died, and writers wait for it.
+
+    Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
+    """
+    begun = registry(pipeline, sink).promotion(after)
+    if begun is not None:
+        try:
+            promote(pipeline, sink, begun.number, say)
+        except HeadwaterError as error:
+            say(f"sink {sink}: the promotion of generation {begun.number} could not be finished: {error.what}")
+
+
+def warn_outdated(pipeline: Pipeline, builds: Sequence[Build]) -> list[str]:
+    """A line for each sink whose living generation was made of something else than the file says now."""
+    said = []
+    for build in builds:
+        number, started = build.generation.number, build.definition is None
+        living = started and number == registry(pipeline, build.sink).living()
+        if living and (differs := outdated(pipeline, build.sink, number)):
+            said.append(
+                f"sink {build.sink} goes on as generation {number} was defined; the file differs "
+                f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"
+            )
+    return said

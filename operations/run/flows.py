@@ -1,0 +1,186 @@
+"""From one generation of a sink to its flows: views, target, row store, how to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError
+from cdc.gather import Gathering
+from cdc.join.view import JoinedView
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
+from cdc.resolve import view_tables
+from cdc.view import View
+from operations.rowstore import row_store_settings
+from operations.run.build import Build
+from sinks.configure import check_mapping, sink_config
+from sinks.factory import open_sink
+from sinks.iceberg.catalogue import catalog_name
+from spark.expressions import analyse
+from spark.flow import Flow, Reading, plan_flows, start_live
+from spark.join.child_expressions import analysed
+from spark.join.query import went_live
+from spark.join.start import is_joined, start_joined
+from spark.log_gaps import check_log
+from spark.runner import Query, Start
+from spark.spec import FlowSpec
+from spark.warehouse import start_warehouse
+
+
+def flows_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> list[tuple[Flow, Start]]:
+    """A generation's flows and how each is started.
+
+    Args:
+        build: the generation.
+        catalogue: the source's tables.
+        spark: the session, to check expressions in.
+        snapshot_lsn: position of the initial snapshot.
+
+    Raises:
+        ConfigError: an expression or a mapping does not fit (terminal).
+    """
+    sink = build.pipeline.sinks[build.sink]
+    warehouse = isinstance(sink, IcebergSink)
+    spec = spec_of(build, catalogue, spark, snapshot_lsn)
+    start: Start = start_warehouse_of(build) if warehouse else _with_setup(start_live)
+    planned = plan_flows(spec, reading(build.pipeline, sink), build.generation.folder, separate=warehouse)
+    return [_ready(build, flow, start) for flow in planned]
+
+
+def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> FlowSpec:
+    """The whole work of a generation; arguments and errors as ``flows_of``."""
+    pipeline, generation = build.pipeline, build.generation
+    sink = pipeline.sinks[build.sink]
+    found, views = Gathering(), list[View]()
+    computed: dict[str, Mapping[str, str]] = {}
+    for view in build.views:
+        with found.step():
+            typed, computed[view.name] = analysed_view(spark, pipeline, view)
+            views.append(typed)
+    if isinstance(sink, ElasticsearchSink):
+        with found.step():
+            check_mapping(build.sink, sink, build.views)
+    found.end()
+    config: dict[str, Any] = {}
+    if not isinstance(sink, IcebergSink):
+        config = sink_config(build.sink, sink, views, computed, generation.number, build.token, pipeline.name)
+    spec = flow_spec(pipeline, build.sink, views, config)
+    return replace(
+        spec,
+        snapshot_lsn=snapshot_lsn,
+        stop_at_new_columns=pipeline.policy.schema_change == "stop",
+        generation=generation.number,
+        # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
+        tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
+    )
+
+
+def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[View, Mapping[str, str]]:
+    """A view whose computed aggregates have their types, and the types of its computed fields.
+
+    Raises:
+        ConfigError: expressions that Spark does not take, each with its place in the file (terminal).
+    """
+
+    def refuse(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
+        return pipeline.error_at(("views", view.name, *path), what, fix=fix, means="nothing was changed")
+
+    typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
+    return typed, analyse(spark, typed, refuse).types
+
+
+def _ready(build: Build, flow: Flow, start: Start) -> tuple[Flow, Start]:
+    flow = replace(flow, rebuilding=build.rebuilding, throttle=build.throttle)
+    if is_joined(flow):
+        (view,) = flow.spec.views
+        settings = row_store_settings(build.pipeline, build.generation, view) | {"token": build.token}
+        flow, start = replace(flow, spec=replace(flow.spec, row_store=settings)), start_joined
+    return flow, _checked(start)
+
+
+def reading(pipeline: Pipeline, sink: Any) -> Reading:
+    """How a sink's flows read the log."""
+    return Reading(
+        bootstrap=pipeline.kafka.bootstrap,
+        client=pipeline.kafka.options_plain(),
+        max_offsets=pipeline.engine.max_offsets_per_trigger,
+        trigger_ms=int(sink.trigger_seconds * 1000) if isinstance(sink, IcebergSink) else pipeline.engine.trigger_ms,
+        tombstone_seconds=int(pipeline.kafka.tombstone_retention_hours * 3600),
+    )
+
+
+def start_warehouse_of(build: Build) -> Start:
+    """How a warehouse's flows are started."""
+    return partial(
+        start_warehouse,
+        sink=build.pipeline.sinks[build.sink],
+        catalog=catalog_name(build.sink),
+        lease=build.generation.lease,
+    )
+
+
+def _checked(start: Start) -> Start:
+    """Look at each start of a flow whether its place is known, and whether the log still has what comes next.
+
+    Once for all kinds of flows. One that is being filled has run, but has no checkpoint yet; its fill keeps its place.
+    """
+
+    def check_and_start(spark: SparkSession, flow: Flow) -> Query:
+        if not is_joined(flow) or went_live(flow):
+            flow.check()
+            check_log(flow)
+        return start(spark, flow)
+
+    return check_and_start
+
+
+def _with_setup(start: Start) -> Start:
+    """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
+
+    def set_up_and_start(spark: SparkSession, flow: Flow) -> Query:
+        sink = open_sink(dict(flow.spec.sink_config))
+        try:
+            for view in flow.spec.views:
+                if not flow.is_new and not sink.there(view):
+                    flow.refuse_gone(view)
+            sink.setup()
+            for view in flow.spec.views:
+                if flow.is_new and next(iter(sink.scan(view)), None) is not None:
+                    flow.refuse_filled(view)
+                if flow.rebuilding:
+                    sink.bulk_load(view, True)
+        finally:
+            sink.close()
+        return start(spark, flow)
+
+    return set_up_and_start
+
+
+def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapping[str, Any]) -> FlowSpec:
+    """The whole work of a sink as plain data."""
+    topics: dict[str, tuple[str, ...]] = {}
+    tables = {}
+    for view in views:
+        for name, table in view_tables(view).items():
+            topic = pipeline.topic(name)
+            topics[topic] = (*topics.get(topic, ()), view.name)
+            tables[topic] = table
+    return FlowSpec(
+        sink=sink,
+        views={view.name: view for view in views},
+        topics=topics,
+        tables=tables,
+        sink_config=config,
+        # A letter holds the record and its reason, so it may be a little larger than any record.
+        dead_letters={
+            "topic": pipeline.dead_letter_topic,
+            "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
+        },
+        registry=pipeline.source.reader(),
+        compaction_lag_seconds=pipeline.kafka.compaction_lag_hours * 3600,
+    )

@@ -1,0 +1,90 @@
+"""Opens generations anew when what their flows were made with is void.
+
+Flows of a table whose changes are missing are stopped, and taken up again when that is mended. All are taken up again
+when the initial snapshot was interrupted and has begun anew, at another position.
+
+The others go on. What the flows know of the table (its columns, its key) may be void, so that their generations are
+opened anew, with definitions that are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cdc.catalogue import Catalogue
+from cdc.errors import HeadwaterError, TableChanged
+from cdc.pipeline import Pipeline
+from cdc.resolve import resolve_views, view_tables
+from connectors.marker_watch import MarkerWatch
+from connectors.tablewatch import TableWatch
+from operations.catalogue import source_catalogue
+
+if TYPE_CHECKING:
+    from operations.run.build import Build
+    from operations.run.engine import Engine
+
+
+def refuse_changed(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> None:
+    """Refuse to fill a sink from a topic in which changes are missing.
+
+    Raises:
+        TableChanged: of the first such table (terminal).
+    """
+    watch = TableWatch(pipeline)
+    try:
+        changed = watch.look()
+    finally:
+        watch.close()
+    read = {table for view in resolve_views(pipeline, catalogue, sink) for table in view_tables(view)}
+    for table in sorted(read & changed.keys()):
+        raise changed[table]
+
+
+class Halting:
+    """What was stopped of an engine because of its tables.
+
+    Args:
+        engine: whose flows are meant.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._halted: dict[str, str] = {}  # topic -> why
+        self._marker = MarkerWatch(engine.pipeline, engine.snapshot_lsn)
+
+    def follow(self, changed: Mapping[str, TableChanged]) -> list[str]:
+        """Stop the flows that read one of these tables, take up those that no longer do.
+
+        Args:
+            changed: every table with a gap now, and its error.
+
+        Returns:
+            what was done, a line each.
+        """
+        now = {self.engine.pipeline.topic(table): str(error) for table, error in changed.items()}
+        mended = set(self._halted) - set(now)
+        why = "its tables are mended"
+        said = [line for one in list(self.engine.builds) if one.topics & mended for line in self._again(one, why)]
+        if (position := self._marker.newer()) is not None:
+            self.engine.snapshot_lsn, why = position, "the initial snapshot has begun again"
+            said += [line for build in list(self.engine.builds) for line in self._again(build, why)]
+        self._halted = now
+        stopped = self.engine.runner.halt(now)
+        for table, error in changed.items():
+            titles = [title for title, topic in stopped.items() if topic == self.engine.pipeline.topic(table)]
+            if titles:
+                said.append(f"{', '.join(titles)} stopped: {error}")
+        return said
+
+    def close(self) -> None:
+        """End watching."""
+        self._marker.close()
+
+    def _again(self, build: Build, why: str) -> list[str]:
+        said = [f"{build.sink}, generation {build.generation.number}: {why}"]
+        try:
+            self.engine.catalogue = source_catalogue(self.engine.pipeline)
+        except HeadwaterError as error:  # gone in this moment: with what was known; it is tried again
+            said.append(f"warning: {error.what}")
+        return said + self.engine.take_again(build)

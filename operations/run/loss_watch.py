@@ -1,0 +1,160 @@
+"""Looks, every few seconds, whether what the sinks' generations write to is still there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.generations.targets import plain_config
+from operations.state_folder import registry
+from sinks.contract import Sink
+from sinks.factory import open_sink
+from sinks.redis import RedisSink
+from spark.register import as_defined
+
+log = logging.getLogger(__name__)
+
+# One HGET a view: a reader of a cache that was flushed should not wait for a next change to be told.
+CHECK_SECONDS = 3.0
+
+Target = tuple[str, int, str]
+
+
+class _Spec(Protocol):
+    @property
+    def sink(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def views(self) -> Iterable[str]: ...
+
+
+class _Flow(Protocol):
+    @property
+    def spec(self) -> _Spec: ...
+
+
+class _Running(Protocol):
+    @property
+    def flow(self) -> _Flow: ...
+    @property
+    def failed(self) -> bool: ...
+
+
+class LossWatch:
+    """A target is lost when it was seen to be there, or a flow of it has failed, and it is not there now; or when a
+    cache that was restored from an older state no longer has the number that was left with it last.
+
+    That nothing was ever there is no loss: a generation's flows make their targets one after the other.
+
+    Args:
+        pipeline: the loaded file.
+        sinks: whose generations are looked at.
+        seconds: between two looks; None for CHECK_SECONDS.
+    """
+
+    def __init__(self, pipeline: Pipeline, sinks: Sequence[str], seconds: float | None = None) -> None:
+        self.pipeline, self.sinks = pipeline, sinks
+        self._ours: frozenset[tuple[str, int]] = frozenset()
+        self._seen: dict[Target, int] = {}  # and the number that was left with it last
+        self._suspects: set[Target] = set()
+        self._looked: set[Target] = set()  # suspects that were looked at
+        self._lost: frozenset[Target] = frozenset()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        pause = CHECK_SECONDS if seconds is None else seconds
+        self._thread = threading.Thread(target=self._watch, args=(pause,), name="loss watch", daemon=True)
+        if sinks:
+            self._thread.start()
+
+    def follow(self, ours: Iterable[tuple[str, int]], running: Iterable[_Running]) -> None:
+        """What is to be looked at from now on.
+
+        Args:
+            ours: sinks and generations that this process holds: others' are for others to look at.
+            running: flows; targets of those that have failed are looked at although they were never seen.
+        """
+        self._ours = frozenset(which for which in ours if which[0] in self.sinks)
+        failed = (run.flow.spec for run in running if run.failed and run.flow.spec.sink in self.sinks)
+        self._suspects = {(spec.sink, spec.generation, view) for spec in failed for view in spec.views}
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is still to be seen why a flow has failed."""
+        return bool(self._suspects - self._looked)
+
+    def is_lost(self, sink: str, number: int) -> bool:
+        """Whether a generation has lost a view."""
+        return number in self.lost(sink)
+
+    def lost(self, sink: str) -> list[int]:
+        """Generations of a sink that have lost a view, as of the last look."""
+        return sorted({number for name, number, _ in self._lost if name == sink})
+
+    def _watch(self, seconds: float) -> None:
+        while not self._stop.wait(seconds):
+            try:
+                self.look()
+            except Exception:  # a watch that has died would be noticed by nobody
+                log.exception("the targets could not be looked at")
+
+    def look(self) -> None:
+        """Look once, now. A server that does not answer says nothing: all is as it was seen last."""
+        with self._lock:
+            suspects, ours = self._suspects, self._ours
+            try:
+                self._lost = frozenset(target for target in self._lost if target[:2] in ours)
+                for sink, number in sorted(ours):
+                    try:
+                        for target, there in self._there(sink, number).items():
+                            self._judge(target, there)
+                    except HeadwaterError as error:
+                        log.debug("sink %s, generation %d: %s", sink, number, error)
+            finally:
+                self._looked = suspects
+
+    def gone(self, sink: str, number: int) -> bool:
+        """Whether a generation that is complete is not all there now, seen before or not; False if nobody answers."""
+        try:
+            return not all(self._there(sink, number).values())
+        except HeadwaterError:
+            return False
+
+    def _judge(self, target: Target, there: bool) -> None:
+        if not there and (target in self._seen or target in self._suspects):
+            self._lost |= {target}
+
+    def _there(self, sink: str, number: int) -> dict[Target, bool]:
+        """Each view of a generation, and whether it is there as it was left."""
+        views = registry(self.pipeline, sink).generation(number).views()
+        if not views:
+            return {}
+        opened = open_sink(plain_config(as_defined(self.pipeline, sink, number), sink, number, views))
+        try:
+            return {(sink, number, view): self._is_whole(opened, (sink, number, view)) for view in views}
+        finally:
+            opened.close()
+
+    def _is_whole(self, opened: Sink, target: Target) -> bool:
+        if target in self._lost:
+            return False  # what writes to it next makes it no more whole
+        if not isinstance(opened, RedisSink):
+            there = opened.there(target[2])
+            if there:
+                self._seen[target] = 0
+            return there
+        before, number = self._seen.get(target, 0), time.time_ns() // 1_000_000
+        held = opened.beat(target[2], number)
+        if held is None or held < before:
+            return False
+        self._seen[target] = number
+        return True
+
+    def close(self) -> None:
+        """End the looking. Idempotent."""
+        self._stop.set()

@@ -1,0 +1,218 @@
+"""A promoted cache that forgets is made again, by a rebuild in a process of its own that ``run`` owns.
+
+A cache may forget: FLUSHALL, a restart without its data, an evicted pointer. What it does not hold is then missing
+until each row changes, so a sink with ``on_loss: rebuild`` is filled from offset 0 beside itself and promoted; the
+generations that were lost are removed, and what stands in their place is compared with Postgres: after the promotion,
+because readers have nothing meanwhile. ``status`` says ``rebuilding`` until then. docs/decisions/caches-that-forget.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cdc.errors import Fenced
+from cdc.pipeline import Pipeline
+from operations.loss_note import LossNote
+from operations.run.child import Child, command_of
+from operations.run.loss_watch import LossWatch
+from operations.state_folder import chosen_sinks, registry, state_dir
+
+if TYPE_CHECKING:
+    from operations.run.engine import Engine
+
+# Pauses between two attempts: a server that is flushed once a minute must not be filled every second.
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0
+# How often the note for `status` is written anew while nothing else happens.
+NOTE_SECONDS = 2.0
+
+Next = Literal["remove", "promote", "again"]
+Command = Callable[..., Sequence[str]]
+
+
+def next_step(*, living_is_there: bool, ready: bool) -> Next:
+    """What to do when a child has ended, however it did. Pure.
+
+    Args:
+        living_is_there: readers see a generation that is not lost.
+        ready: a generation waits to be promoted, and is not lost.
+
+    Returns:
+        ``remove`` the lost ones; ``promote`` what is complete; ``again`` from the beginning, after a pause.
+    """
+    if living_is_there:
+        return "remove"
+    return "promote" if ready else "again"
+
+
+def pause_after(attempt: int) -> float:
+    """Seconds before the next attempt, after the first, second, … has failed. Pure."""
+    return float(min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
+
+
+@dataclass
+class _Healing:
+    """One sink that is being made again."""
+
+    sink: str
+    since: float = field(default_factory=time.time)
+    attempt: int = 0
+    due: float = 0.0  # on the monotonic clock
+    child: Child | None = None
+    doing: str = ""
+    error: str | None = None
+    noted: float = 0.0
+
+
+class Losses:
+    """Notices that promoted caches have forgotten, and has them made again. For the thread that steps the engine.
+
+    Args:
+        pipeline: the loaded file.
+        file: its path.
+        only: the sinks that this process runs; none for all.
+        master: where Spark runs, if not where the file says.
+        command: makes the command of a child, of a verb and its words.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        file: Path,
+        only: Sequence[str] = (),
+        master: str | None = None,
+        command: Command = command_of,
+    ) -> None:
+        self.pipeline, self.file, self.master, self.command = pipeline, file, master, command
+        self.sinks = [
+            name
+            for name in chosen_sinks(pipeline, only)
+            if getattr(pipeline.sinks[name], "on_loss", "refuse") == "rebuild"
+        ]
+        self.healing: dict[str, _Healing] = {}
+        for name in self.sinks:
+            self._note_of(name).clear()  # of a process that has ended
+        self.watch = LossWatch(pipeline, self.sinks)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sink is being made again, or may have to be: then there is work although all flows have failed."""
+        return self.watch.pending or bool(self.healing)
+
+    def step(self, engine: Engine) -> list[str]:
+        """Look and act once; returns what happened, a line each. Waits for nothing."""
+        said: list[str] = []
+        self.watch.follow(_held(engine), engine.runner.running)
+        for sink in self.sinks:
+            one = self.healing.get(sink)
+            if one is None:
+                if self.watch.is_lost(sink, registry(self.pipeline, sink).living()):
+                    self.healing[sink] = one = _Healing(sink)
+                    self._stop_lost(engine, sink)
+                    said.append(
+                        f"sink {sink}: its server has forgotten what readers saw; it is made again from offset 0"
+                    )
+                else:
+                    continue
+            said += self._step(engine, one)
+        return said
+
+    def _stop_lost(self, engine: Engine, sink: str) -> None:
+        for number in self.watch.lost(sink):
+            reason = f"sink {sink}: generation {number} was lost with its server's data; a new one is being made"
+            engine.runner.fail(registry(self.pipeline, sink).generation(number).folder, reason)
+
+    def _step(self, engine: Engine, one: _Healing) -> list[str]:
+        said: list[str] = []
+        if one.child is not None:
+            said += [f"{one.sink}, being made again: {line}" for line in one.child.lines()]
+            code = one.child.poll()
+            if code is not None:
+                said += self._ended(one, code)
+        elif time.monotonic() >= one.due:
+            one.attempt += 1
+            self._stop_lost(engine, one.sink)
+            self._begin(one, "rebuild", "--owned", *(("--master", self.master) if self.master else ()))
+        waits = one.sink in self.healing and one.doing != "verify"
+        if waits and time.monotonic() - one.noted > NOTE_SECONDS:
+            one.noted = time.monotonic()
+            progress = one.child.progress if one.child else ""
+            self._note_of(one.sink).write(one.since, one.attempt, one.doing, progress, one.error)
+        return said
+
+    def _begin(self, one: _Healing, verb: str, *words: str) -> None:
+        one.doing = verb
+        sink = ("--sink", one.sink) if verb == "verify" else (one.sink,)
+        one.child = Child(self.command(verb, str(self.file), *sink, *words))
+
+    def _ended(self, one: _Healing, code: int) -> list[str]:
+        assert one.child is not None
+        last, verb = one.child.last_words(), one.doing
+        one.child, one.doing = None, ""
+        if verb == "verify":
+            return self._compared(one, code, last)
+        register = registry(self.pipeline, one.sink)
+        self.watch.look()  # what was lost before the child began may be lost no more, and the other way round
+        lost = self.watch.lost(one.sink)
+        living, ready = register.living(), register.newest("ready")
+        waits = ready is not None and not self.watch.gone(one.sink, ready.number)
+        there = living not in lost and not self.watch.gone(one.sink, living)
+        match next_step(living_is_there=there, ready=waits):
+            case "remove":
+                gone = [number for number in lost if number in register.kept()]
+                if gone and not (verb == "retire" and code):
+                    self._begin(one, "retire", "--generation", str(gone[0]), "--yes")
+                    return [f"sink {one.sink}: readers see generation {living} since {self._for(one)} after the loss"]
+                self._note_of(one.sink).clear()
+                self._begin(one, "verify", "--generation", str(living))
+                return [f"sink {one.sink}: made again in {self._for(one)}, generation {living}; comparing it now"]
+            case "promote" if verb != "promote":
+                assert ready is not None
+                self._begin(one, "promote", "--generation", str(ready.number), "--force")
+                return []
+            case _:
+                pause = pause_after(one.attempt)
+                one.due, one.error = time.monotonic() + pause, last or f"{verb} ended with exit code {code}"
+                return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]
+
+    def _compared(self, one: _Healing, code: int, last: str) -> list[str]:
+        """The end: what stands in the place of the lost ones was held against Postgres, or could not be."""
+        self._over(one)
+        if code == 0:
+            return [f"sink {one.sink}: what was made again equals Postgres"]
+        verify = f"`headwater verify {self.file} --sink {one.sink}`"
+        if code == 2:
+            return [f"warning: sink {one.sink}: what was made again differs from Postgres: {verify} --repair"]
+        return [f"warning: sink {one.sink}: what was made again could not be compared ({last}): {verify} does it later"]
+
+    @staticmethod
+    def _for(one: _Healing) -> str:
+        return f"{time.time() - one.since:.0f} s"
+
+    def _over(self, one: _Healing) -> None:
+        del self.healing[one.sink]
+        self._note_of(one.sink).clear()
+
+    def _note_of(self, sink: str) -> LossNote:
+        return LossNote(state_dir(self.pipeline) / self.pipeline.name / sink)
+
+    def close(self) -> None:
+        """End what it has begun: a rebuild goes on at the next start. Idempotent."""
+        self.watch.close()
+        for one in self.healing.values():
+            if one.child is not None:
+                one.child.end()
+                one.child = None
+            self._note_of(one.sink).clear()
+
+
+def _held(engine: Engine) -> Iterator[tuple[str, int]]:
+    """Sinks and generations that this process holds the lease of."""
+    for build in engine.builds:
+        with suppress(Fenced):
+            build.generation.lease.check()
+            yield build.sink, build.generation.number

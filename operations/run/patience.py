@@ -1,0 +1,152 @@
+"""Waiting for what is away when `run` begins, as its flows wait later: a broker's restart must not end it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TypeVar
+
+from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
+from cdc.pipeline import Pipeline
+from operations.state_folder import chosen_sinks, registry
+from spark.files import disk_full
+from spark.status import FlowStatus
+
+T = TypeVar("T")
+
+# Pauses between two attempts: soon back after a broker's restart, and cheap for an hour.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
+# How often it is said what is waited for, and how often `status` is told: it calls a silent process dead after 15 s.
+SAY_SECONDS, TELL_SECONDS = 30.0, 5.0
+
+
+class Asked(BaseException):
+    """The process was asked to end while it was not yet in a loop that looks."""
+
+
+class Stop(threading.Event):
+    """Set by SIGTERM and SIGINT. While ``eager``, the signal also breaks off whatever the main thread waits for."""
+
+    eager = False
+
+    def ask(self, _signal: int, _frame: FrameType | None) -> None:
+        """The handler.
+
+        Raises:
+            Asked: the first time, while eager.
+        """
+        first, eager = not self.is_set(), self.eager
+        self.set()
+        if first and eager:
+            raise Asked
+
+
+def patiently(
+    attempt: Callable[[], T],
+    stop: threading.Event,
+    say: Callable[[str], None],
+    tell: Callable[[str | None], None] = lambda reason: None,
+    until: float | None = None,
+) -> T:
+    """What ``attempt`` gives, once what it needs is there.
+
+    Args:
+        attempt: may be made again after any transient error.
+        stop: ends the waiting.
+        say: is told now and then what is waited for.
+        tell: is told what is waited for after each attempt, and None at the end.
+        until: when to give up, on the monotonic clock.
+
+    Raises:
+        Asked: ``stop`` was set.
+        StateError: it is ``until`` (terminal).
+        HeadwaterError: what no waiting cures; and a cluster of Spark's, whose virtual machine has to be started anew.
+    """
+    pause, said, before = FIRST_PAUSE, 0.0, ""
+    while True:
+        try:
+            found = attempt()
+        except (HeadwaterError, OSError) as error:
+            reason = _curable(error)
+        else:
+            tell(None)
+            return found
+        now = time.monotonic()
+        tell(reason)
+        if reason != before or now - said > SAY_SECONDS:
+            say(f"waiting: {reason}")
+            said, before = now, reason
+        if until is not None and now >= until:
+            raise StateError(f"gave up waiting: {reason}", fix="start what is away; or give --timeout more seconds")
+        if stop.wait(pause if until is None else max(0.0, min(pause, until - now))):
+            raise Asked
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _curable(error: HeadwaterError | OSError) -> str:
+    """What is waited for, in a line; raises the error again if no waiting cures it."""
+    if isinstance(error, OSError):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise error
+        error = disk_full(Path(str(error.filename or "")))
+    if not error.transient or isinstance(error, ClusterUnavailable):
+        raise error
+    return error.what.splitlines()[0]
+
+
+class Waiting:
+    """A context manager that tells `status` what its sinks wait for, as long as there is something.
+
+    Only of generations that no process holds: whoever holds one tells of it himself.
+
+    Args:
+        pipeline: the loaded file.
+        only: the sinks; none for all.
+    """
+
+    def __init__(self, pipeline: Pipeline, only: Sequence[str]) -> None:
+        self._pipeline, self._only = pipeline, only
+        self._reason: str | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="waiting", daemon=True)
+
+    def tell(self, reason: str | None) -> None:
+        """For ``patiently``."""
+        self._reason = reason
+
+    def __enter__(self) -> Waiting:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join(TELL_SECONDS)
+
+    def _keep(self) -> None:
+        while not self._over.wait(0.2 if self._reason is None else TELL_SECONDS):
+            if self._reason is not None:
+                with suppress(OSError, HeadwaterError):  # a full disk, say, which is what is waited for then
+                    self._write(self._reason)
+
+    def _write(self, reason: str) -> None:
+        for sink in chosen_sinks(self._pipeline, self._only):
+            register = registry(self._pipeline, sink)
+            for number in register.kept():
+                generation = register.generation(number)
+                if generation.lease.held_by_other():
+                    continue
+                for flow in generation.flows():
+                    folder = generation.flow_folder(flow)
+                    status = FlowStatus.read(folder)
+                    if status is not None:
+                        now = replace(status, state="retrying", last_error=reason, pid=os.getpid(), at=time.time())
+                        now.write(folder)

@@ -1,0 +1,188 @@
+"""What ``headwater rebuild`` does: create or go on with a generation, fill it, prove it, promote it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import HeadwaterError, SinkUnavailable, StateError
+from cdc.pipeline import IcebergSink, Pipeline
+from console.cli.flow_bars import Watch
+from console.cli.options import is_terminal
+from operations.catalogue import source_catalogue
+from operations.generations.promote import Say, promote
+from operations.generations.retire import retire
+from operations.generations.targets import plain_config
+from operations.run.engine import Engine, open_rebuild
+from operations.run.halting import refuse_changed
+from operations.state_folder import chosen_sinks, registry
+from sinks.factory import open_sink
+from spark.files import write_atomic
+from spark.register import Entry, as_defined, outdated
+
+STEP_SECONDS = 0.5
+LINE_SECONDS = 5.0
+# How long the new generation may stand still while verification waits for it; as long as it gets on, it is waited for.
+SETTLE_SECONDS = 60
+
+
+class Rebuild:
+    """One rebuild.
+
+    Args:
+        pipeline: the loaded file.
+        file: its path, for the commands that are named and called.
+        sink: the sink's name.
+        throttle: share of the time it may be at work.
+        stop: set when it is asked to end.
+        say: told what happens, a line each.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, file: Path, sink: str, throttle: float, stop: threading.Event, say: Say
+    ) -> None:
+        chosen_sinks(pipeline, [sink])
+        self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
+        self.stop, self.say = stop, say
+        self.registry = registry(pipeline, sink)
+
+    def run(self, *, auto: bool) -> dict[str, Any]:
+        """Do it; returns the shape of ``--json``.
+
+        Raises:
+            TableChanged: changes of a table are missing in its topic, so the new generation would lack them.
+            StateError: a generation is ready already, or the rebuild was stopped before its end.
+            HeadwaterError: a flow has failed.
+        """
+        self.registry.living()  # what is wrong here is said before a server is asked
+        catalogue = source_catalogue(self.pipeline)
+        refuse_changed(self.pipeline, self.sink, catalogue)
+        entry = self._entry()
+        self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
+        started = time.monotonic()
+        engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
+        equal: bool | None = None
+        try:
+            records = self._fill(engine)
+            seconds = time.monotonic() - started
+            self._ready(engine, entry.number, records, seconds)
+            if auto:
+                equal = self._proven(engine, entry.number)
+                if equal:
+                    promote(self.pipeline, self.sink, entry.number, self.say)
+        finally:
+            engine.close()
+        stage = self.registry.get(entry.number).stage
+        return {
+            "pipeline": self.pipeline.name,
+            "sink": self.sink,
+            "generation": entry.number,
+            "stage": stage,
+            "records": records,
+            "seconds": round(seconds, 3),
+            "equal": equal,
+        }
+
+    def _entry(self) -> Entry:
+        """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
+        ready = self._unless_lost(self.registry.newest("ready"))
+        if ready is not None:
+            raise StateError(
+                f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
+                fix=f"`headwater promote {self.file} {self.sink}`, or "
+                f"`headwater retire {self.file} {self.sink} --generation {ready.number}`",
+            )
+        begun = self._unless_lost(self.registry.newest("filling"))
+        if begun is not None:
+            differs = outdated(self.pipeline, self.sink, begun.number)
+            if not differs or not self.registry.generation(begun.number).started:
+                return begun
+            self.say(f"generation {begun.number} was begun from another file ({', '.join(differs[:3])}): removed")
+            retire(self.pipeline, self.sink, begun.number, self.say)
+        differs = outdated(self.pipeline, self.sink, self.registry.living())
+        return self.registry.create(", ".join(differs[:5]) or "asked for")
+
+    def _unless_lost(self, entry: Entry | None) -> Entry | None:
+        """A generation whose target was lost with its server's data can't be gone on with: it is removed."""
+        if entry is None or not self.registry.generation(entry.number).started:
+            return entry
+        views, defined = (
+            self.registry.generation(entry.number).views(),
+            as_defined(self.pipeline, self.sink, entry.number),
+        )
+        if isinstance(defined.sinks[self.sink], IcebergSink) or not views:
+            return entry
+        opened = open_sink(plain_config(defined, self.sink, entry.number, views))
+        try:
+            if all(opened.there(view) for view in views):
+                return entry
+        except SinkUnavailable:
+            return entry  # its flows will wait for the server
+        finally:
+            opened.close()
+        self.say(f"generation {entry.number} has lost its target: removed")
+        self.registry.give_up_promotion(entry.number)
+        retire(self.pipeline, self.sink, entry.number, self.say)
+        return None
+
+    def _fill(self, engine: Engine) -> int:
+        """Run until all is applied that the log held at the start; returns records applied by this process."""
+        with Watch(self.pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
+            while not self.stop.wait(STEP_SECONDS):
+                statuses = engine.runner.step()
+                engine.follow_cluster()
+                engine.follow_lease()
+                watch.show(statuses)
+                if engine.runner.errors:
+                    raise StateError(
+                        "; ".join(f"{flow} failed: {why}" for flow, why in engine.runner.errors.items()),
+                        means="the new generation is not complete; the living one goes on as before",
+                        fix=f"put it right, then the same command goes on: `headwater rebuild {self.file} {self.sink}`",
+                    )
+                if watch.caught_up():
+                    return sum(status.records for status in statuses)
+        raise StateError(
+            f"the rebuild of {self.sink} was stopped before its end",
+            means="what is filled stays; readers see nothing of it",
+            fix=f"the same command goes on: `headwater rebuild {self.file} {self.sink}`",
+        )
+
+    def _ready(self, engine: Engine, number: int, records: int, seconds: float) -> None:
+        for run in engine.runner.running:
+            if run.flow.spec.sink_config:
+                sink = open_sink(dict(run.flow.spec.sink_config))
+                try:
+                    for view in run.flow.spec.views:
+                        sink.bulk_load(view, False)
+                finally:
+                    sink.close()
+        folder = self.registry.generation(number).folder
+        write_atomic(folder / "filled.json", json.dumps({"records": records, "seconds": seconds}))
+        self.registry.move(number, "ready")
+
+    def _proven(self, engine: Engine, number: int) -> bool:
+        """Verify the new generation in a process of its own, while this one keeps it up to date."""
+        self.say(f"verifying generation {number}")
+        words = ["verify", str(self.file), "--sink", self.sink, "--generation", str(number), "--json"]
+        words += ["--wait", str(SETTLE_SECONDS)]
+        child = subprocess.Popen([sys.executable, "-m", "console.cli", *words], stdout=subprocess.PIPE, text=True)
+        out: list[str] = []
+        reader = threading.Thread(target=lambda: out.append(child.stdout.read() if child.stdout else ""), daemon=True)
+        reader.start()
+        while child.poll() is None:
+            engine.runner.step()
+            if self.stop.wait(STEP_SECONDS):
+                child.terminate()
+        reader.join()
+        if child.returncode not in (0, 2):
+            raise HeadwaterError(
+                f"verification of generation {number} failed with exit code {child.returncode}",
+                means="the generation is ready, but not proven; it was not promoted",
+                fix=f"`headwater verify {self.file} --sink {self.sink} --generation {number}`",
+            )
+        return bool(json.loads(out[0])["equal"])

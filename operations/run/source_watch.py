@@ -1,0 +1,106 @@
+"""Watches, while sinks run, the source: whether the log can be continued, and the tables are those that were captured.
+
+See connectors/source_gaps.py and connectors/changed.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from cdc.errors import HeadwaterError, StateError, TableChanged
+from cdc.pipeline import Pipeline
+from connectors.source_gaps import Remembered, check_source
+from connectors.tablewatch import TableWatch
+from operations.state_folder import state_dir
+from spark.files import write_atomic
+
+# A gap does no harm faster than its records come; the check costs two queries and a request.
+CHECK_SECONDS = 30.0
+# A table that has lost its place goes on losing changes: a few catalogue queries over an open connection.
+TABLE_SECONDS = 2.0
+
+
+def memory(pipeline: Pipeline) -> Path:
+    """Where what was seen of the source is remembered."""
+    return state_dir(pipeline) / pipeline.name / "source.json"
+
+
+class SourceWatch:
+    """A context manager that checks at its beginning, and then in the background.
+
+    Attributes:
+        error: the named error once the log can't be continued; None while all is well.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.error: HeadwaterError | None = None
+        self._tables = TableWatch(pipeline)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="source watch", daemon=True)
+
+    def __enter__(self) -> SourceWatch:
+        """Check now.
+
+        Raises:
+            SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
+        """
+        self.check()
+        self._tables.look()
+        self._thread.start()
+        return self
+
+    @property
+    def changed(self) -> Mapping[str, TableChanged]:
+        """Tables whose changes are missing in their topics, and the error of each."""
+        return self._tables.changed
+
+    @property
+    def forgetful(self) -> bool:
+        """Gaps of tables can't be noted in the database: an older version has applied this pipeline."""
+        return self._tables.forgetful
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+
+    def check(self) -> None:
+        """Check once, and remember what was seen.
+
+        Raises:
+            SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
+        """
+        path = memory(self.pipeline)
+        try:
+            known = Remembered(**json.loads(path.read_text())) if path.exists() else None
+        except (ValueError, TypeError) as error:
+            raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
+        seen = check_source(self.pipeline, known)
+        if seen is not None and seen != known:
+            write_atomic(path, json.dumps(asdict(seen)))
+
+    def _watch(self) -> None:
+        checked = time.monotonic()
+        while not self._stop.wait(TABLE_SECONDS):
+            try:
+                self._tables.look()
+                if time.monotonic() - checked >= CHECK_SECONDS:
+                    self.check()
+                    checked = time.monotonic()
+            except OSError:
+                continue  # a disk that is full or away for a moment; what was seen is written down next time
+            except HeadwaterError as error:
+                if not error.transient:
+                    self.error = error
+                    break
+        self._tables.close()

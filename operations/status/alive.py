@@ -1,0 +1,40 @@
+"""Is a process at work on every sink? From the status files alone: cheap enough to be asked every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc.pipeline import Pipeline
+
+# A flow that waits for its server is well: a new process would wait as well.
+_WELL = ("starting", "running", "filling", "retrying", "finished")
+
+
+def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
+    """What is wrong with the living generations' flows, a line each; empty when all are at work.
+
+    Args:
+        pipeline: the loaded file.
+        only: these sinks; all if empty.
+    """
+    from operations.loss_note import LossNote
+    from operations.state_folder import chosen_sinks, registry
+    from spark.status import FlowStatus, state_of
+
+    found: list[str] = []
+    for sink in chosen_sinks(pipeline, only):
+        register = registry(pipeline, sink)
+        lost = LossNote(register.folder).read()
+        if lost is not None:
+            continue  # it is being made again: a new process would have to begin that anew
+        generation = register.generation()
+        if generation.refused():
+            found.append(f"{sink}: refused")
+            continue
+        flows = generation.flows()
+        holder = generation.lease.holder()
+        states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow)), holder) for flow in flows}
+        found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]
+        if not flows and state_of(None, holder) not in _WELL:
+            found.append(f"{sink}: never run")
+    return found

@@ -1,0 +1,132 @@
+"""How far a generation is: whether it has applied everything that was committed before a moment.
+
+The ledger (connectors/ledger.py) gives pairs of an LSN and the log's ends; a flow that has committed those offsets is
+complete through that LSN. A joined view must also be filled, and have no deferred documents waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from cdc.errors import HeadwaterError
+from cdc.join.view import JoinedView
+from cdc.resolve import view_tables
+from cdc.view import View
+from connectors.database.slot import read_slot
+from connectors.ledger import LedgerEntry, read_entry
+from connectors.servers import Servers, open_servers
+from operations.pace import Pace
+from operations.place import Place
+from operations.rowstore import row_store_settings
+from operations.state_folder import state_dir
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
+from spark.checkpoint import committed_offsets
+from spark.state import Generation
+
+# Between two looks at how far a flow is.
+PAUSE_SECONDS = 0.25
+# The row store is asked on the side; one that does not answer proves nothing.
+PATIENCE_SECONDS = 5.0
+NOBODY_KNOWS = 2**63
+
+
+class Frontier:
+    """How far one view of one generation is.
+
+    Args:
+        place: the generation.
+        view: the view.
+        servers: of the pipeline; None if they can't be asked, then nothing is ever proved.
+        say: told a line now and then while it is waited for.
+    """
+
+    def __init__(
+        self, place: Place, view: View, servers: Servers | None, say: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.say = say
+        self._place, self._view, self._servers = place, view, servers
+        self._joined = isinstance(view, JoinedView)
+        self.generation = Generation(state_dir(place.pipeline), place.pipeline.name, place.sink, place.generation)
+        alone = self._joined or view.needs_spark or place.warehouse
+        self.folder = self.generation.flow_folder(view.name if alone else "main")
+
+    def wait(self, lsn: int, deadline: float, on_pause: Callable[[], None] = lambda: None) -> bool:
+        """Wait until everything committed at or before an LSN has been applied; False when it took too long.
+
+        What there is to apply is fixed once the log has come to the LSN. A flow that gets nearer to it is waited for,
+        however long its way is, because under a steady writer one is always some batches behind; the time that is left
+        until ``deadline`` now is how long it may stand still.
+
+        Args:
+            lsn: in bytes.
+            deadline: in seconds of ``time.monotonic``; one look is made in any case.
+            on_pause: called between looks.
+        """
+        entry: LedgerEntry | None = None
+        patience = max(deadline - time.monotonic(), 0.0)
+        nearest, told = None, Pace(self.say, "changes applied that came before the look")
+        while True:
+            entry = entry or self._entry(lsn)
+            left = None if entry is None else self._left(entry)
+            if left == (0, 0):
+                return True
+            if left is not None and (nearest is None or left < nearest):
+                nearest, deadline = left, max(deadline, time.monotonic() + patience)
+            if left is not None and entry is not None:
+                total = sum(end for ends in entry.offsets.values() for end in ends.values())
+                told.at(total - left[0], total)
+            if time.monotonic() > deadline:
+                return False
+            on_pause()
+            time.sleep(PAUSE_SECONDS)
+
+    def _entry(self, lsn: int) -> LedgerEntry | None:
+        """A ledger entry at or past the LSN, if the log has got there."""
+        if self._servers is None:
+            return None
+        try:
+            slot = read_slot(self._servers.source, self._place.pipeline.source.slot)
+            if slot is None or slot.confirmed_lsn is None or slot.confirmed_lsn < lsn:
+                return None
+            return read_entry(self._servers, view_tables(self._view))
+        except HeadwaterError:
+            return None
+
+    def _left(self, entry: LedgerEntry) -> tuple[int, int]:
+        """How far the flow is from an entry: (offsets, then documents that a fan-out has deferred)."""
+        _, offsets = committed_offsets(self.folder / "checkpoint")
+        behind = entry.behind(offsets)
+        if behind or not self._joined:
+            return behind, 0
+        return 0, self._deferred()
+
+    def _deferred(self) -> int:
+        """Documents of a joined view that wait; as many as can be if nobody knows, or while it is being filled."""
+        phase = self.folder / "phase.json"
+        if not phase.exists() or json.loads(phase.read_text())["phase"] != "live":
+            return NOBODY_KNOWS
+        settings = row_store_settings(self._place.pipeline, self.generation, self._view.name)
+        settings |= {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
+        store = RedisRowStore(StoreSettings(**settings))
+        try:
+            return store.waiting()
+        except HeadwaterError:
+            return NOBODY_KNOWS
+        finally:
+            store.close()
+
+
+@contextmanager
+def opened_servers(place: Place) -> Iterator[Servers | None]:
+    """The pipeline's servers; None if one can't be had: verification then only waits."""
+    with ExitStack() as stack:
+        try:
+            servers = stack.enter_context(open_servers(place.pipeline))
+        except HeadwaterError:
+            yield None
+            return
+        yield servers

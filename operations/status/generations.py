@@ -1,0 +1,40 @@
+"""Which builds of each sink there are, and which one readers see, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operations.status.sinks import generation_status
+
+
+def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The shape of ``--json``."""
+    from cdc.log.ends import LogEnds
+    from operations.state_folder import chosen_sinks, registry
+    from spark.register import outdated
+
+    log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
+    sinks = []
+    try:
+        for name in chosen_sinks(pipeline, only):
+            register = registry(pipeline, name)
+            found = []
+            for entry in register.entries():
+                status = generation_status(register.generation(entry.number), log)
+                found.append(
+                    {
+                        "generation": entry.number,
+                        "stage": entry.stage,
+                        "why": entry.why,
+                        "created_at": entry.created_at or None,
+                        "promoted_at": entry.promoted_at,
+                        "state": status["state"],
+                        "lag_events": status["lag_events"],
+                        "lag_seconds": status["lag_seconds"],
+                        "differs_from_file": outdated(pipeline, name, entry.number),
+                    }
+                )
+            sinks.append({"sink": name, "type": pipeline.sinks[name].type, "generations": found})
+    finally:
+        log.close()
+    return {"pipeline": pipeline.name, "sinks": sinks}

@@ -1,0 +1,135 @@
+"""Where every sink stands: states, lag and errors of its generations, as data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from cdc.errors import KafkaError
+from cdc.pipeline import Pipeline
+from operations.loss_note import LossNote
+from operations.status.source import SourceState
+
+if TYPE_CHECKING:
+    from spark.lease import Holder
+    from spark.state import Generation
+    from spark.status import FlowStatus
+from spark.status import state_of
+
+# States of flows, the worst first: a sink is as its worst flow.
+STATES = ("rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
+
+
+def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any]:
+    """The status as plain data; the shape of ``--json``."""
+    from cdc.log.ends import LogEnds
+    from operations.state_folder import chosen_sinks
+
+    source = SourceState(pipeline)
+    log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
+    try:
+        sinks = [_sink(pipeline, name, log) for name in chosen_sinks(pipeline, only)]
+    finally:
+        log.close()
+    return {"pipeline": pipeline.name, "at": time.time(), "source": source.report(), "sinks": sinks}
+
+
+def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
+    """A sink is as its living generation; the others are listed below it."""
+    from operations.state_folder import registry
+
+    register = registry(pipeline, name)
+    entries = register.entries()
+    reports = [generation_status(register.generation(entry.number), log) for entry in entries]
+    living = next(report for report, entry in zip(reports, entries, strict=True) if entry.stage == "living")
+    lost = LossNote(register.folder).read()
+    if lost is not None:
+        living |= {"state": "rebuilding"}
+        living["last_error"] = lost["error"] or living["last_error"]
+    return {
+        "sink": name,
+        "type": pipeline.sinks[name].type,
+        **living,
+        "rebuilding": lost,
+        "generations": [
+            {"generation": entry.number, "stage": entry.stage, **_without_flows(report)}
+            for report, entry in zip(reports, entries, strict=True)
+        ],
+    }
+
+
+def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in report.items() if name != "flows"}
+
+
+def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
+    """State, lag and flows of one generation."""
+    flows = [_flow(generation, flow, log) for flow in generation.flows()]
+    # Before a new generation's first flow there is only the process that has taken it.
+    states = {flow["state"] for flow in flows} or {state_of(None, generation.lease.holder())}
+    worst = next((state for state in STATES if state in states), "never run")
+    lags = [flow["lag_events"] for flow in flows]
+    ages = [flow["lag_seconds"] for flow in flows]
+    refused = generation.refused()  # no process runs it, whatever its flows said last
+    return {
+        "generation": generation.number,
+        "state": "failed" if refused else worst,
+        "lag_events": None if not lags or None in lags else sum(lags),
+        "lag_seconds": None if not ages or None in ages else max(ages),
+        "last_error": refused or next((flow["last_error"] for flow in flows if flow["last_error"]), None),
+        "warning": next((flow["warning"] for flow in flows if flow["warning"]), None),
+        "flows": flows,
+    }
+
+
+def _flow(generation: Generation, name: str, log: Any) -> dict[str, Any]:
+    from spark.checkpoint import committed_offsets
+    from spark.status import FlowStatus
+
+    folder, holder = generation.flow_folder(name), generation.lease.holder()
+    status = FlowStatus.read(folder)
+    state = state_of(status, holder)
+    # What an earlier process said last is no news of the one that starts, or works, now.
+    told = status if status is not None and not _taken_over(status, holder) else None
+    batch, offsets = committed_offsets(folder / "checkpoint")
+    lag_events, lag_seconds = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
+    return {
+        "flow": name,
+        "state": state,
+        "pid": holder.pid if holder is not None and told is None and state == "starting" else status and status.pid,
+        "batch_id": batch,
+        "offsets": {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()},
+        "lag_events": lag_events,
+        "lag_seconds": lag_seconds,
+        **{
+            name: getattr(told, name) if told else 0 for name in ("written", "deleted", "stale", "rejected", "deferred")
+        },
+        **{name: getattr(told, name) if told else None for name in ("batch_ms", "source_ts_ms", "position")},
+        "last_error": told.last_error if told else None,
+        "warning": told.warning if told else None,
+        "unread_since": (status.unread_since or None) if status else None,
+        "restarts": status.restarts if status else 0,
+        "restarted": list(status.restarted) if status else [],
+    }
+
+
+def _taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:
+    """Whether a living process holds the generation that has not said anything of this flow yet."""
+    from spark.lease import EXPIRES_SECONDS
+
+    if holder is None or holder.pid == 0 or time.time() - holder.renewed > EXPIRES_SECONDS:
+        return False
+    return psutil.pid_exists(holder.pid) and (status is None or status.pid != holder.pid)
+
+
+def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:
+    if not topics:
+        return None, None
+    try:
+        lag = log.lag(log.ends(topics), offsets)
+    except KafkaError:
+        return None, None
+    return lag.events, round(lag.seconds, 3)

@@ -1,0 +1,1 @@
+"""Sinks held against the second opinion; differences mended."""

@@ -1,0 +1,92 @@
+"""``headwater verify --every``: an audit that never ends, its result a metric.
+
+The file is in Prometheus's text format, replaced in one step each time, for a node exporter's textfile collector.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc.errors import ConfigError, HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.state_folder import state_dir
+from operations.verify.metrics import Totals, _views, metrics
+from operations.verify.report import verified
+from operations.verify.verifier import Asked
+from spark.files import write_atomic
+
+
+class _Ended(Exception):
+    """Somebody asked the audit to stop while it waited for a sink."""
+
+
+def audit(pipeline: Pipeline, asked: Asked, every: float) -> None:
+    """Verify until SIGTERM or SIGINT.
+
+    Args:
+        pipeline: the loaded file.
+        asked: what to verify; each time another sample.
+        every: seconds from the end of one verification to the start of the next.
+
+    Raises:
+        ConfigError: what is asked can never be done (no such sink).
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    totals = Totals()
+    path = metric_file(pipeline)
+    while not stop.is_set():
+        started = time.monotonic()
+        try:
+            report = verified(pipeline, replace(asked, seed=asked.seed + totals.runs), on_pause=_ender(stop))
+        except _Ended:
+            break
+        except ConfigError:
+            raise
+        except HeadwaterError as error:  # a server that is down comes back; the audit is still there then
+            totals.errors += 1
+            click.echo(f"{_clock()} could not verify: {error.what}", err=True)
+        else:
+            totals.take(report)
+            click.echo(line(report), err=True)
+        totals.runs += 1
+        totals.seconds = time.monotonic() - started
+        write_atomic(path, metrics(pipeline.name, totals))
+        stop.wait(every)
+
+
+def metric_file(pipeline: Pipeline) -> Path:
+    """Where the result is."""
+    return state_dir(pipeline) / pipeline.name / "verify.prom"
+
+
+def _ender(stop: threading.Event) -> Callable[[], None]:
+    def on_pause() -> None:
+        if stop.is_set():
+            raise _Ended
+
+    return on_pause
+
+
+def line(report: Mapping[str, Any]) -> str:
+    """One run in one line."""
+    rows = sum(view["expected"] for _, view in _views(report))
+    wrong = [f"{labels['sink']}/{labels['view']} {v['differences']:,} differ" for labels, v in _views(report)
+             if v["differences"]]  # fmt: skip
+    wrong += [f"{sink['sink']} could not be verified" for sink in report["sinks"] if sink.get("error")]
+    verdict = ", ".join(wrong) or "equal"
+    what = "rows of a sample" if report["sample"] else "rows"
+    return f"{_clock()} {rows:,} {what} in {report['seconds']:.1f} s: {verdict}"
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")

@@ -1,0 +1,117 @@
+"""Digests of two sides on disk, spread over files by a hash of the key, so that they can be compared file by file.
+
+A record is the key's length, the key and the digest. Memory while writing is one small buffer a file; while comparing
+it is one file of one side.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from cdc.keys import id_bytes, id_text
+from truth.digest import DIGEST_BYTES
+
+# Keys that one bucket is meant to hold at the most; it is what is in memory while comparing.
+BUCKET_KEYS = 20_000
+FEWEST, MOST = 16, 1024
+# Buffers of one side's files together.
+BUFFERED_BYTES = 8 << 20
+
+
+def bucket_count(rows: int) -> int:
+    """How many buckets for about so many rows."""
+    return max(FEWEST, min(MOST, -(-rows // BUCKET_KEYS)))
+
+
+class Side:
+    """One side's digests: what is expected in one form, or what one sink holds. May be written by another process.
+
+    Args:
+        folder: where its files are; made when there is something to write.
+        buckets: how many; the same for all sides that are compared.
+    """
+
+    def __init__(self, folder: Path, buckets: int) -> None:
+        self.folder, self.buckets = folder, buckets
+        self._pending = [bytearray() for _ in range(buckets)]
+        self._most = max(BUFFERED_BYTES // buckets, 4096)
+
+    def add(self, key: str, digest: bytes) -> None:
+        """Note a key and its digest; ``flush`` at the end."""
+        raw = id_bytes(key)
+        at = zlib.crc32(raw) % self.buckets
+        pending = self._pending[at]
+        pending += len(raw).to_bytes(4, "big") + raw + digest
+        if len(pending) >= self._most:
+            self._write(at)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        for at, pending in enumerate(self._pending):
+            if pending:
+                self._write(at)
+
+    def read(self, bucket: int) -> Iterator[tuple[str, bytes]]:
+        """A bucket's (key, digest), in the order in which they came."""
+        path = self._path(bucket)
+        raw = path.read_bytes() if path.exists() else b""
+        at = 0
+        while at < len(raw):
+            end = at + 4 + int.from_bytes(raw[at : at + 4], "big")
+            yield id_text(raw[at + 4 : end]), raw[end : end + DIGEST_BYTES]
+            at = end + DIGEST_BYTES
+
+    def _write(self, at: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._path(at).open("ab") as out:
+            out.write(self._pending[at])
+        self._pending[at].clear()
+
+    def _path(self, bucket: int) -> Path:
+        return self.folder / f"{bucket:04d}"
+
+
+class Keys:
+    """Differing keys on disk, with the digest that was expected of each: there may be as many as rows.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self._pending = bytearray()
+
+    def add(self, key: str, digest: bytes = b"") -> None:
+        """Note a key; ``flush`` at the end."""
+        raw = id_bytes(key)
+        self._pending += len(raw).to_bytes(4, "big") + raw + digest.ljust(DIGEST_BYTES, b"\0")
+        self.count += 1
+        if len(self._pending) >= BUFFERED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is left."""
+        if self._pending:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as out:
+                out.write(self._pending)
+            self._pending.clear()
+
+    def pages(self, size: int) -> Iterator[dict[str, bytes]]:
+        """Key -> digest (zeros for "none"), a page at a time."""
+        if not self.count:
+            return
+        page: dict[str, bytes] = {}
+        with self.path.open("rb") as source:
+            while head := source.read(4):
+                key = id_text(source.read(int.from_bytes(head, "big")))
+                page[key] = source.read(DIGEST_BYTES)
+                if len(page) == size:
+                    yield page
+                    page = {}
+        if page:
+            yield page

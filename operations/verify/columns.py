@@ -1,0 +1,76 @@
+"""Of documents that differ, which columns do: their names, and their values only for who asks.
+
+Rows are private: a report may be kept, sent and shown where they must not be. So a field inside of a JSON column is not
+named either, its name may be anything that somebody has entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cdc.view import View
+from operations.explain.differences import Path, differences, written
+from truth.columns import NO_DOCUMENT, as_read, tree_of
+from truth.expected import expected, form_of
+from truth.rows import snapshot
+
+if TYPE_CHECKING:
+    from operations.verify.settle import Settler
+
+# Columns that are named of one document.
+NAMED = 20
+# In the place of columns: a warehouse's table has the row more than once.
+TWICE = "(held twice)"
+
+Told = dict[str, list[Any]]
+
+
+def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) -> Told:
+    """Key -> names of the columns that differ, of documents that are there and should be; with ``values`` objects of
+    ``field``, ``sink`` and ``expected`` instead. A document that is right by now has none.
+
+    Args:
+        settler: of the view.
+        keys: documents that differ.
+        values: tell what stands there and what should.
+
+    Raises:
+        HeadwaterError: a server does not answer.
+    """
+    if not keys:
+        return {}
+    holding, view = settler.holding, settler.view
+    held = holding.documents(keys)
+    with snapshot(holding.place.pipeline.source) as connection:
+        found = expected(view, connection, settler.spark, keys)
+        wanted = {
+            one.key: as_read(form_of(view, one.document, one.fields, holding.place.form))
+            for one in found
+            if one.fields is not None
+        }
+    told: Told = {}
+    for key in keys:
+        if key not in held or key not in wanted:
+            continue
+        if len(held[key]) > 1:
+            told[key] = [{"field": TWICE}] if values else [TWICE]
+            continue
+        listed = list(differences(held[key][0], {} if NO_DOCUMENT in held[key][0] else wanted[key]))
+        if values:
+            told[key] = [one.to_dict("sink", "expected") for one in listed[:NAMED]]
+        else:
+            told[key] = list(dict.fromkeys(written(_column(view, one.path)) for one in listed))[:NAMED]
+    return told
+
+
+def _column(view: View, path: Path) -> Path:
+    """A path without what lies inside of a column."""
+    node, kept = tree_of(view), []
+    for part in path:
+        kept.append(part)
+        if isinstance(part, str):
+            node = next((one for one in node.nested if one.name == part), None) if node is not None else None
+            if node is None:
+                break
+    return tuple(kept)

@@ -1,0 +1,125 @@
+"""Comparing what a sink holds with what it should hold: by a digest a key, bucket by bucket, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cdc.keys import shown
+from operations.verify.buckets import Side
+
+# How many differing keys a report names; more only make it long.
+NAMED = 20
+
+# No JSON text begins so.
+_NO_JSON = b"\0not JSON: "
+
+Kind = Literal["missing", "extra", "changed", "moving"]
+
+
+@dataclass
+class Comparison:
+    """How one view of one sink compares.
+
+    Attributes:
+        expected: rows that should be there.
+        compared: rows that are there.
+        differences: how many keys lack, should not be there, or hold something else.
+        missing, extra, changed: the first of each kind.
+        moving: the first keys that could not be decided: their rows changed each time they were looked at.
+        undecided: how many these are in all; they do not count as differences.
+        columns: of the first that are changed, which columns differ; see ``operations.verify.columns``.
+        caught_up: whether the sink was seen to have passed the moment at which the differences were seen; null if there
+            were none.
+        sampled: only a sample was compared.
+        seconds, rows_s: how long it took, and rows a second.
+        repaired: keys that differed and were made right; null without ``--repair``.
+        not_repaired: the first keys that were not, and why.
+    """
+
+    view: str
+    expected: int = 0
+    compared: int = 0
+    differences: int = 0
+    missing: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    moving: list[str] = field(default_factory=list)
+    undecided: int = 0
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    caught_up: bool | None = None
+    sampled: bool = False
+    seconds: float = 0.0
+    rows_s: float = 0.0
+    repaired: int | None = None
+    not_repaired: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Nothing differs."""
+        return self.differences == 0
+
+    def note(self, kind: Kind, key: str) -> None:
+        """Count a difference, and name it while the list is short."""
+        if kind == "moving":
+            self.undecided += 1
+        else:
+            self.differences += 1
+        named: list[str] = getattr(self, kind)
+        if len(named) < NAMED:
+            named.append(shown(key))
+
+    def forget(self) -> None:
+        """Differences are about to be counted anew."""
+        self.differences = self.undecided = 0
+        self.missing, self.extra, self.changed, self.moving = [], [], [], []
+
+
+def kind_of(wanted: bytes | None, held: bytes | None) -> Kind | None:
+    """How a key differs, by the two digests; None if it does not."""
+    if wanted == held:
+        return None
+    return "missing" if held is None else "extra" if wanted is None else "changed"
+
+
+_MARKS: dict[Kind, str] = {"missing": "-", "extra": "+", "changed": "~"}
+_KINDS = {mark: kind for kind, mark in _MARKS.items()}
+
+
+def marked(kind: Kind, key: str) -> str:
+    """A key with how it differs, as lists of keys on disk have them."""
+    return _MARKS[kind] + key
+
+
+def unmarked(key: str) -> tuple[Kind, str]:
+    """(how it differs, key)."""
+    return _KINDS[key[0]], key[1:]
+
+
+def compare(
+    result: Comparison, expected: Side, held: Side, differs: Callable[[str], None], *, unique: bool = False
+) -> None:
+    """Hold a sink's digests against the expected ones.
+
+    Args:
+        result: what is filled in.
+        expected: one side.
+        held: the other; a key may come twice while writers are busy, and the last one counts.
+        differs: told of each key that differs, marked.
+        unique: a key that comes twice is a defect (a warehouse's table is read from one snapshot).
+    """
+    for bucket in range(expected.buckets):
+        wanted, twice = dict(expected.read(bucket)), set()
+        there: dict[str, bytes] = {}
+        for key, value in held.read(bucket):
+            if unique and key in there:
+                twice.add(key)
+            there[key] = value
+        result.expected += len(wanted)
+        result.compared += len(there)
+        for key in {**wanted, **there}:
+            kind: Kind | None = "changed" if key in twice else kind_of(wanted.get(key), there.get(key))
+            if kind is not None:
+                result.note(kind, key)
+                differs(marked(kind, key))

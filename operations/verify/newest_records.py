@@ -1,0 +1,206 @@
+"""The newest record of a few rows, from the log: what a repair writes anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from cdc.debezium_json import Decoder
+from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
+from cdc.keys import is_stray
+from cdc.log.client import PARTITION_EOF
+from cdc.pipeline import Pipeline
+from cdc.view import View
+from sinks.contract import UNVERSIONED
+from spark.entries import Entry, EntryDecoder
+from spark.spec import FlowSpec
+
+# Records a poll brings, and a decode takes.
+PIECE = 5_000
+# A log that gives nothing for so long does not answer.
+SILENT_SECONDS = 30.0
+RECORD = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
+
+
+class Record(NamedTuple):
+    """A record as the log has it."""
+
+    key: bytes | None
+    value: bytes | None
+    topic: str
+    partition: int
+    offset: int
+
+
+class Newest(NamedTuple):
+    """A row's newest entry, and the record that it came from."""
+
+    entry: Entry
+    record: Record
+
+
+def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence[str]) -> dict[str, Newest]:
+    """The newest record of these documents' root rows; rows that the log has never had are left out.
+
+    The whole topic is read, but only the keys of other rows: the log has no index.
+
+    Args:
+        pipeline: the loaded file.
+        spec: of the view's flow.
+        view: a view of one table.
+        ids: the documents.
+
+    Raises:
+        KafkaError, KafkaUnavailable: the log can't be read.
+    """
+    topic = pipeline.topic(view.table.qualified)
+    asked, decoder = Asked(spec.decoders()[topic], view, topic, ids), EntryDecoder(spec)
+    newest, ended = dict[str, Newest](), dict[str, Newest]()
+    for records in _pieces(pipeline, topic):
+        mine = [record for record in records if asked(record)]
+        for start in range(0, len(mine), PIECE):
+            take(newest, ended, decoder, view, mine[start : start + PIECE])
+    return standing(newest, ended)
+
+
+def standing(newest: Mapping[str, Newest], ended: Mapping[str, Newest]) -> dict[str, Newest]:
+    """What stands of each key: its newest version, unless a delete without a version lies behind it in the log."""
+    found = dict(newest)
+    for key, end in ended.items():
+        known = newest.get(key)
+        if known is None or (known.entry.partition == end.entry.partition and known.entry.offset <= end.entry.offset):
+            found[key] = end
+    return found
+
+
+def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
+    """Records as the engine's decoders take them."""
+    columns = list(zip(*records, strict=True)) if records else [()] * len(RECORD)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, RECORD, strict=True)], schema=RECORD
+    )
+
+
+def take(
+    newest: dict[str, Newest],
+    ended: dict[str, Newest],
+    decoder: EntryDecoder,
+    view: View,
+    records: Sequence[Record],
+) -> None:
+    """Take in a piece of the log: the newest version of each key, and the last delete that had none."""
+    by_place = {(record.partition, record.offset): record for record in records}
+    for entry in decoder.decode(batch_of(records)).entries:
+        if entry.view != view.name:
+            continue
+        found = Newest(entry, by_place[entry.partition, entry.offset])
+        if entry.version == UNVERSIONED:
+            ended[entry.id] = found
+            continue
+        known = newest.get(entry.id)
+        if known is None or (entry.version, entry.offset) >= (known.entry.version, known.entry.offset):
+            newest[entry.id] = found
+
+
+class Asked:
+    """Whether a record is about one of some documents.
+
+    To decode a key takes ten microseconds, and all but a few of the topic's millions are others'. A key of one integer
+    or of one plain text is written in one way only, so these are looked for as bytes.
+
+    Args:
+        decoder: of the topic.
+        view: a view of its table.
+        topic: its name.
+        ids: the documents.
+    """
+
+    def __init__(self, decoder: Decoder, view: View, topic: str, ids: Sequence[str]) -> None:
+        self._decoder, self._view, self._topic, self._ids = decoder, view, topic, set(ids)
+        self._exact = _exact(view, ids)
+        self._tried = False
+
+    def __call__(self, record: Record) -> bool:
+        """Whether it is."""
+        if record.key is None:
+            return False
+        if not self._tried:
+            self._tried = True
+            if not _as_we_write(record.key, self._view.key):
+                self._exact = None
+        return record.key in self._exact if self._exact is not None else self._decoded(record) in self._ids
+
+    def _decoded(self, record: Record) -> str | None:
+        try:
+            change = self._decoder.decode(record.key, None, self._topic, record.partition, record.offset)
+            return self._view.document_id(change)
+        except DecodeError:
+            return None  # in the dead letters since it came
+
+
+def _exact(view: View, ids: Sequence[str]) -> frozenset[bytes] | None:
+    """The keys of these documents as the log has them; None if they might be written in another way."""
+    if len(view.key) != 1 or view.key != view.table.primary_key:
+        return None
+    column = view.table.by_name[view.key[0]]
+    plain = [one for one in ids if not is_stray(one)]
+    if column.array or column.base_type not in ("int2", "int4", "int8", "text", "varchar"):
+        return None
+    if column.base_type in ("text", "varchar"):
+        simple = all(one.isascii() and one.isprintable() and not set(one) & {'"', "\\"} for one in plain)
+        return frozenset(orjson.dumps({column.name: one}) for one in plain) if simple else None
+    numbers = [int(one) for one in plain if one.removeprefix("-").isdecimal() and abs(int(one)) < 1 << 63]
+    return frozenset(orjson.dumps({column.name: number}) for number in numbers)
+
+
+def _as_we_write(key: bytes, columns: Sequence[str]) -> bool:
+    """Whether a key of the topic has just these columns, and no blanks."""
+    try:
+        found = orjson.loads(key)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(found, dict) and list(found) == list(columns) and orjson.dumps(found) == key
+
+
+def _pieces(pipeline: Pipeline, topic: str) -> Iterator[list[Record]]:
+    """All records of a topic, up to its ends as they are now."""
+    settings = {"group.id": "headwater-repair", "enable.auto.commit": False, "isolation.level": "read_committed"}
+    consumer = Consumer({**pipeline.kafka.client(), **settings, "enable.partition.eof": True, "log_level": 0})
+    try:
+        known = consumer.list_topics(topic, timeout=10).topics[topic]
+        if known.error is not None:
+            raise KafkaError(f"topic {topic}: {known.error.str()}", fix="run `headwater apply FILE`")
+        ends = {part: consumer.get_watermark_offsets(TopicPartition(topic, part), 10) for part in known.partitions}
+        left = {part for part, (low, high) in ends.items() if high > low}
+        consumer.assign([TopicPartition(topic, part, ends[part][0]) for part in left])
+        while left:
+            messages = consumer.consume(PIECE, SILENT_SECONDS)
+            if not messages:
+                raise KafkaUnavailable(f"topic {topic} gave nothing for {SILENT_SECONDS:.0f} s")
+            records = []
+            for message in messages:
+                part, offset = message.partition() or 0, message.offset() or 0
+                error = message.error()
+                if error is None:
+                    records.append(Record(message.key(), message.value(), topic, part, offset))
+                elif error.code() != PARTITION_EOF:
+                    continue  # librdkafka tries again; if that lasts, it is silence
+                if error is not None or offset + 1 >= ends[part][1]:
+                    left.discard(part)
+            yield records
+    except KafkaException as error:
+        raise KafkaUnavailable(f"topic {topic}: {error.args[0].str()}") from error
+    finally:
+        consumer.close()

@@ -1,0 +1,160 @@
+"""Repair of a warehouse's rows: made again from the log, and put in the place of the wrong ones by one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.errors import SinkUnavailable
+from cdc.view import View
+from operations.verify.holding import TWICE, Holds
+from operations.verify.newest_records import Record, batch_of, newest_records
+from sinks.contract import UNREADABLE
+from sinks.iceberg.catalogue import catalog_name
+from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
+from spark.flow import map_in_arrow
+from spark.warehouse import GENERATION, GONE, LETTER, VERSION_COLUMN, Place, key_names, table_rows, with_expressions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from operations.verify.repair_work import Repair
+
+# A commit of `headwater run` between our look at the table and our own commit makes ours fail; it is then made again.
+ATTEMPTS = 5
+PAUSE_SECONDS = 0.5
+# Of the messages with which a commit fails that may succeed when it is made again.
+PASSING = ("conflict", "uuid does not match", "cannot commit")
+_SEEN, _ADDED, _CHANGES = "_hw_seen", "_hw_added", "hw_repair"
+
+
+def repair_rows(work: Repair, kinds: Mapping[str, str]) -> None:
+    """Put rows right: wrong and missing ones come from their newest records, those that nobody knows go.
+
+    Args:
+        work: the view and its place.
+        kinds: key -> how it differs.
+    """
+    held, table = work.settler.holding.get(list(kinds)), f"{work.view.table.qualified}"
+    newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
+    records, gone = [], set()
+    twice = {key for key, holds in held.items() if holds.digest == TWICE}
+    for key, kind in kinds.items():
+        found = newest.get(key)
+        if kind == "extra":
+            gone.add(key)
+        elif found is None or found.entry.document is None:
+            work.refused.add(key, f"the log does not have this row: `headwater resnapshot FILE {table}`")
+        else:
+            records.append(found.record)
+            # An update would leave as many rows as there are: all of them go, and one comes.
+            gone |= {key} & twice
+    parts = [_remade(work, records, held, twice)] if records else []
+    parts += [_leaving(work, gone, held)] if gone else []
+    if parts:
+        _merge(work, parts)
+
+
+def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], twice: Collection[str]) -> DataFrame:
+    """Rows made from records, as the flow makes them, each with the version that was seen in its place; those that come
+    in the place of several are marked to be added, whatever is there."""
+    view = work.view
+    frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
+    typed = without_tallies(map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view)))
+    seen = pa.table(
+        {
+            "__id": pa.array(list(held), pa.string()),
+            _SEEN: pa.array([holds.version for holds in held.values()], pa.int64()),
+            _ADDED: pa.array([key in twice for key in held], pa.bool_()),
+        }
+    )
+    own = F.col(PREFIX + "id").alias("__id"), F.col(PREFIX + "version").alias(VERSION_COLUMN)
+    made = table_rows(with_expressions(typed, view), view, *own).drop(LETTER)
+    return made.join(work.spark.createDataFrame(seen), "__id", "left").drop("__id")
+
+
+def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
+    """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
+    left, batches = set(keys), []
+    for batch in work.settler.holding.batches(list(keys)):
+        first = []
+        for key, _ in work.settler.holding.rows(batch):
+            first.append(key if key in left else None)
+            left.discard(key)
+        versions = pa.array([None if key is None else held[key].version for key in first], pa.int64())
+        rows = pa.Table.from_batches([batch]).append_column(_SEEN, versions)
+        batches.append(rows.filter(pa.array([key is not None for key in first], pa.bool_())))
+    rows = work.spark.createDataFrame(pa.concat_tables(batches))
+    return rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))
+
+
+def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
+    build, spark = work.build, work.spark
+    place = Place(
+        build.pipeline.sinks[build.sink],
+        catalog_name(build.sink),
+        work.view.name,
+        build.generation.number,
+        build.token,
+    )
+    source = parts[0]
+    for part in parts[1:]:
+        source = source.unionByName(part, allowMissingColumns=True)
+    source = source.persist()
+    try:
+        source.createOrReplaceTempView(_CHANGES)
+        for _ in range(ATTEMPTS):
+            table = place.find()
+            place.check(spark, table)
+            if _is_ours(work, table):
+                names = [field.name for field in spark.table(table).schema]
+                try:
+                    spark.sql(statement(table, work.view, names))
+                    return
+                except PySparkException as error:
+                    if not any(word in str(error).lower() for word in PASSING):
+                        raise
+            time.sleep(PAUSE_SECONDS)
+        raise SinkUnavailable(f"table {table} is committed or promoted too often", fix="run it again")
+    finally:
+        source.unpersist()
+
+
+def _is_ours(work: Repair, table: str) -> bool:
+    """Whether a name leads to the generation's table at this moment."""
+    found = work.spark.sql(f"SHOW TBLPROPERTIES {table}").where(F.col("key") == GENERATION).collect()
+    return (int(found[0]["value"]) if found else 1) == work.build.generation.number
+
+
+def statement(table: str, view: View, columns: Sequence[str]) -> str:
+    """MERGE of what was remade; a row that somebody has changed since it was seen is left to the change.
+
+    Args:
+        table: its name, quoted.
+        view: the view.
+        columns: the table's.
+    """
+    keys = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key_names(view))
+    held = f"coalesce(t.{VERSION_COLUMN}, {UNREADABLE})"
+    unchanged = f"{held} <= s.{_SEEN}"
+    # What is added in the place of several rows is not, if one of them has been changed and so will stay.
+    source = (
+        f"(SELECT * FROM {_CHANGES} s WHERE NOT coalesce(s.{_ADDED}, false) OR NOT EXISTS "  # noqa: S608
+        f"(SELECT 1 FROM {table} t WHERE {keys} AND {held} > s.{_SEEN}))"
+    )
+    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
+    listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
+    return (
+        f"MERGE INTO {table} t USING {source} s ON {keys} "  # noqa: S608 (names are quoted, no values)
+        f"AND NOT coalesce(s.{_ADDED}, false) "
+        f"WHEN MATCHED AND s.{GONE} AND {unchanged} THEN DELETE "
+        f"WHEN MATCHED AND NOT s.{GONE} AND (s.{VERSION_COLUMN} >= {held} OR {unchanged}) "
+        f"THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({listed}) VALUES ({values})"
+    )

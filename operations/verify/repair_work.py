@@ -1,0 +1,75 @@
+"""What a repair is to do, what it has done, and why it would not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.keys import shown
+from cdc.view import View
+from operations.run.build import Build
+from operations.verify.buckets import Keys
+from operations.verify.comparison import NAMED, unmarked
+from operations.verify.settle import Settler
+from sinks.contract import Sink
+from spark.flow import Flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# Reasons kept; a report names fewer.
+REASONS = 1_000
+
+
+@dataclass
+class Refused:
+    """Keys that could not be repaired, and why.
+
+    Attributes:
+        default: why a key still differs of which nothing is known.
+    """
+
+    default: str
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, key: str, why: str) -> None:
+        """Remember a reason, while there are not too many."""
+        if len(self.reasons) < REASONS:
+            self.reasons[key] = why
+
+    def explained(self, left: Keys) -> list[dict[str, str]]:
+        """The first keys of those that still differ, with why."""
+        page = next(left.pages(NAMED), {})
+        keys = [unmarked(key)[1] for key in page]
+        return [{"key": shown(key), "why": self.reasons.get(key, self.default)} for key in keys]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What repairing a view of a generation needs.
+
+    Attributes:
+        build: the generation.
+        flow: the view's flow, which is not started here; plain views share one.
+        settler: knows the view and what the sink holds.
+        spark: the session.
+        refused: told what can't be repaired.
+    """
+
+    build: Build
+    flow: Flow
+    settler: Settler
+    spark: SparkSession
+    refused: Refused
+
+    @property
+    def view(self) -> View:
+        """The view, as Spark has analysed it."""
+        return self.flow.spec.views[self.settler.view.name]
+
+    @property
+    def sink(self) -> Sink:
+        """The sink that documents are written to."""
+        assert self.settler.holding.sink is not None
+        return self.settler.holding.sink

@@ -1,0 +1,163 @@
+"""Is a difference real? Only those keys are looked at again, when the sink has passed the moment they were seen.
+
+A row may change at any moment, and its change takes a while to the sink. So each round reads the truth of the differing
+keys in one snapshot, waits until the sink has applied everything committed before it, reads what the sink holds, and
+then reads the truth once more. Where both truths are equal the row stood still all the while, and the sink, which had
+passed it, must have held just that: what it held instead is wrong. Where they are not, the row moved, and the next
+round decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdc.keys import is_stray
+from cdc.view import View
+from operations.status.frontier import Frontier
+from operations.verify.buckets import Keys
+from operations.verify.comparison import Comparison, kind_of, marked, unmarked
+from operations.verify.holding import Holding
+from truth.digest import DIGEST_BYTES
+from truth.expected import digests, expected
+from truth.rows import snapshot, wal_position
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from connectors.postgres import Connection
+
+# Keys that are looked at together; memory is so many documents of each side.
+PAGE = 2_000
+# Between two rounds when the sink's progress can't be seen, or rows keep moving.
+PAUSE_SECONDS = 1.0
+NOTHING = bytes(DIGEST_BYTES)
+
+
+@dataclass
+class Settler:
+    """Decides about differing keys of one view of one sink.
+
+    Attributes:
+        view: the view.
+        holding: what the sink holds.
+        frontier: how far it is.
+        spark: needed when the view has Spark SQL.
+        folder: for files of its own.
+        on_pause: called while it waits.
+    """
+
+    view: View
+    holding: Holding
+    frontier: Frontier
+    spark: SparkSession | None
+    folder: Path
+    on_pause: Callable[[], None] = lambda: None
+    _files: int = 0
+
+    def settle(self, result: Comparison, keys: Keys, wait: float) -> Keys:
+        """Count the differences among these keys anew, as they are in the end.
+
+        Args:
+            result: its lists and counts of differences are replaced.
+            keys: to be looked at, marked.
+            wait: seconds that the sink may take to catch up, and rows to stand still.
+
+        Returns:
+            the keys that differ, marked with how.
+        """
+        result.forget()
+        certain = self._keys()
+        deadline = time.monotonic() + wait
+        left = keys
+        while True:
+            caught_up, suspects = self._suspects(left, deadline)
+            result.caught_up = caught_up
+            same, moved = self._standing_still(suspects)
+            over = time.monotonic() > deadline
+            if caught_up or over:
+                _note_all(result, same, certain)
+            if not moved.count and caught_up:
+                break
+            if over:
+                _note_all(result, moved, certain if not caught_up else None)
+                break
+            left = moved if caught_up else suspects
+            self.on_pause()
+            time.sleep(PAUSE_SECONDS)
+        certain.flush()
+        return certain
+
+    def look(self, result: Comparison, keys: Sequence[str]) -> Keys:
+        """Compare these keys once, as a sample; returns those that differ."""
+        differing = self._keys()
+        with snapshot(self.holding.place.pipeline.source) as connection:
+            for start in range(0, len(keys), PAGE):
+                page = keys[start : start + PAGE]
+                wanted, held = self._truth(connection, page), self._held(page)
+                result.expected += len(wanted)
+                result.compared += len(held)
+                for key in page:
+                    kind = kind_of(wanted.get(key), held.get(key))
+                    if kind is not None:
+                        result.note(kind, key)
+                        differing.add(marked(kind, key))
+        differing.flush()
+        return differing
+
+    def _suspects(self, keys: Keys, deadline: float) -> tuple[bool, Keys]:
+        """Keys that differ when the sink has passed the snapshot, by kind, with the digest that was expected."""
+        suspects = self._keys()
+        with snapshot(self.holding.place.pipeline.source) as connection:
+            caught_up = self.frontier.wait(wal_position(connection), deadline, self.on_pause)
+            for page in keys.pages(PAGE):
+                names = [unmarked(key)[1] for key in page]
+                wanted, held = self._truth(connection, names), self._held(names)
+                for key in names:
+                    kind = kind_of(wanted.get(key), held.get(key))
+                    if kind is not None:
+                        suspects.add(marked(kind, key), wanted.get(key, NOTHING))
+        suspects.flush()
+        return caught_up, suspects
+
+    def _standing_still(self, suspects: Keys) -> tuple[Keys, Keys]:
+        """Suspects whose truth is what it was, and those whose rows have changed since."""
+        same, moved = self._keys(), self._keys()
+        if suspects.count:
+            with snapshot(self.holding.place.pipeline.source) as connection:
+                for page in suspects.pages(PAGE):
+                    now = self._truth(connection, [unmarked(key)[1] for key in page])
+                    for key, wanted in page.items():
+                        if now.get(unmarked(key)[1], NOTHING) == wanted:
+                            same.add(key)
+                        else:
+                            moved.add(key)
+        same.flush()
+        moved.flush()
+        return same, moved
+
+    def _truth(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, bytes]:
+        form = self.holding.place.form
+        # No row has the key of something stray, and Postgres would not take it.
+        found = expected(self.view, connection, self.spark, [key for key in keys if not is_stray(key)])
+        return {key: of[form] for key, of in digests(self.view, found, [form])}
+
+    def _held(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+        return {key: holds.digest for key, holds in self.holding.get(keys).items()}
+
+    def _keys(self) -> Keys:
+        self._files += 1
+        return Keys(self.folder / f"keys-{self._files}")
+
+
+def _note_all(result: Comparison, keys: Keys, certain: Keys | None) -> None:
+    """Count keys: as real differences, which are handed on, or as rows that would not stand still."""
+    for page in keys.pages(PAGE):
+        for key in page:
+            kind, bare = unmarked(key)
+            result.note("moving" if certain is None else kind, bare)
+            if certain is not None:
+                certain.add(key)

@@ -1,0 +1,289 @@
+"""Verification of views: the whole of one, or a sample of it, in every sink that holds it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from cdc.catalogue import Catalogue
+from cdc.errors import HeadwaterError
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.view import View
+from operations.pace import Pace
+from operations.place import Place
+from operations.run.build import Build, peek
+from operations.run.session import open_spark
+from operations.state_folder import chosen_sinks, registry, state_dir
+from operations.status.frontier import Frontier, opened_servers
+from operations.verify.beside import _beside
+from operations.verify.buckets import Keys, Side, bucket_count
+from operations.verify.columns import differing_columns
+from operations.verify.comparison import Comparison, compare
+from operations.verify.holding import holding
+from operations.verify.settle import Settler
+from truth.expected import digests, expected, needs_spark
+from truth.rows import estimated_rows, sampled_ids, snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Progress = Callable[[str], None]
+
+# From so many rows on, what the sinks hold is read by a process of its own: it costs a second to start one.
+BESIDE_ROWS = 20_000
+# So often it is looked whether it is time to say how far it is.
+TOLD_ROWS = 1_000
+# Repaired documents are looked at again for so long at least: the slot moves only every few seconds.
+LEAST_WAIT = 15.0
+# A row that is deleted while it is repaired in a warehouse comes back with the repair; the second attempt removes it.
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be done.
+
+    Attributes:
+        only: sink names; none for all.
+        wait: seconds that a sink may take to catch up when something differs.
+        repair: write what differs.
+        sample: compare so many random rows and documents a view; None for all.
+        seed: of the sample.
+        generation: which one; None for the living one of each sink.
+        values: tell what differs in a document, and not only where.
+    """
+
+    only: Sequence[str] = ()
+    wait: float = 0.0
+    repair: bool = False
+    sample: int | None = None
+    seed: int = 0
+    generation: int | None = None
+    values: bool = False
+
+
+class Verifier:
+    """Holds what several comparisons share: the generations, their views and, if one needs it, a Spark session.
+
+    Args:
+        pipeline: the loaded file.
+        catalogue: the source's tables.
+        asked: what is to be done.
+        progress: told a line for each view.
+        on_pause: called while it waits for a sink; may raise to end it.
+
+    Attributes:
+        failed: sinks that can't be verified, and why; the others are.
+
+    Raises:
+        ConfigError: a sink that is not there.
+        HeadwaterError: no sink can be verified, for the reason of the first.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        catalogue: Catalogue,
+        asked: Asked,
+        progress: Progress = lambda line: None,
+        on_pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.pipeline, self.catalogue, self.asked = pipeline, catalogue, asked
+        self.progress, self.on_pause = progress, on_pause
+        self.source_rows: dict[str, int] = {}
+        self.failed: dict[str, HeadwaterError] = {}
+        self.builds: dict[str, Build] = {}
+        for name in chosen_sinks(pipeline, asked.only):
+            try:
+                self.builds[name] = self._build(name)
+            except HeadwaterError as error:
+                self._fail(name, error)
+        self._refuse_nothing()
+        self._spark: SparkSession | None = None
+
+    def _build(self, name: str) -> Build:
+        known = registry(self.pipeline, name)
+        number = known.living() if self.asked.generation is None else known.get(self.asked.generation).number
+        return peek(self.pipeline, self.catalogue, name, number)
+
+    def _fail(self, sink: str, error: HeadwaterError) -> None:
+        self.failed.setdefault(sink, error)
+        self.progress(f"{sink} can't be verified: {error}")
+
+    def _refuse_nothing(self) -> None:
+        if self.failed and self.failed.keys() >= set(chosen_sinks(self.pipeline, self.asked.only)):
+            raise next(iter(self.failed.values()))
+
+    def close(self) -> None:
+        """End Spark if it was started."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def sinks(self) -> list[dict[str, Any]]:
+        """Compare, view by view, because what a view must hold is the same for all sinks that hold it."""
+        results: dict[tuple[str, str], Comparison] = {}
+        for view, holders in _holders(self.builds):
+            self.progress(f"comparing {view.name} · {', '.join(build.sink for build in holders)}")
+            for name, result in self._each(view, holders).items():
+                results[name, view.name] = result
+        self._refuse_nothing()
+        return [self._told(name, results) for name in chosen_sinks(self.pipeline, self.asked.only)]
+
+    def _told(self, name: str, results: Mapping[tuple[str, str], Comparison]) -> dict[str, Any]:
+        build, error = self.builds.get(name), self.failed.get(name)
+        views = [results[name, view.name] for view in build.views if (name, view.name) in results] if build else []
+        return {
+            "sink": name,
+            "type": (build.pipeline if build else self.pipeline).sinks[name].type,
+            "generation": build.generation.number if build else None,
+            "error": None if error is None else str(error),
+            "views": [{**asdict(view), "equal": view.equal} for view in views],
+        }
+
+    def _each(self, view: View, holders: Sequence[Build]) -> dict[str, Comparison]:
+        """Compare a view in all sinks that hold it; when one of them fails, in each of them alone."""
+        try:
+            with self._folder() as folder:
+                return self._view(view, holders, folder)
+        except HeadwaterError as error:
+            if len(holders) == 1:
+                self._fail(holders[0].sink, error)
+                return {}
+        return {name: result for build in holders for name, result in self._each(view, [build]).items()}
+
+    def _view(self, view: View, holders: Sequence[Build], folder: Path) -> dict[str, Comparison]:
+        started = time.monotonic()
+        results = {build.sink: Comparison(view.name, sampled=self.asked.sample is not None) for build in holders}
+        differing = {} if self.asked.sample is not None else self._whole(view, holders, folder, results)
+        seconds = time.monotonic() - started
+        for build in holders:
+            started = time.monotonic() - seconds
+            with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
+                self._settled(settler, build, results[build.sink], differing.get(build.sink))
+                result = results[build.sink]
+                result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+            result.seconds = round(time.monotonic() - started, 3)
+            result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
+        return results
+
+    # -- whole views --------------------------------------------------------------------------------------------------
+
+    def _whole(
+        self, view: View, holders: Sequence[Build], folder: Path, results: Mapping[str, Comparison]
+    ) -> dict[str, Keys]:
+        """Compare everything; returns the keys that differ in each sink."""
+        spark = self.session() if needs_spark(view) else None
+        with snapshot(self.pipeline.source) as connection:
+            rows = estimated_rows(connection, view.table)
+            buckets = bucket_count(rows)
+            places = {build.sink: place_of(build) for build in holders}
+            held = {name: Side(folder / f"{name}-held", buckets) for name in places}
+            jobs = [(place, view, held[name].folder, buckets) for name, place in places.items()]
+            with _beside(jobs, beside=rows >= BESIDE_ROWS) as finish:
+                wanted = {form: Side(folder / form, buckets) for form in {place.form for place in places.values()}}
+                count, told = 0, Pace(self.progress, "rows compared")
+                for key, of in digests(view, expected(view, connection, spark), list(wanted)):
+                    count += 1
+                    if count % TOLD_ROWS == 0:
+                        told.at(count, rows)
+                    for form, value in of.items():
+                        wanted[form].add(key, value)
+                finish()
+        for side in wanted.values():
+            side.flush()
+        if not view.where:
+            self.source_rows[view.table.qualified] = count
+        differing = {}
+        for name, place in places.items():
+            keys = differing[name] = Keys(folder / f"{name}-differing")
+            compare(results[name], wanted[place.form], held[name], keys.add, unique=place.warehouse)
+            keys.flush()
+        return differing
+
+    # -- what differs -------------------------------------------------------------------------------------------------
+
+    def _settled(self, settler: Settler, build: Build, result: Comparison, keys: Keys | None) -> None:
+        """Look again at what differs, and repair it if that was asked for."""
+        if keys is None:
+            keys = settler.look(result, self._sampled(settler))
+        if not keys.count:
+            result.repaired = 0 if self.asked.repair else None
+            return
+        self.progress(f"  {build.sink}: looking again at {keys.count:,} keys that differ")
+        certain = settler.settle(result, keys, self.asked.wait)
+        if self.asked.repair:
+            from operations.verify.repair import repair
+
+            left = certain
+            for _ in range(ATTEMPTS):
+                if not left.count:
+                    break
+                self.progress(f"  {build.sink}: repairing {left.count:,} documents")
+                refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+                left = settler.settle(result, left, max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0)
+                result.not_repaired = refused.explained(left)
+            result.repaired = certain.count - left.count - result.undecided
+
+    def _sampled(self, settler: Settler) -> list[str]:
+        count, seed = self.asked.sample or 0, self.asked.seed
+        with snapshot(self.pipeline.source) as connection:
+            rows = sampled_ids(connection, settler.view, count, seed)
+        return list(dict.fromkeys([*rows, *settler.holding.sample(count, seed)]))
+
+    # -- what is shared -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _settler(self, view: View, build: Build, folder: Path) -> Iterator[Settler]:
+        spark = self.session() if needs_spark(view) else None
+        place = place_of(build)
+        with holding(place, view) as held, opened_servers(place) as servers:
+            yield Settler(view, held, Frontier(place, view, servers, self.progress), spark, folder, self.on_pause)
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """A folder for files that memory would be too small for."""
+        root = state_dir(self.pipeline) / self.pipeline.name
+        root.mkdir(parents=True, exist_ok=True)
+        for left in root.glob(".verify-*-*"):  # of a process that was killed
+            if not psutil.pid_exists(int(left.name.split("-")[1])):
+                shutil.rmtree(left, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".verify-{os.getpid()}-", dir=root))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def session(self) -> SparkSession:
+        """Spark, started when it is first needed; it knows the warehouses if it is to repair them."""
+        if self._spark is None:
+            tables = [n for n, b in self.builds.items() if isinstance(b.pipeline.sinks[n], IcebergSink)]
+            self._spark = open_spark(self.pipeline, tables if self.asked.repair else [])
+        return self._spark
+
+
+def place_of(build: Build) -> Place:
+    """A generation as another process can be told of it."""
+    return Place(build.pipeline, build.sink, build.generation.number, build.token)
+
+
+def _holders(builds: Mapping[str, Build]) -> list[tuple[View, list[Build]]]:
+    """Each different view, with the generations that hold it; `tables: all` may call one as the file does."""
+    found: list[tuple[View, list[Build]]] = []
+    for build in builds.values():
+        for view in build.views:
+            known = next((holders for same, holders in found if same == view), None)
+            if known is None:
+                found.append((view, [build]))
+            else:
+                known.append(build)
+    return found

@@ -1,0 +1,1 @@
+"""The warehouse: Iceberg tables and their catalogue."""

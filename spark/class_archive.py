@@ -1,0 +1,19 @@
+"""The Java options by which a session uses the archive of classes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Names the archive for sessions of this process and its children.
+VARIABLE = "HEADWATER_SPARK_ARCHIVE"
+
+
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def java_options() -> str:
+    """What a session's Java is told: to use the archive if there is one, or else nothing."""
+    archive = Path(os.environ.get(VARIABLE, ""))
+    # In quotes: Spark's launcher cuts the options at spaces, and a path may hold one.
+    return f' "-XX:SharedArchiveFile={archive}" {_QUIET}' if archive.name and archive.is_file() else ""

@@ -1,0 +1,171 @@
+"""A joined view's rows as its ``fields`` and ``where`` see them, put together from the tables for verification.
+
+Documents name columns as the view's ``columns`` say; Spark SQL knows them by their own names, and sees some that no
+document shows: keys, foreign keys and whatever an expression names. One pass gives both: each node's row carries the
+document's values under their names and Spark's under marked ones. Of Spark's only those are made that an expression may
+look at: where it says `airline.name`, the other columns of airline can't matter; where it says `airline`, all can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cdc.join.tree import Aggregate, Node
+from cdc.types import spark_type
+from truth.arithmetic import AVERAGE_EXTRA, Kind, kind_of, scale_of
+from truth.spark_sql import Shape, words
+
+# Postgres allows no such character in a name.
+MARK = "\0"
+# A sum's type in Spark: the widest decimal, as long as eight digits before the point are left; else exact text.
+WIDEST, MOST_FRACTION = 38, 30
+
+
+def marked(root: Node, expressions: Iterable[str]) -> Node:
+    """The tree with Spark's columns added under marked names."""
+    said = _Said.of(expressions)
+    return _marked(root, _seen(root, said.words), said, whole=said.star)
+
+
+def sparks(marked_root: Node, expressions: Iterable[str]) -> Node:
+    """Of a marked tree, what ``shape_of`` and ``spark_row`` take: without the places that no expression looks at."""
+    said = _Said.of(expressions)
+    return _narrowed(marked_root, said, whole=said.star)
+
+
+def document_of(node: Node, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a row of the marked tree, what the document shows."""
+    return _project(node, row, [(name, name) for _, name in node.columns if not name.startswith(MARK)], document_of)
+
+
+def spark_row(node: Node, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a row of the marked tree, what Spark SQL sees."""
+    return _project(node, row, [(name[1:], name) for _, name in node.columns if name.startswith(MARK)], spark_row)
+
+
+def shape_of(node: Node, kinds: Mapping[tuple[str, str], str]) -> Shape:
+    """The shape of ``spark_row``.
+
+    Args:
+        node: of the marked tree.
+        kinds: (``schema.table``, expression) -> its Spark SQL type, for aggregates over expressions.
+    """
+    by_name = node.table.by_name
+    columns = {name[1:]: spark_type(by_name[source]) for source, name in node.columns if name.startswith(MARK)}
+    columns |= {item.name: aggregate_type(item, kinds) for item in node.aggregates}
+    return Shape(
+        columns,
+        {ref.name: shape_of(ref, kinds) for ref in node.refs},
+        {child.name: shape_of(child, kinds) for child in node.children},
+    )
+
+
+def aggregate_type(item: Aggregate, kinds: Mapping[tuple[str, str], str]) -> str:
+    """Spark SQL type of an aggregate in the row that ``fields`` see."""
+    column = item.table.by_name.get(item.value or "")
+    if item.function == "count":
+        return "bigint"
+    if column is not None:
+        plain, (adds, scale) = spark_type(column), (kind_of(column), scale_of(column))
+    else:
+        plain = kinds[item.table.qualified, item.value or ""]
+        adds, scale = _adds(plain)
+    if item.function in ("min", "max"):
+        return plain
+    if adds == "float" or (adds == "whole" and item.function == "avg"):
+        return "double"
+    if adds == "whole":
+        return "bigint"
+    if scale is None or scale > MOST_FRACTION:
+        return "string"
+    return f"decimal({WIDEST},{scale + (AVERAGE_EXTRA if item.function == 'avg' else 0)})"
+
+
+def _adds(kind: str) -> tuple[Kind, int | None]:
+    if kind.startswith("decimal("):
+        return "exact", int(kind[8:-1].split(",")[1])
+    if kind == "string":
+        return "exact", None
+    return ("float" if kind in ("float", "double") else "whole"), None
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What expressions mention.
+
+    Attributes:
+        text: all of them, in lower case.
+        words: what may be a name.
+        star: all columns of the row are meant, as in ``struct(*)``.
+    """
+
+    text: str
+    words: set[str]
+    star: bool
+
+    @classmethod
+    def of(cls, expressions: Iterable[str]) -> _Said:
+        text = "\n".join(expressions).lower()
+        return cls(text, words([text]), re.search(r"[(,]\s*\*", text) is not None)
+
+    def whole(self, name: str) -> bool:
+        """Whether a nested row is meant as a whole somewhere, not only columns of it."""
+        return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)(?!`?\s*\.)", self.text) is not None
+
+    def mentions(self, name: str) -> bool:
+        """Whether a name is there at all."""
+        return name.lower() in self.words
+
+
+def _marked(node: Node, seen: Mapping[str, set[str]], said: _Said, *, whole: bool) -> Node:
+    # A reference `origin` hides the column of that name: `origin.name` is the airport's.
+    names = [
+        column.name
+        for column in node.table.columns
+        if column.name in seen[node.table.qualified]
+        and column.name not in node.taken
+        and (whole or said.mentions(column.name))
+    ]
+    return replace(
+        node,
+        columns=(*node.columns, *((name, MARK + name) for name in names)),
+        refs=tuple(_marked(ref, seen, said, whole=whole or said.whole(ref.name)) for ref in node.refs),
+        children=tuple(_marked(child, seen, said, whole=whole or said.whole(child.name)) for child in node.children),
+    )
+
+
+def _narrowed(node: Node, said: _Said, *, whole: bool) -> Node:
+    def kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        there = [below for below in nodes if whole or said.mentions(below.name)]
+        return tuple(_narrowed(below, said, whole=whole or said.whole(below.name)) for below in there)
+
+    aggregates = tuple(item for item in node.aggregates if whole or said.mentions(item.name))
+    return replace(node, refs=kept(node.refs), children=kept(node.children), aggregates=aggregates)
+
+
+def _seen(root: Node, said: set[str]) -> dict[str, set[str]]:
+    """``schema.table`` -> the columns that a row of it has for Spark SQL, wherever it stands in the tree."""
+    seen = {name: set(table.primary_key) for name, table in root.tables().items()}
+    for _, node in root.walk():
+        mine = seen[node.table.qualified]
+        mine.update(source for source, _ in node.columns)
+        mine.update(one.column for one in node.order_by)
+        mine.update(name for name in node.table.by_name if name.lower() in said)
+        for below in node.nested:
+            mine.update(left for left, _ in below.on)
+            seen[below.table.qualified].update(right for _, right in below.on)
+        for item in node.aggregates:
+            seen[item.table.qualified].update(item.foreign_key)
+    return seen
+
+
+def _project(node: Node, row: Mapping[str, Any], names: list[tuple[str, str]], below: Any) -> dict[str, Any]:
+    out = {name: row[held] for name, held in names}
+    for ref in node.refs:
+        out[ref.name] = None if row[ref.name] is None else below(ref, row[ref.name])
+    for child in node.children:
+        out[child.name] = [below(child, item) for item in row[child.name]]
+    return out | {item.name: row[item.name] for item in node.aggregates}

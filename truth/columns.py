@@ -1,0 +1,182 @@
+"""Typed values for verification: a warehouse's columns against Postgres's text, and reals wherever they stand.
+
+A typed column can't hold all that a document can (docs/types.md): no NaN in decimals, no infinite dates. Dates and
+times are compared as numbers, because Python's own end with the year 9999.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc.catalogue import Table
+from cdc.join.tree import Node
+from cdc.keys import document_id
+from cdc.types import canonical_result, spark_type
+from cdc.types.times import days_of
+from cdc.view import View
+from truth.digest import single
+from truth.values import canonical, parse
+
+_MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
+_JSON_KINDS = frozenset(("json", "jsonb", "hstore", "point"))
+
+
+def moment_number(text: str) -> int | None:
+    """Days (a date) or microseconds (a timestamp) since 1970 of canonical text; None for ±infinity."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction = found.groups()
+    days = days_of(int(year), int(month), int(day))
+    if hour is None:
+        return days
+    seconds = ((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)
+    return seconds * 1_000_000 + int((fraction or "").ljust(6, "0"))
+
+
+def _element_kind(kind: str) -> str:
+    while kind.startswith("array<"):
+        kind = kind[6:-1]
+    return kind
+
+
+def _expected(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list) and kind.startswith("array<"):
+        return [_expected(item, kind[6:-1]) for item in value]
+    if kind.startswith("decimal"):
+        return None if value in ("NaN", "Infinity", "-Infinity") else value
+    if kind in ("timestamp", "timestamp_ntz", "date"):
+        return moment_number(value)
+    return value
+
+
+def comparable_expected(view: View, document: Mapping[str, Any]) -> dict[str, Any]:
+    """An expected document as the warehouse's columns can hold it."""
+    by_name = view.table.by_name
+    return {out: _expected(document[out], spark_type(by_name[source])) for source, out in view.columns}
+
+
+def comparable_rows(view: View, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Any]]:
+    """(key, comparable row) of a warehouse table's batches, without our own version column."""
+    by_out = {out: view.table.by_name[source] for source, out in view.columns}
+    keys = [dict(view.columns)[name] for name in view.key]
+    for batch in batches:
+        columns: dict[str, list[Any]] = {}
+        for name in (n for n in batch.schema.names if n in by_out or n in view.fields):
+            column = by_out.get(name)
+            json_text = column is not None and column.base_type in _JSON_KINDS and not column.array
+            columns[name] = [_held(value, json_text=json_text) for value in _numbers(batch.column(name)).to_pylist()]
+        texts = {name: _key_texts(batch.column(name), columns[name]) for name in keys}
+        for index, row in enumerate(zip(*columns.values(), strict=True)):
+            yield document_id([texts[name][index] for name in keys]), dict(zip(columns, row, strict=True))
+
+
+def _key_texts(array: pa.Array, values: list[Any]) -> list[Any]:
+    if pa.types.is_temporal(array.type):
+        return [canonical_result(value) for value in array.to_pylist()]
+    return values
+
+
+def _numbers(array: pa.Array) -> pa.Array:
+    """Dates as days and timestamps as microseconds, in arrays too."""
+    kind = array.type
+    if pa.types.is_date32(kind):
+        return array.cast(pa.int32())
+    if pa.types.is_timestamp(kind):
+        return pc.cast(array.cast(pa.timestamp("us", kind.tz)), pa.int64())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = _numbers(array.values)
+        if inner.type != array.values.type:
+            return type(array).from_arrays(array.offsets, inner, mask=array.is_null())
+    return array
+
+
+def _held(value: Any, *, json_text: bool) -> Any:
+    if json_text and value is not None:
+        return parse(value)
+    return canonical_result(value)
+
+
+def with_singles(view: View, document: Any) -> Any:
+    """A document or comparable row, with every ``real`` as the number it is; untouched bytes if there is none."""
+    plan = _Reals.of(tree_of(view) or view)
+    if not plan:
+        return document
+    return plan.applied(parse(document) if isinstance(document, bytes) else document)
+
+
+# The only field of what is there and is no document: its text.
+NO_DOCUMENT = "(no document)"
+
+
+def as_read(document: Any) -> dict[str, Any]:
+    """A document or comparable row as JSON reads it, numbers as they are compared.
+
+    Args:
+        document: perhaps no JSON object at all: then ``NO_DOCUMENT`` holds its text.
+    """
+    try:
+        found = parse(canonical(document))
+    except (ValueError, TypeError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    text = document if isinstance(document, bytes) else repr(document).encode("utf-8", "backslashreplace")
+    return {NO_DOCUMENT: text.decode("utf-8", "backslashreplace")}
+
+
+def readable(view: View, document: Any) -> Any:
+    """``with_singles`` of what may be no JSON; then as it stands."""
+    try:
+        return with_singles(view, document)
+    except (ValueError, RecursionError):
+        return document
+
+
+def tree_of(view: View) -> Node | None:
+    """A joined view's tree; None for a view of one table."""
+    from cdc.join.view import JoinedView
+
+    return view.root if isinstance(view, JoinedView) else None
+
+
+@dataclass(frozen=True)
+class _Reals:
+    """Where in a document there are reals: under these names, and in what is nested under those."""
+
+    names: tuple[str, ...]
+    nested: Mapping[str, _Reals]
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.nested)
+
+    @classmethod
+    def of(cls, node: Node | View) -> _Reals:
+        names = [out for source, out in node.columns if _is_real(node.table, source)]
+        if isinstance(node, View):
+            return cls(tuple(names), {})
+        names += [a.name for a in node.aggregates if a.function in ("min", "max") and _is_real(a.table, a.value)]
+        below = {item.name: cls.of(item) for item in node.nested}
+        return cls(tuple(names), {name: plan for name, plan in below.items() if plan})
+
+    def applied(self, values: Any) -> Any:
+        """The same values with those numbers replaced; what is not a row or rows stays what it is."""
+        if isinstance(values, list):
+            return [self.applied(item) for item in values]
+        if not isinstance(values, Mapping):
+            return values
+        changed = {name: single(values[name]) for name in self.names if name in values}
+        changed |= {name: plan.applied(values[name]) for name, plan in self.nested.items() if name in values}
+        return {**values, **changed}
+
+
+def _is_real(table: Table, column: str | None) -> bool:
+    return column is not None and column in table.by_name and table.by_name[column].base_type in ("float4", "real")

@@ -1,0 +1,162 @@
+"""What the sinks should hold: computed from Postgres itself, not from the log and not with the pipeline's own codec.
+
+Every column is read as Postgres prints it; ``truth.values`` turns that text into the value a document must have, and
+``truth.joins`` joins the tables of a view of several. Views with Spark SQL get their fields from Spark over the
+same rows, cast from text by Spark. Memory is bounded by a page of rows, see ``truth.pages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import orjson
+
+from cdc.join.tree import Node
+from cdc.types import merge_fields
+from cdc.view import View
+from connectors.postgres import Connection
+from truth import values as truth
+from truth.assembled import document_of, shape_of, spark_row, sparks
+from truth.columns import comparable_expected, tree_of, with_singles
+from truth.digest import digest
+from truth.joins import expressions
+from truth.pages import Pages
+from truth.rows import Row, read_rows, rows_of_ids
+from truth.spark_sql import Broken, canonical_rows, computed, table_shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# How sinks hold a view: as JSON documents, or as typed columns of a warehouse's table.
+Form = Literal["document", "columns"]
+Fields = Mapping[str, Any]
+Said = Fields | Broken | None
+
+
+class Expected(NamedTuple):
+    """What a row of the root must be.
+
+    Attributes:
+        key: the document's id.
+        document: without Spark's fields.
+        fields: these; None if the condition leaves the row out, or if they can't be computed.
+        broken: then, what failed.
+    """
+
+    key: str
+    document: bytes
+    fields: Fields | None
+    broken: Broken | None = None
+
+
+# Documents, and what Spark will have said about them.
+_Page = tuple[list[tuple[str, bytes]], "Future[list[Said]] | None"]
+
+
+def needs_spark(view: View) -> bool:
+    """Whether Spark has to evaluate anything to know what a view must hold."""
+    tree = tree_of(view)
+    return view.needs_spark or (tree is not None and bool(expressions(tree)))
+
+
+def expected(
+    view: View,
+    connection: Connection,
+    spark: SparkSession | None,
+    ids: Sequence[str] | None = None,
+    *,
+    words: bool = False,
+) -> Iterator[Expected]:
+    """What a sink must hold, row by row of the root.
+
+    Args:
+        view: the view.
+        connection: of ``snapshot``.
+        spark: needed when ``needs_spark``.
+        ids: only these documents; None for all.
+        words: see ``truth.spark_sql.computed``.
+
+    Raises:
+        SourceUnavailable, SourceError: see ``connectors.postgres``.
+    """
+    tree = tree_of(view)
+    # Spark evaluates a page while the next one is read and put together.
+    with ThreadPoolExecutor(1, "headwater-truth") as pool:
+        ask = _Asking(spark, view, pool, words)
+        pages = _rows(view, connection, ask, ids) if tree is None else _joined(view, tree, connection, ask, ids)
+        before: _Page | None = None
+        for page in pages:
+            if before is not None:
+                yield from _finished(before)
+            before = page
+        if before is not None:
+            yield from _finished(before)
+
+
+def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> Iterator[tuple[str, dict[Form, bytes]]]:
+    """(key, form -> digest) of the rows that the view's condition lets through.
+
+    Args:
+        view: the view.
+        found: of ``expected``.
+        forms: what the sinks that hold the view need.
+    """
+    for key, document, fields, _ in found:
+        if fields is not None:
+            yield key, {form: digest(form_of(view, document, fields, form)) for form in forms}
+
+
+def form_of(view: View, document: bytes, fields: Fields, form: Form) -> Any:
+    """What a sink of this form must hold, as ``truth.digest.digest`` takes it."""
+    held = orjson.dumps(comparable_expected(view, truth.parse(document))) if form == "columns" else document
+    return with_singles(view, merge_fields(held, fields))
+
+
+class _Asking:
+    """Asks Spark about pages, one page ahead."""
+
+    def __init__(self, spark: SparkSession | None, view: View, pool: ThreadPoolExecutor, words: bool) -> None:
+        self.spark, self.view, self._pool, self._words = spark, view, pool, words
+
+    def __call__(self, shape: Any, rows: Sequence[Mapping[str, Any]]) -> Future[list[Said]]:
+        assert self.spark is not None
+        return self._pool.submit(computed, self.spark, self.view, shape, rows, words=self._words)
+
+
+def _finished(page: _Page) -> Iterator[Expected]:
+    documents, asked = page
+    fields = None if asked is None else asked.result()
+    for at, (key, document) in enumerate(documents):
+        said = {} if fields is None else fields[at]
+        yield Expected(key, document, None, said) if isinstance(said, Broken) else Expected(key, document, said)
+
+
+def _rows(view: View, connection: Connection, ask: _Asking, ids: Sequence[str] | None) -> Iterator[_Page]:
+    shape = table_shape(view.table, said_of(view))
+    names = [column.name for column in view.table.columns]
+    rendered = truth.Documents(view)
+    for rows in _roots(view, connection, names, ids):
+        asked = ask(shape, canonical_rows(view.table, shape, rows)) if view.needs_spark else None
+        yield [rendered(row) for row in rows], asked
+
+
+def _joined(view: View, tree: Node, connection: Connection, ask: _Asking, ids: Sequence[str] | None) -> Iterator[_Page]:
+    pages = Pages(connection, view, tree, said_of(view), ask.spark, keep=ids is None)
+    seen = sparks(pages.tree, said_of(view))
+    shape = shape_of(seen, pages.kinds()) if view.needs_spark else None
+    for found in pages.documents(_roots(view, connection, pages.root_columns, ids)):
+        asked = ask(shape, [spark_row(seen, row) for _, row in found]) if view.needs_spark else None
+        yield [(key, orjson.dumps(document_of(pages.tree, row))) for key, row in found], asked
+
+
+def _roots(view: View, connection: Connection, names: Sequence[str], ids: Sequence[str] | None) -> Iterator[list[Row]]:
+    if ids is None:
+        return read_rows(connection, view.table, names)
+    return rows_of_ids(connection, view, names, ids)
+
+
+def said_of(view: View) -> list[str]:
+    """The view's Spark SQL over its assembled row."""
+    return [*view.fields.values(), *([view.where] if view.where else [])]

@@ -1,0 +1,52 @@
+"""One document as it must be, from Postgres by plain SQL: the same second opinion as ``headwater verify`` has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.pipeline import Source
+from cdc.types import merge_fields
+from cdc.view import View
+from truth.expected import expected
+from truth.rows import snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a document must be.
+
+    Attributes:
+        document: None if there must be none.
+        why: then, why not.
+    """
+
+    document: bytes | None
+    why: str = ""
+
+
+def expected_document(view: View, source: Source, key: str, spark: SparkSession | None) -> Wanted:
+    """The document that a view must have under a key; only the rows that it is made of are read.
+
+    Args:
+        view: the view.
+        source: where Postgres is.
+        key: the document's id.
+        spark: needed when ``truth.expected.needs_spark``.
+
+    Raises:
+        SourceUnavailable, SourceError: see ``connectors.postgres``.
+    """
+    with snapshot(source) as connection:
+        found = next(expected(view, connection, spark, [key], words=True), None)
+    if found is None:
+        return Wanted(None, f"{view.table.qualified} has no such row")
+    if found.broken is not None:
+        said = ", ".join(f"{name}: {text}" for name, text in found.broken.said.items())
+        return Wanted(None, f"Spark can't compute {said}: {found.broken.words}")
+    if found.fields is None:
+        return Wanted(None, f"the condition of the view leaves it out: {view.where}")
+    return Wanted(merge_fields(found.document, found.fields))

@@ -1,0 +1,285 @@
+"""Rows of the source as text, for verification: all of them, those of some keys, or a random few.
+
+Everything is read in one transaction that sees one state of the database, by plain SQL, a page at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import orjson
+import psycopg
+from psycopg import sql
+
+from cdc.catalogue import Column, Table
+from cdc.keys import document_id, split_id
+from cdc.pipeline import Source
+from cdc.view import View
+from connectors.postgres import Connection, connect, explained
+from truth import values as truth
+
+# Rows a round trip to the server brings, and about how much text they may hold together; bounds memory.
+FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
+# Keys that one look-up names.
+LOOKED_UP = 5_000
+# Key types whose canonical text Postgres reads as the same value; a row with another key is found by reading all keys.
+PLAIN = frozenset(
+    ("int2", "int4", "int8", "smallint", "integer", "bigint", "oid", "numeric", "bool", "boolean", "uuid")
+) | frozenset(("text", "varchar", "name", "bpchar", "character"))
+_WHOLE = frozenset(("int2", "int4", "int8", "smallint", "integer", "bigint"))
+
+Row = dict[str, str | None]
+
+
+@contextmanager
+def snapshot(source: Source) -> Iterator[Connection]:
+    """A connection inside a transaction that sees one state of the database, set to print as ``truth.values`` reads.
+
+    Raises:
+        SourceUnavailable, SourceError: see ``connectors.postgres``.
+    """
+    with connect(source) as connection, explained("reading the tables"), connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        # The statement limit of our short catalogue queries would cut a long scan; Spark's turns are idle time here.
+        limits = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+        for name, value in {**limits, **truth.SESSION}.items():
+            connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+        # Texts are wanted as the server prints them; a plan for a handful of keys is no plan for a page of them.
+        connection.prepare_threshold = None
+        yield connection
+
+
+def wal_position(connection: Connection) -> int:
+    """How far the server's log has got, in bytes: everything that a snapshot sees was committed before.
+
+    Call it when the snapshot has been taken (its first query makes it).
+    """
+    row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def read_rows(connection: Connection, table: Table, names: Sequence[str] | None = None) -> Iterator[list[Row]]:
+    """All rows of a table, ``FETCH`` at a time.
+
+    Args:
+        connection: of ``snapshot``.
+        table: the table.
+        names: the columns to read; None for all.
+    """
+    wanted = _columns(table, names)
+    heads = [column.name for column in wanted]
+    # The expressions are quoted by truth.values; the table's name here.
+    query = sql.SQL("SELECT {} FROM {}").format(_selected(wanted), _named(table))
+    with connection.cursor(name=f"headwater_truth {table.qualified}") as cursor:
+        cursor.execute(query)
+        size = FIRST_FETCH
+        while rows := cursor.fetchmany(size):
+            size = _next_size(rows)
+            yield [dict(zip(heads, row, strict=True)) for row in rows]
+
+
+def _next_size(rows: Sequence[Sequence[str | None]]) -> int:
+    """How many rows to fetch next, by the length of some of these: wide rows come in small pages."""
+    some = rows[:: max(1, len(rows) // 50)]
+    length = sum(len(text or "") for row in some for text in row) // len(some) + 1
+    return max(50, min(FETCH, FETCHED_CHARS // length))
+
+
+def matching_rows(
+    connection: Connection,
+    table: Table,
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[tuple[str, ...]],
+) -> Iterator[Row]:
+    """Rows whose columns have any of these values, and perhaps a few more: Postgres casts the texts to their types.
+
+    Args:
+        connection: of ``snapshot``.
+        table: the table.
+        names: the columns to read.
+        columns: the columns that are looked at.
+        values: texts for ``columns``, each once.
+
+    Raises:
+        psycopg.DataError: a text is none of its column's type.
+    """
+    wanted = _columns(table, names)
+    heads = [column.name for column in wanted]
+    parts = [sql.Identifier(f"k{at}") for at in range(len(columns))]
+    for start in range(0, len(values), LOOKED_UP):
+        piece = values[start : start + LOOKED_UP]
+        # Literals, not parameters: the expressions, which truth.values quotes, hold signs of percent.
+        arrays = [
+            sql.SQL("{}::text[]").format(sql.Literal(_array([row[at] for row in piece]))) for at in range(len(columns))
+        ]
+        query = sql.SQL("SELECT {} FROM (SELECT {} FROM unnest({}) AS u({})) AS k JOIN {} AS t ON {}").format(
+            _selected(wanted, "t"),
+            sql.SQL(", ").join(
+                sql.SQL("{0}::{1} AS {0}").format(part, sql.SQL(_compared(table.by_name[name])))
+                for part, name in zip(parts, columns, strict=True)
+            ),
+            sql.SQL(", ").join(arrays),
+            sql.SQL(", ").join(parts),
+            _named(table),
+            sql.SQL(" AND ").join(
+                sql.SQL("t.{} = k.{}").format(sql.Identifier(name), part)
+                for part, name in zip(parts, columns, strict=True)
+            ),
+        )
+        for row in connection.execute(query):
+            yield dict(zip(heads, row, strict=True))
+
+
+def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: Sequence[str]) -> Iterator[list[Row]]:
+    """The root's rows of these documents, a page at a time; ids that have none are left out.
+
+    Args:
+        connection: of ``snapshot``.
+        view: the view.
+        names: the columns to read; the key's are read too.
+        ids: document ids, each once.
+    """
+    by_name = view.table.by_name
+    wanted = [*names, *(name for name in view.key if name not in names)]
+    if not all(by_name[name].base_type in PLAIN and not by_name[name].array for name in view.key):
+        asked = set(ids)
+        for rows in read_rows(connection, view.table, wanted):
+            if found := [row for row in rows if identity(view, row) in asked]:
+                yield found
+        return
+    for start in range(0, len(ids), LOOKED_UP):
+        piece = ids[start : start + LOOKED_UP]
+        asked = set(piece)
+        split = [tuple(split_id(one, len(view.key))) for one in piece]
+        fitting = [texts for texts in split if len(texts) == len(view.key)]
+        rows = _looked_up(connection, view, wanted, fitting)
+        if found := [row for row in rows if identity(view, row) in asked]:
+            yield found
+
+
+def _looked_up(
+    connection: Connection, view: View, names: Sequence[str], values: Sequence[tuple[str, ...]]
+) -> list[Row]:
+    """Rows by key; what is no value of the key's type has none, and is found by halving."""
+    if not values:
+        return []
+    try:
+        with connection.transaction():
+            return list(matching_rows(connection, view.table, names, view.key, values))
+    except psycopg.DataError:  # `abc` is no integer
+        if len(values) == 1:
+            return []
+        half = len(values) // 2
+        return [
+            *_looked_up(connection, view, names, values[:half]),
+            *_looked_up(connection, view, names, values[half:]),
+        ]
+
+
+def identity(view: View, row: Row) -> str:
+    """The document's id of a root row."""
+    return identity_of(view)(row)
+
+
+def identity_of(view: View) -> Callable[[Row], str]:
+    """A function from a root row to its document's id."""
+    columns = [(name, view.table.by_name[name]) for name in view.key]
+
+    def made(row: Row) -> str:
+        values = [truth.expected(column, row[name]) for name, column in columns]
+        return document_id([orjson.dumps(one).decode() if isinstance(one, orjson.Fragment) else one for one in values])
+
+    return made
+
+
+def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> list[str]:
+    """Random documents' ids: of a large table from random blocks, so that little of it is read."""
+    known = estimated_rows(connection, view.table)
+    pick = random.Random(seed)  # noqa: S311 (a sample, not a secret)
+    columns = _columns(view.table, view.key)
+    source: sql.Composable = _named(view.table)
+    if known > 4 * count + 10_000:
+        share = min(100.0, 400.0 * count / known + 0.01)
+        source = sql.SQL("{} TABLESAMPLE SYSTEM ({}) REPEATABLE ({})").format(
+            source, sql.Literal(share), sql.Literal(seed)
+        )
+    query = sql.SQL("SELECT {} FROM {}").format(_selected(columns), source)
+    heads, named = [column.name for column in columns], identity_of(view)
+    with connection.cursor(name="headwater_sample") as cursor:
+        cursor.itersize = FETCH
+        cursor.execute(query)
+        found = reservoir(cursor, count, pick)
+    return [named(dict(zip(heads, row, strict=True))) for row in found]
+
+
+def reservoir(rows: Iterator[Any], count: int, pick: random.Random) -> list[Any]:
+    """So many of the rows, each with the same chance, in one pass."""
+    found = list(islice(rows, count))
+    for number, row in enumerate(rows, start=count):
+        at = pick.randint(0, number)
+        if at < count:
+            found[at] = row
+    return found
+
+
+def estimated_rows(connection: Connection, table: Table) -> int:
+    """About how many rows a table has, from the server's statistics (of its partitions, if it has some).
+
+    A table without statistics is taken to have rows of 200 bytes.
+    """
+    row = connection.execute(
+        "SELECT sum(CASE WHEN c.reltuples > 0 THEN c.reltuples ELSE pg_relation_size(c.oid) / 200 END) "
+        "FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.oid IN ("
+        "SELECT relid FROM pg_partition_tree(to_regclass(%(name)s)) UNION SELECT to_regclass(%(name)s))",
+        {"name": sql.Identifier(table.schema, table.name).as_string(connection)},
+    ).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def is_small(connection: Connection, table: Table, most: int) -> int | None:
+    """How many rows a table has, if not more than ``most``; counted, because statistics may be old or missing."""
+    query = sql.SQL("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {}) AS few").format(
+        _named(table), sql.Literal(most + 1)
+    )
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0]) if row[0] <= most else None
+
+
+def has_index(connection: Connection, table: Table, columns: Sequence[str]) -> bool:
+    """Whether an index of the table begins with one of the columns, so that a look-up by them is no scan."""
+    row = connection.execute(
+        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = to_regclass(%s) AND i.indisvalid AND i.indpred IS NULL AND a.attname = ANY(%s) LIMIT 1",
+        (sql.Identifier(table.schema, table.name).as_string(connection), list(columns)),
+    ).fetchone()
+    return row is not None
+
+
+def _columns(table: Table, names: Sequence[str] | None) -> list[Column]:
+    return [column for column in table.columns if names is None or column.name in names]
+
+
+def _named(table: Table) -> sql.Identifier:
+    return sql.Identifier(table.schema, table.name)
+
+
+def _selected(columns: Sequence[Column], alias: str = "") -> sql.Composable:
+    # No column of our own has such a name, so an unqualified name is the table's.
+    return sql.SQL(", ").join([sql.SQL(truth.select_expression(column, alias)) for column in columns])
+
+
+def _compared(column: Column) -> str:
+    """The type in which a text is compared with a column."""
+    return "int8" if column.base_type in _WHOLE else column.type_name
+
+
+def _array(texts: Sequence[str]) -> str:
+    quoted = ['"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts]
+    return "{" + ",".join(quoted) + "}"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
 from cdc.pipeline.masking import looks_secret, mask_text
-from spark import cluster, quiet, startup
+from spark import class_archive, cluster, quiet
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
@@ -116,7 +116,7 @@ def build_session(
         ClusterUnavailable: the master does not answer (transient).
         ClusterError: Spark could not be started on it.
     """
-    java = java_options or JAVA_OPTIONS + startup.java_options()
+    java = java_options or JAVA_OPTIONS + class_archive.java_options()
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     log.parent.mkdir(parents=True, exist_ok=True)
     ours = LOOPBACK if cluster.is_local(master) else cluster.settings(master, python_archive, JAVA_OPTIONS)

@@ -15,10 +15,6 @@ from spark.files import write_somehow
 
 if TYPE_CHECKING:
     from spark.lease import Holder
-from operations.status.sinks import _taken_over
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -120,10 +116,19 @@ def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
         status: what is in the flow's folder; None if nothing.
         holder: who holds the generation's lease; None if nobody ever did.
     """
-    if _taken_over(status, holder):
+    if taken_over(status, holder):
         return "starting"
     if status is None:
         return "never run"
     if status.state in _ALIVE and (not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS):
         return "dead"
     return str(status.state)
+
+
+def taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:
+    """Whether a living process holds the generation that has not said anything of this flow yet."""
+    from spark.lease import EXPIRES_SECONDS
+
+    if holder is None or holder.pid == 0 or time.time() - holder.renewed > EXPIRES_SECONDS:
+        return False
+    return psutil.pid_exists(holder.pid) and (status is None or status.pid != holder.pid)

@@ -1,7 +1,7 @@
 """How canonical values compare and add up: what SQL's ``=``, ``ORDER BY`` and aggregates make of them, exactly.
 
-A part of the second opinion (``truth.values``): it shares nothing with the engine's aggregates. Every sum is a fraction of
-whole numbers until it is printed, so that no order of adding and no rounding on the way can show.
+It shares nothing with the engine's aggregates. Every sum is a fraction of whole numbers until it is printed, so that no
+order of adding and no rounding on the way can show.
 """
 
 from __future__ import annotations

@@ -6,8 +6,11 @@ import hashlib
 import struct
 from typing import Any
 
-from operations.verify.comparison import _NO_JSON
 from truth.values import canonical
+
+DIGEST_BYTES = 16
+# No JSON text begins so.
+_NO_JSON = b"\0not JSON: "
 
 
 def single(value: Any) -> Any:
@@ -33,6 +36,3 @@ def digest(document: Any) -> bytes:
     except (ValueError, TypeError, RecursionError):
         text = _NO_JSON + (document if isinstance(document, bytes) else repr(document).encode("utf-8", "replace"))
     return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
-
-
-DIGEST_BYTES = 16

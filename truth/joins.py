@@ -1,7 +1,8 @@
 """What every document of a joined view must be, from the tables alone: hash joins over Postgres's own text.
 
 A second opinion on the engine in ``cdc.join``: all rows at once instead of one change after another, nothing kept, no
-order of events, and none of its code. Values come from ``truth.values``, comparing and adding from ``truth.arithmetic``.
+order of events, and none of its code. Values come from ``truth.values``, comparing and adding from
+``truth.arithmetic``.
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ import pyarrow as pa
 from cdc.catalogue import Table
 from cdc.types import spark_type
 from cdc.view import View
-from spark.computed import VALUE
 from truth import values as truth
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 # Values of Postgres that Spark's types can't hold.
 _MOMENTS, _INFINITE = ("date", "timestamp", "timestamp_ntz"), ("infinity", "-infinity")
@@ -119,15 +118,13 @@ def ask(spark: SparkSession, shape: Shape, rows: Sequence[Mapping[str, Any]], ex
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark.guard import guarded
-
     texts = {"__i": pa.array(range(len(rows)), pa.int32()), **shape.arrays_of(rows)}
     typed = spark.createDataFrame(pa.table(texts)).selectExpr("__i", *shape.typed())
     types = tuple(kind for _, kind in typed.select(*map(F.expr, expressions)).dtypes)
     out: list[tuple[Any, ...]] = [()] * len(rows)
     if rows:
         there = F.col("__i").isNotNull()
-        columns = [guarded(F.expr(said), there).alias(f"__{at}") for at, said in enumerate(expressions)]
+        columns = [_tried(F.expr(said), there).alias(f"__{at}") for at, said in enumerate(expressions)]
         asked = typed.select("__i", *columns).toArrow()
         places, *answers = asked.column(0).to_pylist(), *map(_answers, asked.columns[1:])
         for place, *answer in zip(places, *answers, strict=True):
@@ -135,11 +132,29 @@ def ask(spark: SparkSession, shape: Shape, rows: Sequence[Mapping[str, Any]], ex
     return Answers(types, out)
 
 
+def _tried(value: Column, present: Column) -> Column:
+    """A struct of a value that may fail for a row in ANSI mode: null where it did, and where ``present`` is not true.
+
+    Spark's own ``TryEval`` has no name in its Python interface. The engine has such a function too; a second opinion
+    does not share it.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F  # noqa: N812
+
+    context = SparkContext._active_spark_context
+    assert context is not None and context._jvm is not None
+    columns = context._jvm.org.apache.spark.sql.classic.ExpressionUtils
+    held = F.struct(F.when(present, value).alias("v"))
+    tried = context._jvm.org.apache.spark.sql.catalyst.expressions.TryEval(columns.expression(held._jc))
+    return F.when(present, Column(columns.column(tried)))
+
+
 def _answers(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a guarded column."""
+    """The values of a column of ``_tried``."""
     found: list[Any] = []
     for chunk in column.chunks:
-        values = chunk.field(VALUE).to_pylist()
+        values = chunk.field("v").to_pylist()
         if chunk.null_count:
             values = [FAILED if bad else value for value, bad in zip(values, chunk.is_null().to_pylist(), strict=True)]
         found += values

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark.lease import Holder
     from spark.state import Generation
     from spark.status import FlowStatus
-from spark.status import state_of
+from spark.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.
 STATES = ("rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
@@ -93,7 +93,7 @@ def _flow(generation: Generation, name: str, log: Any) -> dict[str, Any]:
     status = FlowStatus.read(folder)
     state = state_of(status, holder)
     # What an earlier process said last is no news of the one that starts, or works, now.
-    told = status if status is not None and not _taken_over(status, holder) else None
+    told = status if status is not None and not taken_over(status, holder) else None
     batch, offsets = committed_offsets(folder / "checkpoint")
     lag_events, lag_seconds = _lag(log, sorted(offsets) or (status.topics if status else []), offsets)
     return {
@@ -114,15 +114,6 @@ def _flow(generation: Generation, name: str, log: Any) -> dict[str, Any]:
         "restarts": status.restarts if status else 0,
         "restarted": list(status.restarted) if status else [],
     }
-
-
-def _taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:
-    """Whether a living process holds the generation that has not said anything of this flow yet."""
-    from spark.lease import EXPIRES_SECONDS
-
-    if holder is None or holder.pid == 0 or time.time() - holder.renewed > EXPIRES_SECONDS:
-        return False
-    return psutil.pid_exists(holder.pid) and (status is None or status.pid != holder.pid)
 
 
 def _lag(log: Any, topics: Sequence[str], offsets: Mapping[str, Mapping[int, int]]) -> tuple[int | None, float | None]:

@@ -12,9 +12,6 @@ from operations.verify.buckets import Side
 # How many differing keys a report names; more only make it long.
 NAMED = 20
 
-# No JSON text begins so.
-_NO_JSON = b"\0not JSON: "
-
 Kind = Literal["missing", "extra", "changed", "moving"]
 
 

@@ -1,6 +1,6 @@
 """Run as a program, because a Spark session is one per process: wrong rows in an Iceberg table, and their repair.
 
-``python -m tests.support.warehouse_repair FOLDER`` prints what ``operations.verify.repair_warehouse`` made of them as JSON.
+``python -m tests.support.warehouse_repair FOLDER`` prints as JSON what the repair made of them.
 """
 
 from __future__ import annotations

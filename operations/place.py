@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cdc.pipeline import IcebergSink, Pipeline
 from truth.expected import Form
-
-if TYPE_CHECKING:
-    pass
 
 
 class Place(NamedTuple):

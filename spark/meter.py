@@ -7,12 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    from spark.status import FlowStatus
+from spark.status import FlowStatus
 
 if TYPE_CHECKING:
     from spark.flow import Flow
-from spark.status import FlowStatus
+    from spark.status import FlowStatus
 
 
 class _Reports(Protocol):

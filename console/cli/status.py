@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -16,9 +16,6 @@ from console.cli.options import json_option, pipeline_argument, print_json, sink
 from operations.status.alive import ailments
 from operations.status.sinks import status_report
 from operations.status.source import line, warning
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(

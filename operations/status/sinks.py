@@ -6,17 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
 from operations.loss_note import LossNote
 from operations.status.source import SourceState
 
 if TYPE_CHECKING:
-    from spark.lease import Holder
     from spark.state import Generation
-    from spark.status import FlowStatus
 from spark.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from cdc.view import View
-from operations.verify.buckets import Side
-
-if TYPE_CHECKING:
-    pass
-import multiprocessing
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from cdc.errors import HeadwaterError
+from cdc.view import View
 from operations.place import Place
+from operations.verify.buckets import Side
 from operations.verify.holding import holding
-
-if TYPE_CHECKING:
-    pass
 
 
 def write_held(place: Place, view: View, folder: Path, buckets: int) -> None:

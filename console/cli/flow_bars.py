@@ -10,29 +10,23 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from cdc.errors import KafkaError
-from cdc.log.ends import LogEnds, reached
-from cdc.pipeline import Pipeline
 from operations.pace import pace
-from spark.checkpoint import committed_offsets
+from operations.status.caught_up import Goal
 from spark.runner import Running
 from spark.status import FlowStatus
 
 
-class Watch:
+class FlowBars:
     """Shows every flow's way to the log's end.
 
     Args:
-        pipeline: for Kafka's address.
-        running: the flows.
+        goal: what they are on their way to.
         terminal: bars, else a line a flow now and then.
         line_seconds: pause between lines.
     """
 
-    def __init__(self, pipeline: Pipeline, running: Sequence[Running], *, terminal: bool, line_seconds: float) -> None:
-        self.running, self.terminal, self.line_seconds = running, terminal, line_seconds
-        self.log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
-        self.goal = self._ends()
+    def __init__(self, goal: Goal, *, terminal: bool, line_seconds: float) -> None:
+        self.goal, self.terminal, self.line_seconds = goal, terminal, line_seconds
         self.bars: dict[str, TaskID] = {}
         self.printed: dict[str, tuple[str, str | None, int]] = {}
         self.next_line = time.monotonic()
@@ -41,7 +35,7 @@ class Watch:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.progress = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> FlowBars:
         if self.terminal:
             self.progress.start()
         return self
@@ -51,43 +45,12 @@ class Watch:
     ) -> None:
         if self.terminal:
             self.progress.stop()
-        self.log.close()
-
-    def _ends(self) -> dict[str, dict[int, int]]:
-        topics = {topic for run in self.running for topic in run.flow.spec.topics}
-        try:
-            return self.log.ends(sorted(topics))
-        except KafkaError:
-            return {}  # Kafka is away: the flows say so themselves
-
-    def _way(self, run: Running) -> tuple[int, int]:
-        """Offsets done and to do for a flow; of a joined view that is being filled, records of both its passes."""
-        told = getattr(run.query, "progress", None) if run.filling else None
-        if told is not None:
-            _, done, total = told()
-            return done, total
-        if not self.goal:
-            self.goal = self._ends()
-        _, committed = committed_offsets(run.flow.checkpoint)
-        goal = {topic: self.goal.get(topic, {}) for topic in run.flow.spec.topics}
-        total = sum(end for parts in goal.values() for end in parts.values())
-        done = sum(min(committed.get(t, {}).get(p, 0), end) for t, parts in goal.items() for p, end in parts.items())
-        return done, total
-
-    def caught_up(self) -> bool:
-        """Whether every flow that is not failed has committed what the log held at the start."""
-        for run in self.running:
-            goal = {topic: self.goal.get(topic, {}) for topic in run.flow.spec.topics}
-            there = not run.filling and not run.deferred and reached(committed_offsets(run.flow.checkpoint)[1], goal)
-            if not self.goal or (not run.failed and not there):
-                return False
-        return True
 
     def show(self, statuses: Sequence[FlowStatus]) -> None:
         """Show the flows' state now."""
         due = time.monotonic() >= self.next_line
-        for run, status in zip(self.running, statuses, strict=True):
-            done, total = self._way(run)
+        for run, status in zip(self.goal.running, statuses, strict=True):
+            done, total = self.goal.way(run)
             if self.terminal:
                 self._bar(run, status, done, total)
             else:

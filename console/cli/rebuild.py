@@ -6,13 +6,18 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
 
-from console.cli.options import json_option, master_option, pipeline_argument, print_json, sink_argument
+from console.cli.options import is_terminal, json_option, master_option, pipeline_argument, print_json, sink_argument
+
+LINE_SECONDS = 5.0
 
 
 @click.command(
@@ -46,8 +51,10 @@ def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, mas
     Exit code 0: ready (with --auto: promoted); 2: with --auto, it differs from Postgres and was not promoted; 1: error.
     """
     from cdc.pipeline import load
+    from console.cli.flow_bars import FlowBars
     from operations.run.machines import with_master
-    from operations.run.rebuild import Rebuild
+    from operations.run.rebuild import Rebuild, Show
+    from operations.status.caught_up import Goal
 
     stop = threading.Event()
 
@@ -59,7 +66,14 @@ def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, mas
     if owned:
         threading.Thread(target=_when_orphaned, args=(stop,), name="owner", daemon=True).start()
     pipeline = with_master(load(file), master)
-    report = Rebuild(pipeline, file, sink, throttle, stop, lambda line: click.echo(line, err=True)).run(auto=auto)
+
+    @contextmanager
+    def shown(goal: Goal) -> Iterator[Show]:
+        with FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars:
+            yield bars.show
+
+    say = partial(click.echo, err=True)
+    report = Rebuild(pipeline, file, sink, throttle, stop, say, shown).run(auto=auto)
     if as_json:
         print_json(report)
     else:

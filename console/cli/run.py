@@ -16,7 +16,7 @@ from cdc.errors import DiskFull, StateError
 from console.cli.options import is_terminal, master_option, pipeline_argument, sink_option
 
 if TYPE_CHECKING:
-    from console.cli.flow_bars import Watch
+    from console.cli.flow_bars import FlowBars
     from operations.run.engine import Engine
     from operations.run.halting import Halting
     from operations.run.losses import Losses
@@ -87,7 +87,7 @@ def _run(
 ) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
     from cdc.pipeline import load
-    from console.cli.flow_bars import Watch
+    from console.cli.flow_bars import FlowBars
     from operations.catalogue import source_catalogue
     from operations.run.engine import open_engine, warn_outdated
     from operations.run.halting import Halting
@@ -95,6 +95,7 @@ def _run(
     from operations.run.machines import with_master
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
+    from operations.status.caught_up import Goal
 
     until = None if timeout is None else time.monotonic() + timeout
     pipeline = with_master(load(file), master)
@@ -112,8 +113,11 @@ def _run(
                 _say(f"warning: {line}")
             if source.forgetful:
                 _say(f"warning: {FORGETFUL}")
-            with Watch(pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
-                _supervise(engine, watch, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses)
+            with (
+                Goal(pipeline, engine.runner.running) as goal,
+                FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars,
+            ):
+                _supervise(engine, bars, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses)
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
@@ -128,7 +132,7 @@ def _run(
 
 def _supervise(
     engine: Engine,
-    watch: Watch,
+    bars: FlowBars,
     source: SourceWatch,
     halting: Halting,
     stop: Stop,
@@ -141,7 +145,7 @@ def _supervise(
     told: str | None = None
     while not stop.wait(STEP_SECONDS):
         trouble = _follow(engine, halting, source, losses)
-        watch.show(engine.runner.step())
+        bars.show(engine.runner.step())
         trouble = trouble or engine.runner.trouble
         if trouble != told:
             _say(f"waiting: {trouble.splitlines()[0]}" if trouble else "there is room on the disk again")
@@ -152,7 +156,7 @@ def _supervise(
         healing = losses is not None and losses.busy
         if engine.runner.all_failed and not healing:
             return
-        if until_caught_up and not healing and watch.caught_up():
+        if until_caught_up and not healing and bars.goal.caught_up():
             _say("caught up")
             return
         if until is not None and time.monotonic() > until:

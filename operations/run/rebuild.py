@@ -7,13 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from cdc.errors import HeadwaterError, SinkUnavailable, StateError
 from cdc.pipeline import IcebergSink, Pipeline
-from console.cli.flow_bars import Watch
-from console.cli.options import is_terminal
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
@@ -21,14 +21,24 @@ from operations.generations.targets import plain_config
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
 from operations.state_folder import chosen_sinks, registry
+from operations.status.caught_up import Goal
 from sinks.factory import open_sink
 from spark.files import write_atomic
 from spark.register import Entry, as_defined, outdated
+from spark.status import FlowStatus
 
 STEP_SECONDS = 0.5
-LINE_SECONDS = 5.0
 # How long the new generation may stand still while verification waits for it; as long as it gets on, it is waited for.
 SETTLE_SECONDS = 60
+
+
+Show = Callable[[Sequence[FlowStatus]], None]
+Shown = Callable[[Goal], AbstractContextManager[Show]]
+
+
+def unshown(_goal: Goal) -> AbstractContextManager[Show]:
+    """Nobody looks."""
+    return nullcontext(lambda _statuses: None)
 
 
 class Rebuild:
@@ -41,14 +51,22 @@ class Rebuild:
         throttle: share of the time it may be at work.
         stop: set when it is asked to end.
         say: told what happens, a line each.
+        shown: shows how far the flows are; shown nothing if left out.
     """
 
     def __init__(
-        self, pipeline: Pipeline, file: Path, sink: str, throttle: float, stop: threading.Event, say: Say
+        self,
+        pipeline: Pipeline,
+        file: Path,
+        sink: str,
+        throttle: float,
+        stop: threading.Event,
+        say: Say,
+        shown: Shown = unshown,
     ) -> None:
         chosen_sinks(pipeline, [sink])
         self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
-        self.stop, self.say = stop, say
+        self.stop, self.say, self.shown = stop, say, shown
         self.registry = registry(pipeline, sink)
 
     def run(self, *, auto: bool) -> dict[str, Any]:
@@ -132,19 +150,19 @@ class Rebuild:
 
     def _fill(self, engine: Engine) -> int:
         """Run until all is applied that the log held at the start; returns records applied by this process."""
-        with Watch(self.pipeline, engine.runner.running, terminal=is_terminal(), line_seconds=LINE_SECONDS) as watch:
+        with Goal(self.pipeline, engine.runner.running) as goal, self.shown(goal) as show:
             while not self.stop.wait(STEP_SECONDS):
                 statuses = engine.runner.step()
                 engine.follow_cluster()
                 engine.follow_lease()
-                watch.show(statuses)
+                show(statuses)
                 if engine.runner.errors:
                     raise StateError(
                         "; ".join(f"{flow} failed: {why}" for flow, why in engine.runner.errors.items()),
                         means="the new generation is not complete; the living one goes on as before",
                         fix=f"put it right, then the same command goes on: `headwater rebuild {self.file} {self.sink}`",
                     )
-                if watch.caught_up():
+                if goal.caught_up():
                     return sum(status.records for status in statuses)
         raise StateError(
             f"the rebuild of {self.sink} was stopped before its end",

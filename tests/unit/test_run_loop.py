@@ -23,7 +23,8 @@ class Loop:
         self.stopped: list[str] = []
         self.runner = SimpleNamespace(step=self._step, trouble=None, all_failed=False)
         self.source = SimpleNamespace(error=None, changed={})
-        self.watch = SimpleNamespace(show=lambda _statuses: None, caught_up=lambda: False)
+        self.goal = SimpleNamespace(caught_up=lambda: False)
+        self.bars = SimpleNamespace(show=lambda _statuses: None, goal=self.goal)
 
     def _step(self) -> list[Any]:
         self.turns += 1
@@ -39,7 +40,7 @@ class Loop:
         halting = SimpleNamespace(follow=lambda _changed: [])
         run._supervise(
             cast(Any, engine),
-            cast(Any, self.watch),
+            cast(Any, self.bars),
             cast(Any, self.source),
             cast(Any, halting),
             self.stop,
@@ -107,7 +108,7 @@ def test_it_ends_when_no_flow_is_left() -> None:
 
 def test_it_ends_when_all_is_read_or_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
     loop = Loop(*[lambda: []] * 100)
-    loop.watch.caught_up = lambda: True
+    loop.goal.caught_up = lambda: True
     loop.go(until_caught_up=True)
     assert (loop.turns, capsys.readouterr().err) == (1, "caught up\n")
     with pytest.raises(StateError, match="not caught up when --timeout was over"):

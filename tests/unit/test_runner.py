@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from console.cli.flow_bars import Watch
+from console.cli.flow_bars import FlowBars
+from operations.status.caught_up import Goal
 from spark import files, runner
 from spark.flow import Flow, Reading
 from spark.join.query import JoinedQuery
@@ -166,8 +167,7 @@ def test_a_task_that_a_sink_has_fenced_says_nothing_over_its_successor(case: Cas
 
 def watch(case: Case, capsys: pytest.CaptureFixture[str]) -> Callable[[FlowStatus, int, int], str]:
     """What `run` prints of a flow whose way is so far."""
-    made = object.__new__(Watch)
-    made.printed, made.begun, made.since, made.goal = {}, {}, time.monotonic(), {}
+    made = FlowBars(object.__new__(Goal), terminal=False, line_seconds=0.0)
 
     def printed(status: FlowStatus, done: int, total: int) -> str:
         made._line(case.runner.running[0], status, done, total, due=True)
@@ -186,8 +186,8 @@ def test_a_share_is_told_of_what_is_known(case: Case, capsys: pytest.CaptureFixt
 
 
 def test_caught_up_is_who_has_written_what_a_fan_out_has_touched(case: Case) -> None:
-    made = object.__new__(Watch)
-    made.running, made.goal = case.runner.running, {"t": {0: 0}}
+    made = object.__new__(Goal)
+    made.running, made._ends = case.runner.running, {"t": {0: 0}}
     case.step()
     case.queries[0].waiting = 7
     assert not made.caught_up()

@@ -22,8 +22,8 @@ from sinks.contract import Answer, Item, Outcome, Sink
 from sinks.factory import open_sink
 from spark.behind import Behind
 from spark.computed import Failure, Results
-from spark.entries import TALLY, Decoded, Entry, decode_batches
 from spark.ending import end_task
+from spark.entries import TALLY, Decoded, Entry, decode_batches
 from spark.spec import FlowSpec, unpack
 
 # As an entry's offset: its document was never written, so nothing need be deleted if the view's condition is not met.

@@ -34,15 +34,18 @@ class Recovery:
     def wait(self) -> float | None:
         """Seconds until every flow has applied a change made from now on; None if that never came."""
         began, since_ms = time.monotonic(), time.time() * 1000
+        until, followed = began + PATIENCE_SECONDS, len(self.runner.advice)
         self._failed_since.clear()
         self.runner.refusals.clear()
         behind: list[str] = ["not looked at"]
-        while (passed := time.monotonic() - began) < PATIENCE_SECONDS:
+        while time.monotonic() < until:
             self.touch()
             behind = self.behind(since_ms)
             if not behind:
-                return passed
+                return time.monotonic() - began
             self._advise()
+            if len(self.runner.advice) > followed:  # a rebuild takes what it takes, and there is one for each sink
+                until, followed = time.monotonic() + PATIENCE_SECONDS, len(self.runner.advice)
             time.sleep(POLL_SECONDS)
         self.say(f"  not recovered: {'; '.join(behind)}")
         return None

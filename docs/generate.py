@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from console.cli import VERBS, cli
+from console.cli.main import VERBS, cli
 
 PAGE = Path(__file__).with_name("cli.md")
 # click wraps help to the terminal; the page must not depend on whose.

@@ -6,7 +6,7 @@ import os
 
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
-from spark import startup
+from spark import class_archive, startup
 from tests.support.servers import Servers, servers
 
 
@@ -16,5 +16,5 @@ def ready() -> Servers:
     stack.up()
     archive = LocalStack().endpoints.spark_archive
     startup.prepare(artifacts.spark_jars()[0].parent, archive, print)
-    os.environ[startup.VARIABLE] = str(archive)
+    os.environ[class_archive.VARIABLE] = str(archive)
     return stack

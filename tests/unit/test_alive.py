@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.pipeline import load
-from console.cli import cli
+from console.cli.main import cli
 from operations.state_folder import registry
 from operations.status.alive import ailments
 from spark.status import FlowStatus

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import load
-from console.cli import VERBS, cli
+from console.cli.main import VERBS, cli
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("cdc", "connectors", "sinks", "spark", "console", "deploy", "examples")

@@ -21,8 +21,8 @@ from cdc.join.incoming import RowMaker
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
-from console.cli import cli
 from console.cli.explain import show
+from console.cli.main import cli
 from operations.explain.differences import Difference, differences, without
 from operations.explain.report import _position, find_view
 from operations.held import alike

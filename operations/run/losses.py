@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0
 # How often the note for `status` is written anew while nothing else happens.
 NOTE_SECONDS = 2.0
+# How long the new generation may stand still while the comparison waits for it.
+SETTLE_SECONDS = 60
 
 Next = Literal["remove", "promote", "again"]
 Command = Callable[..., Sequence[str]]
@@ -168,7 +170,7 @@ class Losses:
                     self._begin(one, "retire", "--generation", str(gone[0]), "--yes")
                     return [f"sink {one.sink}: readers see generation {living} since {self._for(one)} after the loss"]
                 self._note_of(one.sink).clear()
-                self._begin(one, "verify", "--generation", str(living))
+                self._begin(one, "verify", "--generation", str(living), "--wait", str(SETTLE_SECONDS))
                 return [f"sink {one.sink}: made again in {self._for(one)}, generation {living}; comparing it now"]
             case "promote" if verb != "promote":
                 assert ready is not None

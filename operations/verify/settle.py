@@ -72,18 +72,20 @@ class Settler:
         result.forget()
         certain = self._keys()
         deadline = time.monotonic() + wait
-        left = keys
+        left, alive = keys, False
         while True:
             caught_up, suspects = self._suspects(left, deadline)
-            result.caught_up = caught_up
+            alive = result.caught_up = alive or caught_up
             same, moved = self._standing_still(suspects)
             over = time.monotonic() > deadline
+            # Once it was seen to pass a snapshot, what is left are rows that have changed since, and a last round that
+            # had no time to wait for it proves nothing against them.
             if caught_up or over:
-                _note_all(result, same, certain)
+                _note_all(result, same, certain if caught_up or not alive else None)
             if not moved.count and caught_up:
                 break
             if over:
-                _note_all(result, moved, certain if not caught_up else None)
+                _note_all(result, moved, None if alive else certain)
                 break
             left = moved if caught_up else suspects
             self.on_pause()

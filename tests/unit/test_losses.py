@@ -268,7 +268,7 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
     assert case.asked[1] == ("retire", "shop.yaml", "cache", "--generation", "1", "--yes")
     registry(pipeline, "cache").remove(1)
     case.until(lambda: case.verbs == ["rebuild", "retire", "verify"])
-    assert case.asked[2] == ("verify", "shop.yaml", "--sink", "cache", "--generation", "2")
+    assert case.asked[2] == ("verify", "shop.yaml", "--sink", "cache", "--generation", "2", "--wait", "60")
     assert _sink(pipeline, "cache", None)["rebuilding"] is None  # readers have what they need; it is only looked at
     case.until(lambda: not case.losses.busy)
     assert case.said[-1] == "sink cache: what was made again equals Postgres"

@@ -1,0 +1,111 @@
+"""What is called a difference: rows that stood still while the sink passed them, and no row that has only moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from console import settle
+from console.buckets import Keys
+from console.compare import Comparison, marked
+from console.holding import Holds
+from console.settle import Settler
+
+
+class World:
+    """Rows with numbers as digests; each look at the truth is one step of time.
+
+    Args:
+        truth: key -> what its row is at each look; the last stays.
+        held: key -> what the sink holds.
+        passes: for each round whether the sink is seen to pass the snapshot in time.
+    """
+
+    def __init__(self, truth: Mapping[str, Sequence[int]], held: Mapping[str, int], passes: Sequence[bool]) -> None:
+        self.truth, self.held, self.passes = truth, held, list(passes)
+        self.looks, self.clock = 0, 0.0
+
+    def settler(self, folder: Path) -> Settler:
+        place = SimpleNamespace(pipeline=SimpleNamespace(source=None), form="document")
+        holding = SimpleNamespace(place=place, get=self._get)
+        frontier = SimpleNamespace(wait=self._wait)
+        return Settler(None, holding, frontier, None, folder)  # type: ignore[arg-type]
+
+    def _wait(self, *_: object) -> bool:
+        self.clock += 0.6
+        return self.passes.pop(0)
+
+    def _get(self, keys: Sequence[str]) -> dict[str, Holds]:
+        return {key: Holds(1, digest(self.held[key])) for key in keys if key in self.held}
+
+    def pass_by(self, seconds: float) -> None:
+        self.clock += seconds
+
+    def now(self, keys: Sequence[str]) -> Iterator[tuple[str, Mapping[str, bytes]]]:
+        at = self.looks
+        self.looks += 1
+        for key in keys:
+            values = self.truth.get(key, ())
+            if values:
+                yield key, {"document": digest(values[min(at, len(values) - 1)])}
+
+
+def digest(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Settle keys in a world; the comparison, and the keys that are certainly different."""
+
+    def done(world: World, wait: float = 0.0) -> tuple[Comparison, int]:
+        @contextmanager
+        def snapshot(_source: object) -> Iterator[None]:
+            yield None
+
+        monkeypatch.setattr(settle, "snapshot", snapshot)
+        monkeypatch.setattr(settle, "wal_position", lambda _connection: 0)
+        monkeypatch.setattr(settle, "expected", lambda _view, _connection, _spark, keys: keys)
+        monkeypatch.setattr(settle, "digests", lambda _view, keys, _forms: world.now(keys))
+        clock = SimpleNamespace(monotonic=lambda: world.clock, sleep=world.pass_by)
+        monkeypatch.setattr(settle, "time", clock)
+        (tmp_path / str(id(world))).mkdir()
+        keys = Keys(tmp_path / str(id(world)) / "asked")
+        for key in sorted({*world.truth, *world.held}):
+            keys.add(marked("changed", key))
+        keys.flush()
+        result = Comparison("v")
+        certain = world.settler(tmp_path / str(id(world))).settle(result, keys, wait)
+        return result, certain.count
+
+    return done
+
+
+def test_a_row_that_stood_still_while_the_sink_passed_it_differs(settled: Any) -> None:
+    result, certain = settled(World({"a": [1], "b": [2]}, {"a": 9, "b": 2}, [True]))
+    assert (result.changed, result.moving, result.caught_up, certain) == (["a"], [], True, 1)
+
+
+def test_a_row_that_moved_is_not_called_wrong(settled: Any) -> None:
+    result, certain = settled(World({"a": [1, 2]}, {"a": 9}, [True]))
+    assert (result.differences, result.moving, result.caught_up, certain) == (0, ["a"], True, 0)
+
+
+def test_of_a_sink_that_never_caught_up_all_that_differs_is_told(settled: Any) -> None:
+    result, certain = settled(World({"a": [1], "b": [1, 2]}, {"a": 9, "b": 9}, [False]))
+    assert (result.changed, result.moving, result.caught_up, certain) == (["a", "b"], [], False, 2)
+
+
+def test_a_last_round_without_time_proves_nothing_against_rows_that_have_moved(settled: Any) -> None:
+    """Under a steady writer: `rebuild --auto` said that an index differed because its hottest rows were on the way."""
+    world = World(
+        {"hot": [1, 2, 3, 4], "late": [1, 2, 2, 2], "wrong": [5]}, {"hot": 9, "late": 9, "wrong": 6}, [True, False]
+    )
+    result, certain = settled(world, wait=1.5)
+    assert sorted(result.moving) == ["hot", "late"] and result.changed == ["wrong"]
+    assert (result.undecided, result.caught_up, certain) == (2, True, 1)

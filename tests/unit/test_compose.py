@@ -174,5 +174,5 @@ def test_the_headwater_image_gets_our_code_and_no_bytecode() -> None:
     from deploy.images.context import files
 
     names = [name for _, name in files(IMAGES["headwater"], {"spark": ROOT / "no such folder"})]
-    assert {"Dockerfile", "app/pyproject.toml", "app/requirements.lock", "app/console/cli.py"} <= set(names)
+    assert {"Dockerfile", "app/pyproject.toml", "app/requirements.lock", "app/console/cli/main.py"} <= set(names)
     assert not [name for name in names if name.endswith(".pyc")]

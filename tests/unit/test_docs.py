@@ -20,7 +20,7 @@ from cdc.pipeline import load
 from console.cli.main import VERBS, cli
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("cdc", "connectors", "sinks", "spark", "console", "deploy", "examples")
+PACKAGES = ("cdc", "connectors", "sinks", "spark", "truth", "operations", "console", "deploy", "examples")
 MAX_LINES = 400
 VARIABLE = re.compile(r"\bHEADWATER_[A-Z_]*[A-Z]\b")
 

@@ -14,7 +14,7 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
 from operations.refusals import Refusals
-from operations.run import engine
+from operations.run import build, engine
 from operations.state_folder import registry
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status
@@ -76,7 +76,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Engines of this test, whose servers and flows are none: what is tried and refused is what is looked at."""
     made: list[Any] = []
     spark = SimpleNamespace(stop=lambda: None)
-    monkeypatch.setattr(engine, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    monkeypatch.setattr(build, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
     monkeypatch.setattr(engine, "read_snapshot_lsn", lambda _pipeline: 1)
     monkeypatch.setattr(engine, "open_spark", lambda *_: spark)
     monkeypatch.setattr(engine, "flows_of", lambda *_: [])
@@ -150,7 +150,7 @@ def test_a_server_that_is_away_is_no_refusal(
     def away(*_: Any) -> dict[str, str]:
         raise SinkUnavailable("away")
 
-    monkeypatch.setattr(engine, asked, away)
+    monkeypatch.setattr(build if asked == "topic_ids" else engine, asked, away)
     with pytest.raises(SinkUnavailable):
         open_all(pipeline, WHOLE, opened)
     assert registry(pipeline, "cache").generation(1).refused() is None

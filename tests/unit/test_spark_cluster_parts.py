@@ -104,7 +104,7 @@ def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: 
     done = subprocess.run(
         [python, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.stdout.strip() == str(tmp_path / "env" / "lib" / "spark" / "apply.py"), done.stderr
+    assert done.stdout.strip() == str(tmp_path / "env" / "lib" / "spark" / "write.py"), done.stderr
     with pytest.raises(ConfigError, match=r"\.tar\.gz"):
         pack(tmp_path / "python.zip")
 

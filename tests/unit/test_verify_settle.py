@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from console import settle
-from console.buckets import Keys
-from console.compare import Comparison, marked
-from console.holding import Holds
-from console.settle import Settler
+from operations.verify import settle
+from operations.verify.buckets import Keys
+from operations.verify.comparison import Comparison, marked
+from operations.verify.holding import Holds
+from operations.verify.settle import Settler
 
 
 class World:

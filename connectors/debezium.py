@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from cdc.catalogue import Catalogue
+from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
 from connectors.names import Names
@@ -41,7 +42,6 @@ CHUNK_ROWS = 8_192
 SYSTEM_IDENTIFIER = "headwater.system.identifier"
 
 HIDDEN = "(secret)"
-SECRET = re.compile(r"password|secret|token|api.?key|credential|jaas|passphrase|private", re.IGNORECASE)
 
 
 def connector_name(pipeline: Pipeline) -> str:
@@ -274,8 +274,5 @@ def redact(config: Mapping[str, str]) -> dict[str, str]:
 
     References to a config provider (``${file:…}``) are no secrets and stay.
     """
-    secrets = {value for key, value in config.items() if SECRET.search(key) and not value.startswith("${")} - {""}
-    return {
-        key: HIDDEN if value in secrets or (SECRET.search(key) and not value.startswith("${") and value) else value
-        for key, value in config.items()
-    }
+    secrets = {value for key, value in config.items() if looks_secret(key) and not value.startswith("${")} - {""}
+    return {key: HIDDEN if value in secrets else mask_text(value) for key, value in config.items()}

@@ -12,8 +12,8 @@ import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from cdc.errors import ConnectError, ConnectUnavailable
+from cdc.masking import mask_text
 from cdc.pipeline import Connect
-from cdc.pipeline.masking import mask_text
 
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
 PATIENCE_SECONDS = 30.0

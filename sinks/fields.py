@@ -3,17 +3,16 @@ of a secret."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from cdc.errors import ConfigError
+from cdc.masking import looks_secret, mask_text
 
 T = TypeVar("T")
 
 # Redis's scripts compare tokens as doubles, which are exact up to here.
 MAX_TOKEN = 2**53
-SECRET = re.compile(r"(password|api_key|secret)$")
 
 
 class Fields:
@@ -79,5 +78,5 @@ class Fields:
 
     def wrong(self, key: str, value: object, expected: str) -> ConfigError:
         """The error for one key."""
-        shown = "(hidden)" if SECRET.search(key) or key == "url" else repr(value)[:80]
+        shown = "(hidden)" if looks_secret(key) or key == "url" else mask_text(repr(value))[:80]
         return ConfigError(f"{self.who}: {key} must be {expected}, not {shown}")

@@ -13,7 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
-from cdc.pipeline.masking import looks_secret, mask_text
+from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
 from spark import class_archive, cluster, quiet
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
@@ -62,9 +62,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     # What Spark's pages and logs show of settings and plans: stars for these. Its own patterns do not know all of ours.
     # The first is looked for in names and in values, the second in names, the third in texts of plans.
-    "spark.redaction.regex": "(?i)secret|passw|passphrase|token|credential|access[._-]?key|api[._-]?key|jaas|sasl[.]|"
-    + _LOGIN,
-    "spark.sql.redaction.options.regex": "(?i)url|secret|passw|token|credential|jaas|sasl[.]",
+    "spark.redaction.regex": f"(?i){HIDDEN_NAMES}|{_LOGIN}",
+    "spark.sql.redaction.options.regex": f"(?i)url|{HIDDEN_NAMES}",
     "spark.redaction.string.regex": f"(?i)passw[a-z]*[\"']?\\s*[=:]\\s*[\"']?[^\"',;\\s]+|{_LOGIN}",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.encoding import JSON, Encoding, UnknownSchemaId
 from cdc.errors import RegistryError, RegistryUnavailable
-from cdc.pipeline.masking import mask_text
+from cdc.masking import mask_text
 
 if TYPE_CHECKING:  # half a second to load, and not needed for JSON
     from confluent_kafka.schema_registry import SchemaRegistryClient

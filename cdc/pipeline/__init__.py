@@ -6,8 +6,8 @@ wrong. The package knows no server and opens nothing but the file.
 
 from __future__ import annotations
 
+from cdc.masking import looks_secret, mask_text, masked, reveal
 from cdc.pipeline.loading import load, loads
-from cdc.pipeline.masking import looks_secret, mask_text, masked, reveal
 from cdc.pipeline.models import Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, Sink

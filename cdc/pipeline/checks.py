@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs
 
 from cdc.keyspaces import is_reserved, outer_stems
+from cdc.masking import mask_text
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins, nothing_picked
-from cdc.pipeline.masking import mask_text
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
 from cdc.pipeline.rowstore import RowStore

@@ -27,8 +27,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, PydanticUndefined
 
+from cdc.masking import looks_secret, masked
 from cdc.pipeline.environment import VariableText
-from cdc.pipeline.masking import looks_secret, masked
 
 # Every pattern of a text, with the words that a message uses for it. Also part of the JSON Schema.
 PIPELINE_NAME = r"^[a-z][a-z0-9_]{0,39}$"

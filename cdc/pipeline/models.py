@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, PrivateAttr, model_validator
 
 from cdc.errors import PipelineFileError
+from cdc.masking import masked
 from cdc.pipeline.fields import MASTER, MEMORY, PIPELINE_NAME, Name, Part, PlainOptions, Text, Whole, entry
-from cdc.pipeline.masking import masked
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source

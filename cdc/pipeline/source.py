@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from cdc.masking import reveal
 from cdc.pipeline.fields import BROKERS, HTTP, SLOT, TOPIC, Number, Options, Part, Table, Text, Whole, entry
-from cdc.pipeline.masking import reveal
 
 
 class Registry(Part):

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 # Keys that are looked at together; memory is so many documents of each side.
 PAGE = 2_000
+# Rows that have changed between two looks in so many rounds are hot: more rounds would not find them still, and under a
+# steady writer each view would take all the time that it may.
+MOST_ROUNDS = 3
 # Between two rounds when the sink's progress can't be seen, or rows keep moving.
 PAUSE_SECONDS = 1.0
 NOTHING = bytes(DIGEST_BYTES)
@@ -72,12 +75,13 @@ class Settler:
         result.forget()
         certain = self._keys()
         deadline = time.monotonic() + wait
-        left, alive = keys, False
+        left, alive, rounds = keys, False, 0
         while True:
             caught_up, suspects = self._suspects(left, deadline)
             alive = result.caught_up = alive or caught_up
             same, moved = self._standing_still(suspects)
-            over = time.monotonic() > deadline
+            rounds += caught_up
+            over = time.monotonic() > deadline or rounds >= MOST_ROUNDS
             # Once it was seen to pass a snapshot, what is left are rows that have changed since, and a last round that
             # had no time to wait for it proves nothing against them.
             if caught_up or over:

@@ -109,3 +109,10 @@ def test_a_last_round_without_time_proves_nothing_against_rows_that_have_moved(s
     result, certain = settled(world, wait=1.5)
     assert sorted(result.moving) == ["hot", "late"] and result.changed == ["wrong"]
     assert (result.undecided, result.caught_up, certain) == (2, True, 1)
+
+
+def test_rows_that_never_stand_still_are_not_waited_for(settled: Any) -> None:
+    world = World({"hot": range(100), "wrong": [5]}, {"hot": 1000, "wrong": 6}, [True] * 3)
+    result, certain = settled(world, wait=1_000.0)
+    assert (result.moving, result.changed, result.caught_up, certain) == (["hot"], ["wrong"], True, 1)
+    assert not world.passes

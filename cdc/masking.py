@@ -1,4 +1,4 @@
-"""What must never be printed: passwords, keys and tokens, wherever in the pipeline file they stand.
+"""What must never be printed: passwords, keys and tokens, wherever they stand. The one rule for all of Headwater.
 
 Secrets of their own key are ``SecretStr``. Two kinds hide inside other values and are masked when something is printed:
 the userinfo of a URL (``redis://:password@host``) and options whose key says that the value is secret.
@@ -16,11 +16,12 @@ MASK = "**********"
 
 # Every `sasl.*` is hidden, also the harmless ones: `sasl.jaas.config` holds a password in the middle of a sentence, and
 # the next client version may have another such key.
-_SECRET_KEY = re.compile(
-    r"passw|passphrase|secret|token(?!i[sz]|[._-]?(?:length|limit|count|filter|chars))|credential|sasl\.|api[._-]?key|access[._-]?key|private|user\.info|userinfo"
-    r"|key[._-]?pem|keystore[._-]?key|jaas",
-    re.IGNORECASE,
+# The text is Java's as well as Python's: Spark hides by it, too (spark/session.py).
+HIDDEN_NAMES = (
+    r"passw|passphrase|secret|token(?!i[sz]|[._-]?(?:length|limit|count|filter|chars))|credential|sasl\.|jaas"
+    r"|api[._-]?key|access[._-]?key|private|user[._-]?info|key[._-]?pem|keystore[._-]?key"
 )
+_SECRET_KEY = re.compile(HIDDEN_NAMES, re.IGNORECASE)
 # Greedy to the last "@": a password may hold an unescaped "/" or "@"; hiding too much of an odd URL is harmless.
 _USERINFO = re.compile(r"(?P<scheme>://)(?P<info>[^\s]*)@")
 _PARAMETER = re.compile(r"(?P<key>[?&;](?P<name>[^=&;?\s]+)=)(?P<value>[^&;\s]*)")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import click
+import logging
+from collections.abc import Callable
 
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
@@ -12,12 +13,19 @@ from connectors.postgres import connect
 from operations.state_folder import state_dir
 from spark.files import write_atomic
 
+# Python's logging writes a warning to standard error when nobody has said otherwise.
+_warn = logging.getLogger(__name__).warning
 
-def source_catalogue(pipeline: Pipeline) -> Catalogue:
+
+def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> Catalogue:
     """Read the captured tables' definitions; fall back on the last known ones when Postgres does not answer.
 
     The sinks live from the log: they must start, and catch up on what the log holds, while the database is down. A
     table that is not there is left out, with a warning: only the sinks that need it have a reason to stop.
+
+    Args:
+        pipeline: the loaded file.
+        say: told what was not there, a line each.
 
     Raises:
         SourceError: Postgres does not answer and this pipeline has never run here (transient by nature); or none of
@@ -31,11 +39,11 @@ def source_catalogue(pipeline: Pipeline) -> Catalogue:
     except SourceError as error:
         if not error.transient or not remembered.exists():
             raise
-        click.echo(f"warning: {error.what}; going on with the table definitions of the last start", err=True)
+        say(f"warning: {error.what}; going on with the table definitions of the last start")
         return Catalogue.from_json(remembered.read_text())
     if absent and not catalogue.tables:
         raise absent[0]
     for missing in absent:
-        click.echo(f"warning: {missing.what}; what needs it is left out", err=True)
+        say(f"warning: {missing.what}; what needs it is left out")
     write_atomic(remembered, catalogue.to_json())
     return catalogue

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from console.cli.options import json_option, master_option, pipeline_argument, print_json, sink_option
-from operations.verify.report import verified
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -92,8 +94,13 @@ def command(
     if every is not None:
         from operations.verify.audit import audit
 
-        audit(pipeline, asked, every)
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        audit(pipeline, asked, every, stop, partial(click.echo, err=True))
         return
+    from operations.verify.report import verified
+
     report = verified(pipeline, asked, progress=lambda line: click.echo(line, err=True))
     if as_json:
         print_json(report)

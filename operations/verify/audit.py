@@ -5,15 +5,12 @@ The file is in Prometheus's text format, replaced in one step each time, for a n
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import click
 
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
@@ -28,20 +25,19 @@ class _Ended(Exception):
     """Somebody asked the audit to stop while it waited for a sink."""
 
 
-def audit(pipeline: Pipeline, asked: Asked, every: float) -> None:
-    """Verify until SIGTERM or SIGINT.
+def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event, say: Callable[[str], None]) -> None:
+    """Verify until it is told to stop.
 
     Args:
         pipeline: the loaded file.
         asked: what to verify; each time another sample.
         every: seconds from the end of one verification to the start of the next.
+        stop: set when it is to end; looked at while it waits for a sink, too.
+        say: told a line for each verification.
 
     Raises:
         ConfigError: what is asked can never be done (no such sink).
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     totals = Totals()
     path = metric_file(pipeline)
     while not stop.is_set():
@@ -54,10 +50,10 @@ def audit(pipeline: Pipeline, asked: Asked, every: float) -> None:
             raise
         except HeadwaterError as error:  # a server that is down comes back; the audit is still there then
             totals.errors += 1
-            click.echo(f"{_clock()} could not verify: {error.what}", err=True)
+            say(f"{_clock()} could not verify: {error.what}")
         else:
             totals.take(report)
-            click.echo(line(report), err=True)
+            say(line(report))
         totals.runs += 1
         totals.seconds = time.monotonic() - started
         write_atomic(path, metrics(pipeline.name, totals))

@@ -22,7 +22,7 @@ SLOT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningConnector:
     """A connector as it is.
 
     Attributes:
@@ -51,7 +51,7 @@ class Running:
         return self.offset is not None and "snapshot" not in self.offset
 
 
-def read_connector(client: ConnectClient, name: str) -> Running | None:
+def read_connector(client: ConnectClient, name: str) -> RunningConnector | None:
     """Read a connector; None if there is none.
 
     Raises:
@@ -61,12 +61,12 @@ def read_connector(client: ConnectClient, name: str) -> Running | None:
     if config is None:
         return None
     offsets = client.offsets(name)
-    return Running(
+    return RunningConnector(
         {k: v for k, v in config.items() if k not in ADDED}, client.status(name), offsets[0] if offsets else None
     )
 
 
-def plan_connector(name: str, wanted: dict[str, str], running: Running | None) -> list[Action]:
+def plan_connector(name: str, wanted: dict[str, str], running: RunningConnector | None) -> list[Action]:
     """What must change in Kafka Connect. Pure.
 
     Args:

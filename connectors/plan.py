@@ -14,7 +14,7 @@ from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
 from connectors.changed import differences, look_at, merged, refusal
-from connectors.connector import Running, plan_connector, plan_renewal, read_connector, wait_ready
+from connectors.connector import RunningConnector, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants
 from connectors.database.history import Moment, read_moment
@@ -44,7 +44,7 @@ class Actual:
     facts: dict[str, TableFacts]
     publication: Publication | None
     slot: Slot | None
-    connector: Running | None
+    connector: RunningConnector | None
     captured: dict[str, Captured]
     gaps: dict[str, Gap]
     topics: dict[str, Topic]
@@ -311,7 +311,7 @@ def hear(servers: Servers) -> Heard:
         notifications.close()
 
 
-def lost_requests(servers: Servers, captured: Mapping[str, Captured], connector: Running | None) -> set[str]:
+def lost_requests(servers: Servers, captured: Mapping[str, Captured], connector: RunningConnector | None) -> set[str]:
     """Tables that were asked for a while ago, and that Debezium neither works on nor has finished."""
     requested = [entry for entry in captured.values() if entry.state == "requested"]
     old = [e for e in requested if datetime.now(UTC) - e.changed_at > timedelta(seconds=LOST_SECONDS)]

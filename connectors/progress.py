@@ -46,7 +46,7 @@ class Progress:
     done: bool
 
 
-class Meter:
+class SnapshotMeter:
     """Measures one table's snapshot by its topic's growth.
 
     Args:

@@ -23,7 +23,7 @@ from connectors.actions import run_all
 from connectors.captured import Captured, read_captured, want_again
 from connectors.catalogue import near_misses, read_catalogue
 from connectors.conditions import check_condition
-from connectors.connector import Running, read_connector, wait_ready
+from connectors.connector import RunningConnector, read_connector, wait_ready
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
@@ -127,7 +127,7 @@ def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:
     return sorted(set(wish.tables) or captured)
 
 
-def _gap(servers: Servers, slot: Slot | None, running: Running) -> SlotLost | LogGap | None:
+def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> SlotLost | LogGap | None:
     """The gap that a new slot closes, if there is one."""
     now = read_moment(servers.source)
     refuse_other(running.config, now)
@@ -143,7 +143,7 @@ def _gap(servers: Servers, slot: Slot | None, running: Running) -> SlotLost | Lo
     return None
 
 
-def _start(servers: Servers, running: Running) -> None:
+def _start(servers: Servers, running: RunningConnector) -> None:
     """Start a connector that a killed sweep has left stopped, or that has failed."""
     status = running.status
     if status is not None and status.connector in ("PAUSED", "STOPPED"):

@@ -9,11 +9,11 @@ from cdc.errors import ConnectError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured, mark, read_captured, settle
 from connectors.changed import close_gaps
-from connectors.connector import Running, read_connector
+from connectors.connector import RunningConnector, read_connector
 from connectors.cut_snapshot import sweep
 from connectors.missed_deletes import sweep_missed
 from connectors.plan import has_failed, is_complete, lost_requests, request
-from connectors.progress import Meter, Progress, TableProgress
+from connectors.progress import Progress, SnapshotMeter, TableProgress
 from connectors.rest import failure
 from connectors.servers import Servers, open_servers
 from connectors.signals import Heard, Notifications
@@ -86,7 +86,7 @@ class Waiting:
         entries = read_captured(servers.setup, servers.names)
         if not entries:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE`")
-        meters = {table: Meter(servers, entry) for table, entry in entries.items() if entry.state != "done"}
+        meters = {table: SnapshotMeter(servers, entry) for table, entry in entries.items() if entry.state != "done"}
         topics = {table: servers.pipeline.topic(table) for table in meters}
         partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(topics.values()).values()}
         heard = self.notifications.catch_up()
@@ -151,7 +151,7 @@ class Waiting:
     def _mended(self, tables: Iterable[str]) -> None:
         close_gaps(self.servers.setup, self.servers.names, self.servers.pipeline.source.publication, tables)
 
-    def _running(self) -> Running:
+    def _running(self) -> RunningConnector:
         servers = self.servers
         running = read_connector(servers.connect, servers.connector)
         if running is None:

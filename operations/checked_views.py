@@ -10,7 +10,7 @@ from cdc.pipeline import Pipeline
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.gate import Say, tables_of, wrong_in_file, wrong_in_generations
 from operations.refusals import with_way_out
-from operations.state_folder import registry
+from operations.state_folder import register_of
 
 VIEWS = Check("views", "the views fit the tables", lambda site: ())
 GENERATIONS = Check("generations", "what the sinks were made of still fits the tables", lambda site: ())
@@ -48,6 +48,6 @@ def _of_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> Iterator[Fin
 
 def _of_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> Iterator[Finding]:
     for sink, number, error in wrong_in_generations(pipeline, catalogue, say):
-        living = registry(pipeline, sink).living() == number
+        living = register_of(pipeline, sink).living() == number
         fix = with_way_out(pipeline, sink, number, error).fix
         yield Finding(Level.ERROR if living else Level.WARNING, sink, error.what, fix)

@@ -22,7 +22,7 @@ from cdc.resolve import resolve_view, resolve_views
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
-from operations.state_folder import registry, state_dir
+from operations.state_folder import register_of, state_dir
 from sinks.configure import check_mapping
 from spark.files import write_atomic
 from spark.register import as_defined
@@ -102,8 +102,8 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
     """Generations that go on as they were defined, and do not fit the tables any more: sink, number, what is wrong."""
     wrong: list[tuple[str, int, HeadwaterError]] = []
     for sink in pipeline.sinks:
-        for number in registry(pipeline, sink).kept():
-            if not registry(pipeline, sink).generation(number).started:
+        for number in register_of(pipeline, sink).kept():
+            if not register_of(pipeline, sink).generation(number).started:
                 continue
             try:
                 defined = as_defined(pipeline, sink, number)

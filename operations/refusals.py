@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cdc.errors import ConfigError, HeadwaterError, StateError
 from cdc.pipeline import Pipeline
-from operations.state_folder import registry
+from operations.state_folder import register_of
 
 # Pauses between two attempts. Another process may let go of a generation at any moment (a rebuild that has ended);
 # what is wrong with a view or a target is mended by a person.
@@ -40,7 +40,7 @@ class Refusals:
 
     def add(self, sink: str, number: int, error: HeadwaterError) -> bool:
         """Note that a generation can't be run; returns whether that is news."""
-        generation = registry(self.pipeline, sink).generation(number)
+        generation = register_of(self.pipeline, sink).generation(number)
         busy = generation.lease.busy()
         reason = explained(self.pipeline, sink, number, error)
         before = self._of.get((sink, number))
@@ -87,13 +87,13 @@ def explained(pipeline: Pipeline, sink: str, number: int, error: HeadwaterError)
 
 def with_way_out(pipeline: Pipeline, sink: str, number: int, error: HeadwaterError) -> HeadwaterError:
     """The same error, with the command that helps a generation that goes on as it was defined."""
-    stage = registry(pipeline, sink).get(number).stage
+    stage = register_of(pipeline, sink).get(number).stage
     fix, means = error.fix, error.means
     file = pipeline.file or "FILE"
     if stage in ("previous", "ready"):
         retire = f"`headwater retire {file} {sink} --generation {number}`, which readers do not see"
         fix = retire if isinstance(error, ConfigError) or not fix else f"{fix}; or {retire}"
-    elif isinstance(error, ConfigError) and registry(pipeline, sink).generation(number).started:
+    elif isinstance(error, ConfigError) and register_of(pipeline, sink).generation(number).started:
         fix = f"correct the view in {file}, then `headwater rebuild {file} {sink} --auto` makes it anew"
     if isinstance(error, ConfigError):
         means = "nothing of it was changed, and it is not kept up to date; the other sinks go on"

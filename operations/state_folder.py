@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from spark.register import Registry
+from spark.register import Register
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -27,6 +27,6 @@ def state_dir(pipeline: Pipeline) -> Path:
     return Path(pipeline.engine.state_dir)
 
 
-def registry(pipeline: Pipeline, sink: str) -> Registry:
+def register_of(pipeline: Pipeline, sink: str) -> Register:
     """The register of a sink's generations."""
-    return Registry(state_dir(pipeline), pipeline.name, sink)
+    return Register(state_dir(pipeline), pipeline.name, sink)

@@ -35,7 +35,7 @@ KEPT: frozenset[Stage] = frozenset(("ready", "living", "previous"))
 
 
 @dataclass(frozen=True)
-class Entry:
+class Registered:
     """One generation.
 
     Attributes:
@@ -77,7 +77,7 @@ def _promotion(register: Mapping[str, Any], after: float = 0.0) -> Promotion | N
     return Promotion(number, origin) if number in stages else None
 
 
-class Registry:
+class Register:
     """The register of one sink.
 
     Args:
@@ -93,11 +93,11 @@ class Registry:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Registered]:
         """All generations, by number; without a register there is one, the living."""
-        return [Entry(**entry) for entry in self._read()["generations"]]
+        return [Registered(**entry) for entry in self._read()["generations"]]
 
-    def get(self, number: int) -> Entry:
+    def get(self, number: int) -> Registered:
         """One generation.
 
         Raises:
@@ -119,7 +119,7 @@ class Registry:
             fix="`headwater generations FILE` shows all; restore the file from a copy",
         )
 
-    def newest(self, *stages: Stage) -> Entry | None:
+    def newest(self, *stages: Stage) -> Registered | None:
         """The newest generation in one of these stages."""
         return next((entry for entry in reversed(self.entries()) if entry.stage in stages), None)
 
@@ -133,11 +133,11 @@ class Registry:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def create(self, why: str) -> Entry:
+    def create(self, why: str) -> Registered:
         """A new generation, to be filled."""
         with self._changed() as register:
             number = int(register["last"]) + 1
-            entry = Entry(number, "filling", time.time(), why)
+            entry = Registered(number, "filling", time.time(), why)
             register["last"] = number
             register["generations"].append(asdict(entry))
         return entry
@@ -201,7 +201,7 @@ class Registry:
     def promote(self, number: int) -> None:
         """Make a generation the living one; the one that was becomes the previous one."""
 
-        def moved(entry: Entry) -> Entry:
+        def moved(entry: Registered) -> Registered:
             if entry.number == number:
                 return replace(entry, stage="living", promoted_at=time.time())
             return replace(entry, stage="previous") if entry.stage == "living" else entry
@@ -209,7 +209,7 @@ class Registry:
         with self._changed() as register:
             if all(entry["number"] != number for entry in register["generations"]):
                 raise StateError(f"sink {self.sink} has no generation {number}: it was removed meanwhile")
-            register["generations"] = [asdict(moved(Entry(**entry))) for entry in register["generations"]]
+            register["generations"] = [asdict(moved(Registered(**entry))) for entry in register["generations"]]
             register.pop("promoting", None)
 
     def remove(self, number: int) -> None:
@@ -219,15 +219,15 @@ class Registry:
             if (register.get("promoting") or {}).get("number") == number:
                 register.pop("promoting")  # nothing is left to finish
 
-    def _replace(self, changed: Callable[[Entry], Entry]) -> None:
+    def _replace(self, changed: Callable[[Registered], Registered]) -> None:
         with self._changed() as register:
-            register["generations"] = [asdict(changed(Entry(**entry))) for entry in register["generations"]]
+            register["generations"] = [asdict(changed(Registered(**entry))) for entry in register["generations"]]
 
     def _read(self) -> dict[str, Any]:
         try:
             register: dict[str, Any] = json.loads(self._path.read_text())
         except FileNotFoundError:
-            return {"last": 1, "generations": [asdict(Entry(1, "living"))]}
+            return {"last": 1, "generations": [asdict(Registered(1, "living"))]}
         except ValueError as error:
             raise StateError(f"{self._path} can't be read: {error}", fix="restore it from a copy") from error
         return register

@@ -149,7 +149,7 @@ class Merger:
         lease: of the generation.
     """
 
-    def __init__(self, place: Place, spec: FlowSpec, checkpoint: Path, lease: Lease) -> None:
+    def __init__(self, place: TablePlace, spec: FlowSpec, checkpoint: Path, lease: Lease) -> None:
         (self.view,) = spec.views.values()
         self.place, self.spec, self.checkpoint, self.lease = place, spec, checkpoint, lease
         self.table = ""
@@ -240,7 +240,7 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str]) -> 
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """Where a generation's table is.
 
     Attributes:
@@ -324,7 +324,7 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         lease: of the generation.
     """
     (view,) = flow.spec.views.values()
-    place = Place(sink, catalog, view.name, flow.spec.generation, lease.token)
+    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
     lease.check()
     if not flow.is_new and not place.there():
         flow.refuse_gone(view.name)

@@ -40,12 +40,6 @@ def moment_number(text: str) -> int | None:
     return seconds * 1_000_000 + int((fraction or "").ljust(6, "0"))
 
 
-def _element_kind(kind: str) -> str:
-    while kind.startswith("array<"):
-        kind = kind[6:-1]
-    return kind
-
-
 def _expected(value: Any, kind: str) -> Any:
     if value is None:
         return None

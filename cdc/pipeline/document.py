@@ -39,13 +39,13 @@ class SyntaxProblem(Exception):
 
 
 @dataclass(slots=True)
-class Node:
+class FileNode:
     """A scalar (None, bool, int, float, str), a list of nodes or a mapping of nodes.
 
     Attributes:
         line: from 1.
         column: from 1.
-        value: the scalar, ``list[Node]`` or ``dict[str, Node]``.
+        value: the scalar, ``list[FileNode]`` or ``dict[str, FileNode]``.
         keys: of a mapping: (line, column) of each key.
         size: nodes in it, with aliases expanded.
         quoted: a scalar in quotes, or a block of text.
@@ -102,7 +102,7 @@ def is_text(value: str) -> bool:
     return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def parse(text: str) -> tuple[Node, list[Problem]]:
+def parse(text: str) -> tuple[FileNode, list[Problem]]:
     """Read a YAML document.
 
     Args:
@@ -158,12 +158,12 @@ class _Builder:
 
     def __init__(self, text: str) -> None:
         self.events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
-        self.anchors: dict[str, Node | None] = {}
+        self.anchors: dict[str, FileNode | None] = {}
         self.problems: list[Problem] = []
         self.nodes = 0
         self.line = 1
 
-    def document(self) -> Node:
+    def document(self) -> FileNode:
         for event in self.events:
             name = type(event).__name__
             if name == "StreamEndEvent":
@@ -182,7 +182,7 @@ class _Builder:
             raise SyntaxProblem(root.line, root.column, f"expected a mapping (`key: value` lines), got {root.kind()}")
         return root
 
-    def _node(self, event: Any, depth: int) -> Node:
+    def _node(self, event: Any, depth: int) -> FileNode:
         line, column = _at(event)
         self.line, self.nodes = line, self.nodes + 1
         if depth > MAX_DEPTH:
@@ -199,7 +199,7 @@ class _Builder:
         if kind == "ScalarEvent":
             if not is_text(str(event.value)):
                 raise SyntaxProblem(line, column, "an escape (\\0, \\uD800 ...) that stands for no character")
-            node = Node(line, column, _scalar(event), quoted=event.style is not None and event.style != "")
+            node = FileNode(line, column, _scalar(event), quoted=event.style is not None and event.style != "")
         elif kind == "SequenceStartEvent":
             node = self._sequence(line, column, depth)
         else:
@@ -210,7 +210,7 @@ class _Builder:
             self.anchors[event.anchor] = node
         return node
 
-    def _alias(self, event: Any) -> Node:
+    def _alias(self, event: Any) -> FileNode:
         if event.anchor not in self.anchors:
             raise SyntaxProblem(
                 *_at(event), "an alias (*name) of an anchor that is not there", "quote a text that begins with *"
@@ -222,17 +222,17 @@ class _Builder:
             )
         return node
 
-    def _sequence(self, line: int, column: int, depth: int) -> Node:
+    def _sequence(self, line: int, column: int, depth: int) -> FileNode:
         items = []
         for event in self.events:
             if type(event).__name__ == "SequenceEndEvent":
                 break
             items.append(self._node(event, depth + 1))
-        return Node(line, column, items, size=1 + sum(item.size for item in items))
+        return FileNode(line, column, items, size=1 + sum(item.size for item in items))
 
-    def _mapping(self, line: int, column: int, depth: int) -> Node:
-        node = Node(line, column, {})
-        merges: list[Node] = []
+    def _mapping(self, line: int, column: int, depth: int) -> FileNode:
+        node = FileNode(line, column, {})
+        merges: list[FileNode] = []
         for event in self.events:
             kind = type(event).__name__
             if kind == "MappingEndEvent":
@@ -257,7 +257,7 @@ class _Builder:
                     node.value[key], node.keys[key] = value, merge.keys[key]
         return node
 
-    def _merged(self, value: Node) -> list[Node]:
+    def _merged(self, value: FileNode) -> list[FileNode]:
         nodes = value.value if isinstance(value.value, list) else [value]
         for node in nodes:
             if not isinstance(node.value, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cdc.pipeline.document import Node, is_text
+from cdc.pipeline.document import FileNode, is_text
 from cdc.pipeline.problems import Problem
 
 # More than any password, certificate or list of brokers; bounds what a file full of variables can grow to.
@@ -21,7 +21,7 @@ class VariableText(str):
     __slots__ = ()
 
 
-def substitute(root: Node, env: Mapping[str, str]) -> list[Problem]:
+def substitute(root: FileNode, env: Mapping[str, str]) -> list[Problem]:
     """Fill in the variables of every text below ``root``, in place.
 
     As in a shell, ``:-`` also replaces an empty value. ``$${`` stands for ``${``. Keys are not looked at.
@@ -56,7 +56,7 @@ class _Filler:
         self.problems: list[Problem] = []
         self.total = 0
 
-    def fill(self, node: Node) -> None:
+    def fill(self, node: FileNode) -> None:
         text: str = node.value
         parts, end, length = [], 0, 0
         found = None
@@ -74,7 +74,7 @@ class _Filler:
         else:
             node.value = "".join((*parts, text[end:]))
 
-    def _value(self, node: Node, found: re.Match[str]) -> str:
+    def _value(self, node: FileNode, found: re.Match[str]) -> str:
         if found["escaped"]:
             return "${"
         name = found["name"]
@@ -96,7 +96,7 @@ class _Filler:
             return ""
         return value
 
-    def _problem(self, node: Node, found: re.Match[str], what: str, fix: str = "") -> None:
+    def _problem(self, node: FileNode, found: re.Match[str], what: str, fix: str = "") -> None:
         one_line = "\n" not in found.string[: found.start()] and not (node.quoted and "\n" in found.string)
         offset = found.start() + node.quoted if one_line else 0
         self.problems.append(Problem(node.line, node.column + offset, what, fix))

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline.checks import check
-from cdc.pipeline.document import MAX_BYTES, Node, SyntaxProblem, decode, parse
+from cdc.pipeline.document import MAX_BYTES, FileNode, SyntaxProblem, decode, parse
 from cdc.pipeline.environment import substitute
 from cdc.pipeline.messages import explain, place
 from cdc.pipeline.models import Path as KeyPath
@@ -74,7 +74,7 @@ def loads(data: bytes | str, file: str = "pipeline.yaml", env: Mapping[str, str]
     return pipeline
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: FileNode) -> Any:
     if isinstance(node.value, dict):
         return {key: _plain(value) for key, value in node.value.items()}
     if isinstance(node.value, list):
@@ -82,11 +82,11 @@ def _plain(node: Node) -> Any:
     return node.value
 
 
-def _places(root: Node) -> dict[KeyPath, tuple[int, int]]:
+def _places(root: FileNode) -> dict[KeyPath, tuple[int, int]]:
     """Positions only: what stands there (secrets too) is not kept."""
     places: dict[KeyPath, tuple[int, int]] = {(): (1, 1)}
 
-    def walk(node: Node, path: KeyPath) -> None:
+    def walk(node: FileNode, path: KeyPath) -> None:
         items = node.value.items() if isinstance(node.value, dict) else enumerate(node.value)
         for item, child in items:
             below = (*path, item)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cdc.pipeline.document import Node
+from cdc.pipeline.document import FileNode
 from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.problems import Problem, near, one_of, shown
 from cdc.pipeline.sinks import SINKS
@@ -20,7 +20,7 @@ from cdc.pipeline.sinks import SINKS
 Path = tuple[str | int, ...]
 
 
-def explain(error: ValidationError, model: type[Part], root: Node) -> list[Problem]:
+def explain(error: ValidationError, model: type[Part], root: FileNode) -> list[Problem]:
     """What pydantic found wrong.
 
     Args:
@@ -77,7 +77,7 @@ def names_of(model: type[Part]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def find(root: Node, path: Path) -> tuple[Node, int]:
+def find(root: FileNode, path: Path) -> tuple[FileNode, int]:
     """The deepest node on a path and how much of the path leads to it."""
     node = root
     for done, item in enumerate(path):
@@ -88,7 +88,7 @@ def find(root: Node, path: Path) -> tuple[Node, int]:
     return node, len(path)
 
 
-def place(root: Node, path: Path) -> tuple[int, int]:
+def place(root: FileNode, path: Path) -> tuple[int, int]:
     """Where a reader looks: at a scalar itself, at the key of a mapping or list, or of nothing."""
     node, done = find(root, path)
     if (node.value is None or isinstance(node.value, (dict, list))) and done:
@@ -98,7 +98,7 @@ def place(root: Node, path: Path) -> tuple[int, int]:
     return node.line, node.column
 
 
-def _explain(detail: ErrorDetails, model: type[Part], root: Node) -> Problem:
+def _explain(detail: ErrorDetails, model: type[Part], root: FileNode) -> Problem:
     context = detail.get("ctx", {})
     location = tuple(detail["loc"])
     if detail["type"] == "extra_forbidden":
@@ -133,7 +133,7 @@ def dotted(path: Path) -> str:
     return text or "the file"
 
 
-def _unknown_key(location: Path, model: type[Part], root: Node) -> Problem:
+def _unknown_key(location: Path, model: type[Part], root: FileNode) -> Problem:
     path, _ = parts_at(model, location)
     parent_path, part = parts_at(model, location[:-1])
     parent, _ = find(root, parent_path)
@@ -148,7 +148,7 @@ def _unknown_key(location: Path, model: type[Part], root: Node) -> Problem:
     return Problem(line, column, f"unknown key {shown(name)}{where}", fix)
 
 
-def _missing(detail: ErrorDetails, path: Path, part: type[Part] | None, root: Node) -> Problem:
+def _missing(detail: ErrorDetails, path: Path, part: type[Part] | None, root: FileNode) -> Problem:
     if detail["type"] == "union_tag_invalid":
         node, _ = find(root, (*path, "type"))
         text = node.value if isinstance(node.value, str) else ""
@@ -189,7 +189,7 @@ _TYPES = {
 }
 
 
-def _expected(kind: str, context: Mapping[str, Any], node: Node, *, found: bool) -> tuple[str, str]:
+def _expected(kind: str, context: Mapping[str, Any], node: FileNode, *, found: bool) -> tuple[str, str]:
     """(what was expected and found, the way out)."""
     if kind == "headwater":
         return str(context["what"]), ""
@@ -219,7 +219,7 @@ _BOUNDS = {
 }
 
 
-def _quotes(expected: str, node: Node) -> str:
+def _quotes(expected: str, node: FileNode) -> str:
     if expected == "text" and isinstance(node.value, (bool, int, float)):
         return "put it in quotes"
     if expected != "text" and "number" in expected and node.quoted and isinstance(node.value, str):

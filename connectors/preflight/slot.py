@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import HeadwaterError, SourceError
-from connectors.connector import Running, read_connector
+from connectors.connector import RunningConnector, read_connector
 from connectors.database.slot import Slot, read_slot
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -41,7 +41,7 @@ def run(site: Site) -> Iterator[Finding]:
         yield from _state(site, slot, running)
 
 
-def _state(site: Site, slot: Slot, running: Running | None) -> Iterator[Finding]:
+def _state(site: Site, slot: Slot, running: RunningConnector | None) -> Iterator[Finding]:
     name, most = site.pipeline.source.slot, site.pipeline.policy.replication_slot_max_lag_mb
     if slot.plugin != "pgoutput" or slot.database != site.pipeline.source.database:
         message = f"slot {name} decodes database {slot.database} with {slot.plugin}: it belongs to something else"

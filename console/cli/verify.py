@@ -140,10 +140,10 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
 
 def _behind(pipeline: Pipeline, sink: str, number: int, wait: float) -> str:
     """Why a sink was not seen to catch up, as far as its flows tell: what differs may only be late."""
-    from operations.state_folder import registry
+    from operations.state_folder import register_of
     from spark.status import FlowStatus, state_of
 
-    generation = registry(pipeline, sink).generation(number)
+    generation = register_of(pipeline, sink).generation(number)
     states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in generation.flows()}
     idle = sorted(flow for flow, state in states.items() if state not in ("running", "filling", "starting"))
     if states and not idle:

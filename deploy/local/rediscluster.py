@@ -72,10 +72,6 @@ class RedisCluster:
         """How many keys each node has."""
         return [int(self._ask(port, "DBSIZE")) for port in self.ports]
 
-    def memory_mib(self) -> float:
-        """What the nodes' data take together."""
-        return float(sum(self._info(port)["used_memory"] for port in self.ports)) / 2**20
-
     def _start(self, number: int) -> None:
         executable = program(artifacts.ensure(["redis"], lambda _line: None)["redis"])
         folder = self.folder / f"node{number}"

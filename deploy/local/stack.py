@@ -56,8 +56,6 @@ class LocalStack:
         StackError: the home or the port base can't be used.
     """
 
-    service_names: tuple[str, ...] = tuple(SERVICES)
-
     def __init__(self, home: Path | None = None, port_base: int | None = None) -> None:
         self.site = Site.find(home, port_base)
 

@@ -23,7 +23,7 @@ from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
 from operations.rowstore import row_store_settings
 from operations.run.session import open_spark
-from operations.state_folder import registry, state_dir
+from operations.state_folder import register_of, state_dir
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.join.explain import Explained, Row, Total, explain
@@ -66,7 +66,7 @@ def explain_report(
         HeadwaterError: a server that is needed does not answer.
     """
     if sink in pipeline.sinks:  # what the sink holds is what its living generation was made of
-        pipeline = as_defined(pipeline, sink, registry(pipeline, sink).living())
+        pipeline = as_defined(pipeline, sink, register_of(pipeline, sink).living())
     view = find_view(pipeline, sink, view_name, live=expected)
     with _session(pipeline, view, progress, wanted=expected) as spark:
         typed = view
@@ -87,7 +87,7 @@ class _Case:
 
     @property
     def generation(self) -> Generation:
-        return registry(self.pipeline, self.sink).generation()
+        return register_of(self.pipeline, self.sink).generation()
 
 
 def _report(case: _Case, *, expected: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
 from connectors.names import identifier
 from connectors.postgres import Connection, connect, explained
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark.register import outdated
 
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
@@ -26,9 +26,9 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
     """
     found = []
     for name in pipeline.sinks:
-        number = registry(pipeline, name).living()
+        number = register_of(pipeline, name).living()
         because = outdated(pipeline, name, number)
-        if because and registry(pipeline, name).generation(number).started:  # else `run` takes the file as it is now
+        if because and register_of(pipeline, name).generation(number).started:  # else `run` takes the file as it is now
             documents = _documents(pipeline, name)
             minutes = None if documents is None else round(documents / _rate(pipeline, name, number) / 60, 1)
             found.append(
@@ -77,7 +77,7 @@ def _rows(connection: Connection, table: str) -> int:
 
 
 def _rate(pipeline: Pipeline, sink: str, number: int) -> float:
-    path = registry(pipeline, sink).generation(number).folder / "filled.json"
+    path = register_of(pipeline, sink).generation(number).folder / "filled.json"
     if not path.exists():
         return ASSUMED_RATE
     filled = json.loads(path.read_text())

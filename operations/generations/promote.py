@@ -10,12 +10,12 @@ from cdc.errors import StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.generations.targets import plain_config
-from operations.state_folder import chosen_sinks, registry
+from operations.state_folder import chosen_sinks, register_of
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
 from spark.checkpoint import committed_offsets
-from spark.register import Entry, Promotion, as_defined
+from spark.register import Promotion, Registered, as_defined
 
 # How long a generation's process may take to let go of it.
 LET_GO_SECONDS = 60.0
@@ -23,14 +23,14 @@ LET_GO_SECONDS = 60.0
 Say = Callable[[str], None]
 
 
-def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -> Entry:
+def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -> Registered:
     """The generation that is meant: the one of that number, else the newest in one of ``stages``.
 
     Raises:
         StateError: there is none, or it is in another stage.
     """
     chosen_sinks(pipeline, [sink])
-    register = registry(pipeline, sink)
+    register = register_of(pipeline, sink)
     found = [entry for entry in register.entries() if entry.stage in stages]
     if number is not None:
         entry = register.get(number)
@@ -55,7 +55,7 @@ def behind(pipeline: Pipeline, sink: str, number: int) -> int:
     Raises:
         KafkaUnavailable: no answer (transient).
     """
-    generation = registry(pipeline, sink).generation(number)
+    generation = register_of(pipeline, sink).generation(number)
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     left = 0
     try:
@@ -90,7 +90,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
         SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
         StateError: the generation is being removed.
     """
-    register = registry(pipeline, sink)
+    register = register_of(pipeline, sink)
     old, begun = register.living(), register.promotion()
     if old == number:
         if begun is None or begun.origin == begun.number:
@@ -125,7 +125,7 @@ class _Shown:
     another place, is still shown by the one that had it last; a promotion that was cut has left views at both ends."""
 
     def __init__(self, pipeline: Pipeline, sink: str, part: Any, old: int, begun: Promotion | None) -> None:
-        register = registry(pipeline, sink)
+        register = register_of(pipeline, sink)
         self.old = old
         self.ends = {old} | ({begun.number, begun.origin} if begun else set())
         self.ours = {entry.number for entry in register.entries()}

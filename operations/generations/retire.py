@@ -10,7 +10,7 @@ from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from operations.generations.promote import LET_GO_SECONDS, Say
 from operations.generations.targets import drop_generation
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark.register import as_defined
 
 
@@ -21,7 +21,7 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
         StateError: readers see it, or may see it after a promotion that was cut; or its process does not let go.
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
-    register = registry(pipeline, sink)
+    register = register_of(pipeline, sink)
     register.begin_retiring(number)
     generation = register.generation(number)
     until = time.monotonic() + LET_GO_SECONDS

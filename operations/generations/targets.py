@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
 from operations.rowstore import row_store_settings
-from operations.state_folder import chosen_sinks, registry, state_dir
+from operations.state_folder import chosen_sinks, register_of, state_dir
 from sinks.configure import sink_config
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
@@ -24,7 +24,7 @@ def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     lines = []
     for name in chosen_sinks(pipeline, only):
         if only or (state_dir(pipeline) / pipeline.name / name).exists():
-            entries = registry(pipeline, name).entries()
+            entries = register_of(pipeline, name).entries()
             all_of = f", of {len(entries)} generations" if len(entries) > 1 else ""
             lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints{all_of}")
     return lines
@@ -61,7 +61,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
         folder = state_dir(pipeline) / pipeline.name / name
         if not only and not folder.exists():
             continue
-        register = registry(pipeline, name)
+        register = register_of(pipeline, name)
         # The newest first: what is interrupted then still knows the generation that readers see.
         for entry in reversed(register.entries()):
             generation = register.generation(entry.number)

@@ -19,7 +19,7 @@ from operations.refusals import Refusals
 from operations.run.build import Build, accept, open_build
 from operations.run.flows import flows_of
 from operations.run.session import open_spark
-from operations.state_folder import chosen_sinks, registry
+from operations.state_folder import chosen_sinks, register_of
 from spark.cluster import ended, is_local
 from spark.flow import Flow
 from spark.register import outdated
@@ -137,7 +137,7 @@ class Engine:
         self.runner.step()
 
     def _kept(self, sink: str) -> list[int]:
-        return registry(self.pipeline, sink).kept()
+        return register_of(self.pipeline, sink).kept()
 
     def close(self) -> None:
         """Stop the queries, give the generations back, end Spark."""
@@ -167,7 +167,7 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
     try:
         for name in chosen_sinks(pipeline, only):
             finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
-            for number in registry(pipeline, name).kept():
+            for number in register_of(pipeline, name).kept():
                 try:
                     builds.append(open_build(pipeline, catalogue, name, number))
                 except HeadwaterError as error:
@@ -235,7 +235,7 @@ def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> N
 
     Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
     """
-    begun = registry(pipeline, sink).promotion(after)
+    begun = register_of(pipeline, sink).promotion(after)
     if begun is not None:
         try:
             promote(pipeline, sink, begun.number, say)
@@ -248,7 +248,7 @@ def warn_outdated(pipeline: Pipeline, builds: Sequence[Build]) -> list[str]:
     said = []
     for build in builds:
         number, started = build.generation.number, build.definition is None
-        living = started and number == registry(pipeline, build.sink).living()
+        living = started and number == register_of(pipeline, build.sink).living()
         if living and (differs := outdated(pipeline, build.sink, number)):
             said.append(
                 f"sink {build.sink} goes on as generation {number} was defined; the file differs "

@@ -11,7 +11,7 @@ from typing import Protocol
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.generations.targets import plain_config
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from sinks.contract import Sink
 from sinks.factory import open_sink
 from sinks.redis import RedisSink
@@ -131,7 +131,7 @@ class LossWatch:
 
     def _there(self, sink: str, number: int) -> dict[Target, bool]:
         """Each view of a generation, and whether it is there as it was left."""
-        views = registry(self.pipeline, sink).generation(number).views()
+        views = register_of(self.pipeline, sink).generation(number).views()
         if not views:
             return {}
         opened = open_sink(plain_config(as_defined(self.pipeline, sink, number), sink, number, views))

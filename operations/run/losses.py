@@ -20,7 +20,7 @@ from cdc.pipeline import Pipeline
 from operations.loss_note import LossNote
 from operations.run.child import Child, command_of
 from operations.run.loss_watch import LossWatch
-from operations.state_folder import chosen_sinks, registry, state_dir
+from operations.state_folder import chosen_sinks, register_of, state_dir
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -112,7 +112,7 @@ class Losses:
         for sink in self.sinks:
             one = self.healing.get(sink)
             if one is None:
-                if self.watch.is_lost(sink, registry(self.pipeline, sink).living()):
+                if self.watch.is_lost(sink, register_of(self.pipeline, sink).living()):
                     self.healing[sink] = one = _Healing(sink)
                     self._stop_lost(engine, sink)
                     said.append(
@@ -126,7 +126,7 @@ class Losses:
     def _stop_lost(self, engine: Engine, sink: str) -> None:
         for number in self.watch.lost(sink):
             reason = f"sink {sink}: generation {number} was lost with its server's data; a new one is being made"
-            engine.runner.fail(registry(self.pipeline, sink).generation(number).folder, reason)
+            engine.runner.fail(register_of(self.pipeline, sink).generation(number).folder, reason)
 
     def _step(self, engine: Engine, one: _Healing) -> list[str]:
         said: list[str] = []
@@ -157,7 +157,7 @@ class Losses:
         one.child, one.doing = None, ""
         if verb == "verify":
             return self._compared(one, code, last)
-        register = registry(self.pipeline, one.sink)
+        register = register_of(self.pipeline, one.sink)
         self.watch.look()  # what was lost before the child began may be lost no more, and the other way round
         lost = self.watch.lost(one.sink)
         living, ready = register.living(), register.newest("ready")

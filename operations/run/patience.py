@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
 from cdc.pipeline import Pipeline
-from operations.state_folder import chosen_sinks, registry
+from operations.state_folder import chosen_sinks, register_of
 from spark.files import disk_full
 from spark.status import FlowStatus
 
@@ -139,7 +139,7 @@ class Waiting:
 
     def _write(self, reason: str) -> None:
         for sink in chosen_sinks(self._pipeline, self._only):
-            register = registry(self._pipeline, sink)
+            register = register_of(self._pipeline, sink)
             for number in register.kept():
                 generation = register.generation(number)
                 if generation.lease.held_by_other():

@@ -20,11 +20,11 @@ from operations.generations.retire import retire
 from operations.generations.targets import plain_config
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
-from operations.state_folder import chosen_sinks, registry
+from operations.state_folder import chosen_sinks, register_of
 from operations.status.caught_up import Goal
 from sinks.factory import open_sink
 from spark.files import write_atomic
-from spark.register import Entry, as_defined, outdated
+from spark.register import Registered, as_defined, outdated
 from spark.status import FlowStatus
 
 STEP_SECONDS = 0.5
@@ -67,7 +67,7 @@ class Rebuild:
         chosen_sinks(pipeline, [sink])
         self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
         self.stop, self.say, self.shown = stop, say, shown
-        self.registry = registry(pipeline, sink)
+        self.registry = register_of(pipeline, sink)
 
     def run(self, *, auto: bool) -> dict[str, Any]:
         """Do it; returns the shape of ``--json``.
@@ -106,7 +106,7 @@ class Rebuild:
             "equal": equal,
         }
 
-    def _entry(self) -> Entry:
+    def _entry(self) -> Registered:
         """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
         ready = self._unless_lost(self.registry.newest("ready"))
         if ready is not None:
@@ -125,7 +125,7 @@ class Rebuild:
         differs = outdated(self.pipeline, self.sink, self.registry.living())
         return self.registry.create(", ".join(differs[:5]) or "asked for")
 
-    def _unless_lost(self, entry: Entry | None) -> Entry | None:
+    def _unless_lost(self, entry: Registered | None) -> Registered | None:
         """A generation whose target was lost with its server's data can't be gone on with: it is removed."""
         if entry is None or not self.registry.generation(entry.number).started:
             return entry

@@ -18,12 +18,12 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         only: these sinks; all if empty.
     """
     from operations.loss_note import LossNote
-    from operations.state_folder import chosen_sinks, registry
+    from operations.state_folder import chosen_sinks, register_of
     from spark.status import FlowStatus, state_of
 
     found: list[str] = []
     for sink in chosen_sinks(pipeline, only):
-        register = registry(pipeline, sink)
+        register = register_of(pipeline, sink)
         lost = LossNote(register.folder).read()
         if lost is not None:
             continue  # it is being made again: a new process would have to begin that anew

@@ -10,14 +10,14 @@ from operations.status.sinks import generation_status
 def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """The shape of ``--json``."""
     from cdc.log.ends import LogEnds
-    from operations.state_folder import chosen_sinks, registry
+    from operations.state_folder import chosen_sinks, register_of
     from spark.register import outdated
 
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     sinks = []
     try:
         for name in chosen_sinks(pipeline, only):
-            register = registry(pipeline, name)
+            register = register_of(pipeline, name)
             found = []
             for entry in register.entries():
                 status = generation_status(register.generation(entry.number), log)

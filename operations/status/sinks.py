@@ -35,9 +35,9 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     """A sink is as its living generation; the others are listed below it."""
-    from operations.state_folder import registry
+    from operations.state_folder import register_of
 
-    register = registry(pipeline, name)
+    register = register_of(pipeline, name)
     entries = register.entries()
     reports = [generation_status(register.generation(entry.number), log) for entry in entries]
     living = next(report for report, entry in zip(reports, entries, strict=True) if entry.stage == "living")

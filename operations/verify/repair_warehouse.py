@@ -19,7 +19,16 @@ from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
-from spark.warehouse import GENERATION, GONE, LETTER, VERSION_COLUMN, Place, key_names, table_rows, with_expressions
+from spark.warehouse import (
+    GENERATION,
+    GONE,
+    LETTER,
+    VERSION_COLUMN,
+    TablePlace,
+    key_names,
+    table_rows,
+    with_expressions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,7 +105,7 @@ def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> 
 
 def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
     build, spark = work.build, work.spark
-    place = Place(
+    place = TablePlace(
         build.pipeline.sinks[build.sink],
         catalog_name(build.sink),
         work.view.name,

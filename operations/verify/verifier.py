@@ -22,7 +22,7 @@ from operations.pace import Pace
 from operations.place import Place
 from operations.run.build import Build, peek
 from operations.run.session import open_spark
-from operations.state_folder import chosen_sinks, registry, state_dir
+from operations.state_folder import chosen_sinks, register_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import _beside
 from operations.verify.buckets import Keys, Side, bucket_count
@@ -111,7 +111,7 @@ class Verifier:
         self._spark: SparkSession | None = None
 
     def _build(self, name: str) -> Build:
-        known = registry(self.pipeline, name)
+        known = register_of(self.pipeline, name)
         number = known.living() if self.asked.generation is None else known.get(self.asked.generation).number
         return peek(self.pipeline, self.catalogue, name, number)
 

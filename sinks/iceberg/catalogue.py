@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Update
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# Iceberg's own metadata columns: a MERGE into a table with such a column fails oddly.
-RESERVED_COLUMNS = frozenset({"_pos", "_file", "_partition", "_deleted", "_spec_id"})
 # SQLite locks the whole file for a commit; a reader that met a commit must wait for it, not fail.
 BUSY_MS = 30_000
 # The table's property that says which generation it is.

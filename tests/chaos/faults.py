@@ -14,7 +14,7 @@ from redis import Redis, RedisError
 
 from cdc.errors import StackError
 from deploy.local.process import Record
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark.lease import EXPIRES_SECONDS
 from tests.chaos.runner import Runner, send
 from tests.chaos.steps import RUNNER, Step
@@ -115,7 +115,7 @@ class Faults:
         pipeline = self.world.pipeline()
         until = time.monotonic() + ENDS_SECONDS
         while True:
-            registers = [registry(pipeline, sink) for sink in pipeline.sinks]
+            registers = [register_of(pipeline, sink) for sink in pipeline.sinks]
             held = [register.generation(register.living()).lease.holder() for register in registers]
             if all(holder is not None and holder.pid != pid for holder in held):
                 return

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from cdc.errors import HeadwaterError
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark.status import FlowStatus, state_of
 from tests.chaos.runner import Runner
 from tests.chaos.world import TABLES, World
@@ -69,7 +69,7 @@ class Recovery:
         """(sink, flow, state, status) of every living generation."""
         pipeline = self.world.pipeline()
         for sink in pipeline.sinks:
-            register = registry(pipeline, sink)
+            register = register_of(pipeline, sink)
             generation = register.generation(register.living())
             holder = generation.lease.holder()
             for flow in generation.flows():

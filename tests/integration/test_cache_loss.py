@@ -22,7 +22,7 @@ from operations.generations.targets import plain_config
 from operations.run import losses as module
 from operations.run.child import command_of
 from operations.run.losses import Losses
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from operations.status.sinks import _sink
 from sinks.contract import Item
 from sinks.factory import open_sink
@@ -45,13 +45,13 @@ FILL = """
     import sys, time
     from pathlib import Path
     from cdc.pipeline import Pipeline, load
-    from operations.state_folder import registry
+    from operations.state_folder import register_of
     from operations.generations.promote import promote
     from operations.generations.targets import plain_config
     from sinks.contract import Item
     from sinks.factory import open_sink
     pipeline, folder = load(Path(sys.argv[1])), Path(sys.argv[1]).parent
-    register = registry(pipeline, "cache")
+    register = register_of(pipeline, "cache")
     number = register.create("lost").number
     generation = register.generation(number)
     generation.note_views(["order", "card"])
@@ -82,7 +82,7 @@ class Builds:
         self.pipeline = pipeline
 
     def __iter__(self) -> Iterator[Any]:
-        register = registry(self.pipeline, "cache")
+        register = register_of(self.pipeline, "cache")
         for number in register.kept():
             yield SimpleNamespace(sink="cache", generation=register.generation(number))
 
@@ -97,7 +97,7 @@ class Run:
         self.verbs: list[str] = []
         runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
         self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
-        registry(self.pipeline, "cache").generation(1).note_views(["order", "card"])
+        register_of(self.pipeline, "cache").generation(1).note_views(["order", "card"])
         self.first = open_sink({**plain_config(self.pipeline, "cache", 1, ["order", "card"]), "token": 1})
         self.first.setup()
         for view in ("order", "card"):
@@ -148,7 +148,7 @@ def test_flushed_and_made_again(run: Run, client: redis.Redis) -> None:
     (run.file.parent / "hold").touch()
     client.flushdb()
     run.until(lambda: run.status()["state"] == "rebuilding" and run.status()["rebuilding"]["progress"] == "filling")
-    assert run.stopped and set(run.stopped) == {registry(run.pipeline, "cache").generation(1).folder}
+    assert run.stopped and set(run.stopped) == {register_of(run.pipeline, "cache").generation(1).folder}
     assert seen(client) == 0 and run.status()["rebuilding"]["attempt"] == 1
     # It forgets again meanwhile: that attempt can't end well, and the next one begins anew.
     client.flushdb()
@@ -156,7 +156,7 @@ def test_flushed_and_made_again(run: Run, client: redis.Redis) -> None:
     run.until(lambda: not run.losses.busy)
     assert run.verbs.count("rebuild") == 2 and run.verbs[-1] == "retire"
     assert seen(client) == 500
-    register = registry(run.pipeline, "cache")
+    register = register_of(run.pipeline, "cache")
     assert register.living() == 3 and 1 not in [entry.number for entry in register.entries()]
     assert run.status()["rebuilding"] is None
     assert json.loads(client.get("t:card:7") or b"") == {"n": 1}
@@ -181,4 +181,4 @@ def test_one_view_s_pointer_is_enough(run: Run, client: redis.Redis) -> None:
     client.delete("t:card@live")  # evicted, say
     run.until(lambda: run.losses.busy)
     run.until(lambda: not run.losses.busy)
-    assert seen(client) == 500 and registry(run.pipeline, "cache").living() == 2
+    assert seen(client) == 500 and register_of(run.pipeline, "cache").living() == 2

@@ -14,7 +14,7 @@ from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.generations.targets import plain_config
 from operations.run.engine import finish_promotion
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from sinks.factory import open_sink
 from spark.register import define
 from tests.support.servers import servers
@@ -48,7 +48,7 @@ class Out:
 
     def made(self, number: int, views: str) -> None:
         pipeline = self.pipeline(views)
-        register = registry(pipeline, "out")
+        register = register_of(pipeline, "out")
         if number > 1:
             assert register.create("test").number == number
             register.move(number, "ready")
@@ -69,7 +69,7 @@ class Out:
     def cut(self, number: int, old: int, *views: str) -> None:
         """What a promotion leaves that was killed after these views."""
         pipeline = self.pipeline()
-        registry(pipeline, "out").begin_promotion(number, old)
+        register_of(pipeline, "out").begin_promotion(number, old)
         sink = open_sink(plain_config(pipeline, "out", number, list(self.views.values())))
         for view in views:
             sink.promote(self.views[view], old)
@@ -88,7 +88,7 @@ def out(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Out]:
     made = Out(targets[request.param], tmp_path)
     yield made
     pipeline = made.pipeline()
-    for entry in registry(pipeline, "out").entries():
+    for entry in register_of(pipeline, "out").entries():
         sink = open_sink(plain_config(pipeline, "out", entry.number, list(made.views.values())))
         for view in made.views.values():
             sink.drop(view)
@@ -109,11 +109,11 @@ def test_a_cut_promotion_is_finished_or_taken_back_and_nothing_of_it_is_removed(
         retire(pipeline, "out", 2, quiet)
     assert promote(pipeline, "out", 1, quiet)["previous"] == 2
     assert out.shown() == {"a": 1, "b": 1}
-    assert registry(pipeline, "out").promotion() is None
+    assert register_of(pipeline, "out").promotion() is None
     out.cut(2, 1, "a")
     finish_promotion(pipeline, "out", 0.0, quiet)
     assert out.shown() == {"a": 2, "b": 2}
-    assert registry(pipeline, "out").living() == 2
+    assert register_of(pipeline, "out").living() == 2
     retire(pipeline, "out", 1, quiet)
     assert out.shown() == {"a": 2, "b": 2}
 

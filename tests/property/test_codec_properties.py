@@ -22,9 +22,10 @@ from cdc.change import Change
 from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, StateError
 from cdc.keys import document_id, split_id
-from cdc.position import MAX_EPOCH, MAX_LSN, format_lsn, pack, parse_lsn, unpack
+from cdc.position import MAX_EPOCH, MAX_LSN, format_lsn, pack, unpack
 from cdc.types.results import canonical_result
 from cdc.view import View
+from tests.support.lsn import parse_lsn
 from truth import values as truth
 
 # A shared machine may pause any test for longer than hypothesis would allow one example.

@@ -28,7 +28,7 @@ from sinks.iceberg.catalogue import catalog_name
 from spark.entries import EntryDecoder
 from spark.session import build_session
 from spark.spec import FlowSpec
-from spark.warehouse import Place, catalog_settings
+from spark.warehouse import TablePlace, catalog_settings
 from tests.support.trees import table
 
 TABLE = table("t", "id", id="int4", v="text")
@@ -70,7 +70,7 @@ def main(folder: Path) -> None:
     jars = artifacts.spark_jars()[0].parent
     conf = catalog_settings(catalog, iceberg.spark_properties(part))
     spark = build_session("repair", master="local[2]", jars=jars, log=folder / "spark.log", conf=conf)
-    place = Place(part, catalog, "t", 1, 0)
+    place = TablePlace(part, catalog, "t", 1, 0)
     name = place.make(spark, view)
     spark.createDataFrame(PLANTED, "id int, v string, _hw_version bigint").coalesce(1).writeTo(name).append()
     pipeline: Any = SimpleNamespace(sinks={"wh": part})

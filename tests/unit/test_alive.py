@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cdc.pipeline import load
 from console.cli.main import cli
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from operations.status.alive import ailments
 from spark.status import FlowStatus
 
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def write(file: Path, state: str, at: float, pid: int) -> None:
-    folder = registry(load(file), "cache").generation().flow_folder("main")
+    folder = register_of(load(file), "cache").generation().flow_folder("main")
     folder.mkdir(parents=True, exist_ok=True)
     FlowStatus("cache/main", state, pid, 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [], at).write(folder)
 

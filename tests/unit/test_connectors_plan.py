@@ -15,7 +15,7 @@ from cdc.log.client import Topic
 from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
 from connectors.catalogue import near_misses, numeric_typmod
-from connectors.connector import Running, plan_connector
+from connectors.connector import RunningConnector, plan_connector
 from connectors.cut_snapshot import delete_event, is_ghost
 from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import Publication, plan_publication
@@ -109,12 +109,12 @@ def test_publication_of_all_tables_is_not_narrowed() -> None:
 
 
 def test_running_connector_as_wanted_needs_nothing() -> None:
-    assert plan_connector("c", {"a": "1"}, Running({"a": "1"}, RUNNING, STREAMING)) == []
+    assert plan_connector("c", {"a": "1"}, RunningConnector({"a": "1"}, RUNNING, STREAMING)) == []
 
 
 def test_changed_secret_is_told_but_not_shown() -> None:
     wanted, there = {"a": "1", "database.password": "new"}, {"a": "1", "database.password": "old", "gone": "x"}
-    [action] = plan_connector("c", wanted, Running(there, RUNNING, STREAMING))
+    [action] = plan_connector("c", wanted, RunningConnector(there, RUNNING, STREAMING))
     assert action.before == {"database.password": HIDDEN, "gone": "x"}
     assert action.after == {"database.password": HIDDEN, "gone": None}
 
@@ -128,7 +128,7 @@ def test_changed_secret_is_told_but_not_shown() -> None:
     ],
 )
 def test_connector_that_does_not_run_is_started(status: Status, detail: str) -> None:
-    [action] = plan_connector("c", {}, Running({}, status, STREAMING))
+    [action] = plan_connector("c", {}, RunningConnector({}, status, STREAMING))
     assert (action.detail, action.after) == (detail, "RUNNING")
 
 

@@ -21,7 +21,7 @@ from deploy.local.stack import ServiceState
 from operations.explain import report as explained
 from operations.explain.differences import Difference
 from operations.held import Found
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from operations.status.sinks import STATES, _flow, _sink
 from operations.status.source import SourceState
 from operations.verify.comparison import Comparison
@@ -53,7 +53,7 @@ def test_status(tmp_path: Path) -> None:
     [sink] = example("status")["sinks"]
     assert example("status")["source"].keys() == SourceState(pipeline).report().keys()
     assert sink.keys() == _sink(pipeline, "search", None).keys()
-    assert sink["flows"][0].keys() == _flow(registry(pipeline, "search").generation(), "main", None).keys()
+    assert sink["flows"][0].keys() == _flow(register_of(pipeline, "search").generation(), "main", None).keys()
 
 
 def test_every_state_is_named() -> None:

@@ -16,7 +16,7 @@ from cdc.resolve import resolve_views
 from operations import gate
 from operations.generations.outdated import needed
 from operations.run import build as opening
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark.register import define
 
 TEXT = """\
@@ -111,7 +111,7 @@ def test_a_view_that_names_a_missing_table_is_the_only_one_told_of(tmp_path: Pat
 
 def test_a_refused_generation_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = load(tmp_path)
-    generation = registry(wrong, "cache").generation(1)
+    generation = register_of(wrong, "cache").generation(1)
     with pytest.raises(ConfigError, match="no column att"):
         opening.open_build(wrong, CATALOGUE, "cache", 1)
     assert {path.name for path in generation.folder.iterdir()} == {"lease.json", "lock"}
@@ -133,7 +133,7 @@ def test_a_definition_that_never_started_is_replaced(tmp_path: Path, monkeypatch
     """Also one that an earlier version has written, with its identity, before it looked at the views."""
     monkeypatch.setattr(opening, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
     wrong, right = load(tmp_path, ("[id, at]", "[id, att2]")), load(tmp_path)
-    generation = registry(wrong, "search").generation(1)
+    generation = register_of(wrong, "search").generation(1)
     define(generation, wrong, [])
     flow = generation.flow_folder("main")
     flow.mkdir()
@@ -149,7 +149,7 @@ def test_a_definition_that_never_started_is_replaced(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("left", ["checkpoint", "fill.json", "phase.json", "batch"])
 def test_a_definition_that_has_written_is_kept_and_quoted_as_such(tmp_path: Path, left: str) -> None:
     old, new = load(tmp_path, ("[id, at]", "[id, gone]")), load(tmp_path)
-    generation = registry(old, "search").generation(1)
+    generation = register_of(old, "search").generation(1)
     define(generation, old, [])
     flow = generation.flow_folder("main")
     flow.mkdir()

@@ -14,7 +14,7 @@ from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
 from spark.lease import Lease
-from spark.register import Registry, as_defined, define, outdated
+from spark.register import Register, as_defined, define, outdated
 
 TEXT = """
 version: 1
@@ -102,7 +102,7 @@ def test_another_kind_of_sink_can_not_be_run_as_it_was(tmp_path: Path) -> None:
 
 def test_a_generation_goes_on_as_it_was_defined(tmp_path: Path) -> None:
     first, later = load(tmp_path), load(tmp_path, ("id > 1", "id > 2"))
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     define(register.generation(), first, ["public.orders"])
     assert outdated(first, "search", 1) == []
     assert outdated(later, "search", 1) == ["views.card.where changed"]
@@ -111,7 +111,7 @@ def test_a_generation_goes_on_as_it_was_defined(tmp_path: Path) -> None:
 
 
 def test_a_promotion_to_a_target_that_is_gone_does_not_keep_it_from_being_removed(tmp_path: Path) -> None:
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     register.create("test")
     register.move(2, "ready")
     register.begin_promotion(2, 1)
@@ -126,21 +126,21 @@ def test_a_promotion_to_a_target_that_is_gone_does_not_keep_it_from_being_remove
 
 def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:
     first = load(tmp_path)
-    register = Registry(tmp_path, "shop", "whole")
+    register = Register(tmp_path, "shop", "whole")
     define(register.generation(), first, ["public.orders", "public.customers"])
     assert as_defined(first, "whole", 1).sinks["whole"].tables == ("public.customers", "public.orders")
     assert outdated(first, "whole", 1) == []
 
 
 def test_the_register_of_a_sink_that_never_was_rebuilt(tmp_path: Path) -> None:
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     assert [(entry.number, entry.stage) for entry in register.entries()] == [(1, "living")]
     assert register.kept() == [1]
     assert not register.folder.exists()
 
 
 def test_promote_rollback_retire_and_numbers_are_never_used_twice(tmp_path: Path) -> None:
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     assert register.create("views.card changed").number == 2
     assert register.kept() == [1]
     register.move(2, "ready")
@@ -157,7 +157,7 @@ def test_promote_rollback_retire_and_numbers_are_never_used_twice(tmp_path: Path
 
 
 def test_what_a_promotion_that_was_cut_may_have_shown_is_not_removed(tmp_path: Path) -> None:
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     register.create("x")
     with pytest.raises(StateError, match="generation 2 is filling"):
         register.begin_promotion(2, 1)
@@ -177,7 +177,7 @@ def test_what_a_promotion_that_was_cut_may_have_shown_is_not_removed(tmp_path: P
 
 
 def test_a_promotion_to_what_was_removed_is_forgotten_and_never_ends_without_a_living_one(tmp_path: Path) -> None:
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     register.create("x")
     register.move(2, "ready")
     register.begin_promotion(2, 1)
@@ -189,7 +189,7 @@ def test_a_promotion_to_what_was_removed_is_forgotten_and_never_ends_without_a_l
 
 
 def test_a_register_that_is_no_register_is_said_to_be_one(tmp_path: Path) -> None:
-    register = Registry(tmp_path, "shop", "search")
+    register = Register(tmp_path, "shop", "search")
     register.create("x")
     (register.folder / "generations.json").write_text("{")
     with pytest.raises(StateError, match="can't be read"):

@@ -11,7 +11,7 @@ import pytest
 
 from sinks.rowstore.keys import namespace
 from spark.checkpoint import check_checkpoint, committed_offsets
-from spark.register import Registry
+from spark.register import Register
 from spark.status import FlowStatus
 from tests.support import keys
 from tests.support.kept import FIXTURES, Kept, records
@@ -43,7 +43,7 @@ def test_it_is_small_and_names_no_machine() -> None:
 def test_the_state_folder_is_whole(kept: Kept, tmp_path: Path) -> None:
     kept.restore_state(tmp_path)
     for sink, flows in FLOWS.items():
-        register = Registry(tmp_path / "state", "keepsake", sink)
+        register = Register(tmp_path / "state", "keepsake", sink)
         assert sorted(entry.number for entry in register.entries()) == generations(kept, sink)
         assert register.living() == generations(kept, sink)[-1]
         for number in generations(kept, sink):

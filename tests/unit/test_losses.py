@@ -20,7 +20,7 @@ from operations.run import losses as module
 from operations.run.child import Child
 from operations.run.loss_watch import LossWatch
 from operations.run.losses import LONGEST_PAUSE, Losses, next_step, pause_after
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
 from spark.runner import explain
@@ -97,7 +97,7 @@ def module_redis() -> type:
 def pipeline(tmp_path: Path) -> Pipeline:
     made = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
     for sink in made.sinks:
-        registry(made, sink).generation(1).note_views(["order"])
+        register_of(made, sink).generation(1).note_views(["order"])
     return made
 
 
@@ -183,7 +183,7 @@ class Builds:
         self.pipeline = pipeline
 
     def __iter__(self) -> Iterator[Any]:
-        register = registry(self.pipeline, "cache")
+        register = register_of(self.pipeline, "cache")
         for number in register.kept():
             yield SimpleNamespace(sink="cache", generation=register.generation(number))
 
@@ -239,7 +239,7 @@ def cases() -> Iterator[list[Case]]:
 
 def filled(case: Case, stage: Any) -> None:
     """As a rebuild leaves the register and the server."""
-    register = registry(case.pipeline, "cache")
+    register = register_of(case.pipeline, "cache")
     number = register.create("lost").number
     register.generation(number).note_views(["order"])
     case.server.beats[number] = 0
@@ -259,14 +259,14 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
     case.lose()
     case.until(lambda: bool(case.asked))
     assert case.asked[0] == ("rebuild", "shop.yaml", "cache", "--owned")
-    assert case.stopped == [registry(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
+    assert case.stopped == [register_of(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
     status = _sink(pipeline, "cache", None)
     assert status["state"] == "rebuilding" and status["rebuilding"]["attempt"] == 1
     assert not [line for line in ailments(pipeline) if line.startswith("cache")]
     filled(case, "living")
     case.until(lambda: case.verbs == ["rebuild", "retire"])
     assert case.asked[1] == ("retire", "shop.yaml", "cache", "--generation", "1", "--yes")
-    registry(pipeline, "cache").remove(1)
+    register_of(pipeline, "cache").remove(1)
     case.until(lambda: case.verbs == ["rebuild", "retire", "verify"])
     assert case.asked[2] == ("verify", "shop.yaml", "--sink", "cache", "--generation", "2", "--wait", "60")
     assert _sink(pipeline, "cache", None)["rebuilding"] is None  # readers have what they need; it is only looked at
@@ -303,9 +303,9 @@ def test_what_is_complete_is_promoted_and_then_compared(
     filled(case, "ready")
     case.until(lambda: "promote" in case.verbs)
     assert case.asked[1] == ("promote", "shop.yaml", "cache", "--generation", "2", "--force")
-    registry(pipeline, "cache").promote(2)
+    register_of(pipeline, "cache").promote(2)
     case.until(lambda: "retire" in case.verbs)
-    registry(pipeline, "cache").remove(1)
+    register_of(pipeline, "cache").remove(1)
     case.until(lambda: not case.losses.busy)
     assert case.verbs == ["rebuild", "promote", "retire", "verify"] and told in case.said[-1]
     assert ("--repair" in case.said[-1]) == (code == 2)

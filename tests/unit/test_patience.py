@@ -25,7 +25,7 @@ from cdc.log import topics as topicids
 from cdc.pipeline import load
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark import cluster
 from spark.status import FlowStatus, state_of
 
@@ -172,7 +172,7 @@ def test_only_a_topic_that_is_not_there_is_for_apply(
 
 
 def stopped(file: Path) -> Path:
-    folder = registry(load(file), "cache").generation().flow_folder("main")
+    folder = register_of(load(file), "cache").generation().flow_folder("main")
     folder.mkdir(parents=True)
     FlowStatus("cache/main", "stopped", 1, 7, 3, 3, 0, 0, 0, 0, 0, 0, None, [], 0.0).write(folder)
     return folder

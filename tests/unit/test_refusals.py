@@ -15,7 +15,7 @@ from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
 from operations.refusals import Refusals
 from operations.run import build, engine
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status
 from operations.verify.verifier import Asked, Verifier
@@ -62,7 +62,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def make(pipeline: Pipeline, sink: str, number: int, stage: Any) -> None:
     """A generation that has written something."""
-    register = registry(pipeline, sink)
+    register = register_of(pipeline, sink)
     while max(entry.number for entry in register.entries()) < number:
         register.create("test")
     register.move(number, stage)
@@ -98,11 +98,11 @@ def test_the_others_run_and_status_says_what_mends_the_one(pipeline: Pipeline, o
     run = open_all(pipeline, BROKEN[what], opened)
     assert [build.sink for build in run.builds] == ["search"]
     for sink in ("cache", "both"):
-        status = generation_status(registry(pipeline, sink).generation(1), None)
+        status = generation_status(register_of(pipeline, sink).generation(1), None)
         assert status["state"] == "failed"
         assert f"`headwater rebuild shop.yaml {sink} --auto`" in status["last_error"]
         assert "public.customers" in status["last_error"] or "customers is not" in status["last_error"]
-        assert not registry(pipeline, sink).generation(1).lease.busy()
+        assert not register_of(pipeline, sink).generation(1).lease.busy()
     assert ailments(pipeline, ["cache"]) == ["cache: refused"]
     assert len(run.refused.lines) == 2
 
@@ -111,7 +111,7 @@ def test_what_only_the_previous_generation_uses_stops_only_that(pipeline: Pipeli
     make(pipeline, "cache", 1, "living")
     newer = loads(TEXT.replace("STATE", str(pipeline.engine.state_dir)).replace("[id, name]", "[id]"), "shop.yaml", {})
     make(newer, "cache", 2, "ready")
-    registry(newer, "cache").promote(2)
+    register_of(newer, "cache").promote(2)
     run = open_all(newer, BROKEN["column"], opened)
     assert ("cache", 2) in {(build.sink, build.generation.number) for build in run.builds}
     (line,) = run.refused.lines
@@ -130,7 +130,7 @@ def test_an_expression_that_spark_refuses_stops_its_sink_alone(
     monkeypatch.setattr(engine, "flows_of", flows_of)
     run = open_all(pipeline, WHOLE, opened)
     assert {build.sink for build in run.builds} == {"search", "both"}
-    folder = registry(pipeline, "cache").generation(1).folder
+    folder = register_of(pipeline, "cache").generation(1).folder
     assert not (folder / "definition.json").exists() and not (folder / "identity.json").exists()
     (line,) = run.refused.lines
     assert "correct it" in line and "rebuild" not in line  # it has never started: the corrected file is enough
@@ -153,8 +153,8 @@ def test_a_server_that_is_away_is_no_refusal(
     monkeypatch.setattr(build if asked == "topic_ids" else engine, asked, away)
     with pytest.raises(SinkUnavailable):
         open_all(pipeline, WHOLE, opened)
-    assert registry(pipeline, "cache").generation(1).refused() is None
-    assert not registry(pipeline, "cache").generation(1).lease.busy()
+    assert register_of(pipeline, "cache").generation(1).refused() is None
+    assert not register_of(pipeline, "cache").generation(1).lease.busy()
 
 
 def test_a_refused_sink_is_taken_up_when_it_fits_again(
@@ -166,7 +166,7 @@ def test_a_refused_sink_is_taken_up_when_it_fits_again(
     monkeypatch.setattr(engine, "source_catalogue", lambda _pipeline: WHOLE)
     monkeypatch.setattr(run.refused, "due", lambda *_: True)
     assert "cache, generation 1: kept up to date from now on" in run.follow()
-    assert run.refused.lines == [] and registry(pipeline, "cache").generation(1).refused() is None
+    assert run.refused.lines == [] and register_of(pipeline, "cache").generation(1).refused() is None
 
 
 def test_pauses_grow_but_not_while_another_process_has_it(pipeline: Pipeline) -> None:
@@ -176,7 +176,7 @@ def test_pauses_grow_but_not_while_another_process_has_it(pipeline: Pipeline) ->
         refused.add("cache", 1, SinkRefused("no"))
         pauses.append(refused._of["cache", 1].pause)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    holder = registry(pipeline, "search").generation(1)
+    holder = register_of(pipeline, "search").generation(1)
     holder.lock()
     try:
         for _ in range(3):

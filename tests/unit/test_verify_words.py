@@ -10,7 +10,7 @@ import pytest
 
 from cdc.pipeline import Pipeline, loads
 from console.cli.verify import _behind
-from operations.state_folder import registry
+from operations.state_folder import register_of
 from spark.status import FlowStatus
 
 TEXT = """
@@ -31,7 +31,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 def write(pipeline: Pipeline, flow: str, state: str) -> None:
-    folder = registry(pipeline, "cache").generation(1).flow_folder(flow)
+    folder = register_of(pipeline, "cache").generation(1).flow_folder(flow)
     folder.mkdir(parents=True, exist_ok=True)
     FlowStatus(f"cache/{flow}", state, os.getpid(), 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [], time.time()).write(folder)
 

@@ -1,4 +1,4 @@
-"""Apicurio Registry: the schemas of Avro records, behind Confluent's API. Only started when it is asked for."""
+"""Apicurio Apicurio: the schemas of Avro records, behind Confluent's API. Only started when it is asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLDEST_JAVA = 21
 CONNECTIONS = {"initial-size": 2, "min-size": 2, "max-size": 20}
 
 
-class Registry(jvm.JavaService):
+class Apicurio(jvm.JavaService):
     """The schema registry; its schemas lie in an H2 file, so they survive a restart."""
 
     name = "registry"
@@ -65,7 +65,7 @@ class Registry(jvm.JavaService):
         """
         if site.jdk.major < OLDEST_JAVA:
             raise StackError(
-                f"Apicurio Registry wants Java {OLDEST_JAVA} or newer; {site.jdk.home} is {site.jdk.version}",
+                f"Apicurio Apicurio wants Java {OLDEST_JAVA} or newer; {site.jdk.home} is {site.jdk.version}",
                 means="the registry is not started; records in JSON do not need it",
                 fix=f"set JAVA_HOME to a Java {OLDEST_JAVA}, or use a registry of yours (source.registry.url)",
             )

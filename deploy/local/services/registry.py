@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.errors import StackError
-from deploy.local.services.apicurio import Registry
+from deploy.local.services.apicurio import Apicurio
 from deploy.local.services.base import Service
 from deploy.local.services.connect import Connect
 from deploy.local.services.elasticsearch import Elasticsearch
@@ -15,7 +15,7 @@ from deploy.local.services.redis import RedisCache, RedisStore
 
 SERVICES: dict[str, Service] = {
     service.name: service
-    for service in (Postgres(), Kafka(), Connect(), Elasticsearch(), RedisCache(), RedisStore(), Registry())
+    for service in (Postgres(), Kafka(), Connect(), Elasticsearch(), RedisCache(), RedisStore(), Apicurio())
 }
 # What `up` starts unless it is told otherwise.
 DEFAULT = tuple(name for name, service in SERVICES.items() if not service.optional)

@@ -21,7 +21,9 @@ BatchFunction = Callable[[DataFrame, int], None]
 # Far below what overflows (measured: 5,000 are well with 4 MiB), traceback and all.
 MOST_CHARACTERS = 3000
 _LINE = 300
-_TELLING = re.compile(r"cdc\.errors\.|Caused by:|Exception|Error\b|No space left|Disk quota")
+_TELLING = re.compile(
+    rf"{re.escape(HeadwaterError.__module__)}\.|Caused by:|Exception|Error\b|No space left|Disk quota"
+)
 # Spark knows a query that was stopped by one of these names at the end of py4j's words.
 _INTERRUPTED = re.compile(r"java\.[\w.]*Interrupt\w*Exception|java\.io\.UncheckedIOException")
 _PY4J = "py4j.protocol.Py4JJavaError: An error occurred while calling"

@@ -24,6 +24,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+import cdc
+import sinks
+import spark
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError
 
 # Where an executor finds the packed environment: Spark unpacks it below the executor's own folder.
@@ -34,7 +37,7 @@ EXECUTOR_SECONDS = 90.0
 OTHERS_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 # Packages whose code runs in executors: driver and executors must have the same.
-SHIPPED = ("cdc", "sinks", "spark")
+SHIPPED = tuple(package.__name__ for package in (cdc, sinks, spark))
 _SPARK_URL = re.compile(r"^spark://(.+)$")
 
 

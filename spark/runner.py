@@ -20,7 +20,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from cdc.errors import DiskFull, HeadwaterError
+from cdc.errors import DiskFull, Fenced, HeadwaterError
+from spark import told
 from spark.files import disk_full
 from spark.flow import Flow
 from spark.join.query import is_filling
@@ -40,13 +41,6 @@ WELL_AFTER = 60.0
 _ROOM = 2**20
 
 
-def _terminal(kind: type[HeadwaterError]) -> list[str]:
-    below = [name for one in kind.__subclasses__() for name in _terminal(one)]
-    return below if kind.transient else [kind.__name__, *below]
-
-
-# Our own errors that no retry cures, by what the exception's text holds.
-_REFUSED = re.compile(rf"cdc\.errors\.({'|'.join(_terminal(HeadwaterError))}):")
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
 # recovered its high watermark: it counts only when it is said this often in a row (about half a minute).
 _LOST = re.compile(
@@ -60,9 +54,7 @@ _HARMLESS = re.compile(
     r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"
 )
 # A checkpoint file, or one of Spark's temporary files, had no room.
-_FULL = re.compile(r"No space left on device|Disk quota exceeded|cdc\.errors\.DiskFull")
-# With what it means and the way out, which stand on lines of their own (cdc/errors.py).
-_OURS = re.compile(r"cdc\.errors\.(\w+): (.+(?:\n  what (?:it means|to do): .+)*)")
+_FULL = re.compile(rf"No space left on device|Disk quota exceeded|{re.escape(told.name_of(DiskFull))}")
 
 
 class Query(Protocol):
@@ -246,9 +238,9 @@ class Runner:
         if _FULL.search(text):
             self._failure(run, _no_room(run.flow.checkpoint, text), terminal=False, now=now)
             return
-        run.taken = run.taken or "cdc.errors.Fenced" in text
+        run.taken = run.taken or Fenced in told.kinds(text)
         run.lost = run.lost + 1 if _LOST.search(text) else 0
-        terminal = bool(_REFUSED.search(text)) or run.lost >= LOST_TIMES
+        terminal = told.refused(text) or run.lost >= LOST_TIMES
         self._failure(run, explain(text), terminal=terminal, now=now)
 
     @staticmethod
@@ -351,9 +343,8 @@ def _whole(error: Exception) -> str:
 
 def explain(text: str) -> str:
     """The line of a long Spark error that says what happened: our own error if there is one, else the root cause."""
-    ours = _OURS.findall(text)
-    if ours:
-        return str(ours[-1][1]).strip()
+    if ours := told.words(text):
+        return ours[-1].strip()
     causes = [
         line.strip().removeprefix(": ")
         for line in text.splitlines()

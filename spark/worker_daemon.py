@@ -6,19 +6,23 @@ serves. Dropping them took about 150 ms off every micro-batch (found by sampling
 """
 
 import gc
-import importlib
 import sys
 
 sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
 for _entry in [entry for entry in sys.path_importer_cache if ".zip" in entry or ".jar" in entry]:
     del sys.path_importer_cache[_entry]
 
-from pyspark.daemon import manager  # noqa: E402  (the path must be clean first)
+# ruff: noqa: E402, F401, I001 (the path must be clean first, and what is imported is only to be there)
+from pyspark.daemon import manager
 
 # Loaded here, once: a worker is forked for each task slot and flow, and would import all of it again (3 s each, half of
 # it pandas, which Arrow looks for when it is first given a list).
-for _name in ("pandas", "sinks.elasticsearch", "sinks.redis", "spark.write", "spark.warehouse", "spark.join.later"):
-    importlib.import_module(_name)
+import pandas  # type: ignore[import-untyped]
+import sinks.elasticsearch
+import sinks.redis
+import spark.join.later
+import spark.warehouse
+import spark.write
 
 if __name__ == "__main__":
     # Forked workers share what is loaded by now; without this each full collection walks (and so copies) all of it.

@@ -16,7 +16,8 @@ from deploy.local import artifacts
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 # What the headwater image is built from, besides its Dockerfile: our packages and what installs them.
-APP = ("cdc", "connectors", "sinks", "spark", "truth", "operations", "console", "deploy", "examples")
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+APP = (*_PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"], "examples")
 APP_FILES = ("pyproject.toml", "requirements.lock", "README.md", "LICENSE")
 JAVA = "17"
 # What the pinned archive of redis-server holds, whose own version counts something else; a test asks the program.

@@ -43,6 +43,8 @@ COMPACTED_BY_FORCE = {
     "min.compaction.lag.ms": str(SPARED_MS),
     "segment.bytes": str(2**20),
 }
+# Batches one right after the other would keep two cores busy with starting them, and nothing else would get done.
+ENGINE = {"trigger_ms": 4000}
 TABLES = ("customers", "products", "orders", "order_items", "bank.banks", "bank.accounts")
 SINK_VIEWS = {
     "search": ["customer", "product", "order_item", "customer_card", "bank"],
@@ -118,7 +120,7 @@ class World(Scenario):
         document: dict[str, Any] = YAML(typ="safe").load(SHOP.read_text())
         views = document["views"] | {name: _qualified(view) for name, view in bank.VIEWS.items()}
         of = {link: f"127.0.0.1:{proxy.port}" for link, proxy in self.links.items()}
-        document |= {"name": self.name, "views": views, "engine": {"state_dir": str(self.folder / "state")}}
+        document |= {"name": self.name, "views": views, "engine": ENGINE | {"state_dir": str(self.folder / "state")}}
         tables = [table if "." in table else f"public.{table}" for table in TABLES]
         document["source"] |= {"database": self.name, "port": self.links["postgres"].port, "tables": tables}
         document["kafka"] |= {"compaction_lag_hours": round(SPARED_MS / 3_600_000, 4)}
@@ -132,7 +134,7 @@ class World(Scenario):
             "warehouse": str(warehouse),
             "namespace": self.name,
             "tables": ["bank.accounts"],
-            "trigger_seconds": 5,
+            "trigger_seconds": 10,
         }
         for path, value in self.extra.items():
             *parents, last = path.split(".")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +12,7 @@ from typing import Any
 
 from cdc.errors import HeadwaterError, SinkUnavailable, StateError
 from cdc.pipeline import IcebergSink, Pipeline
+from operations.apart import Apart
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
@@ -186,21 +185,28 @@ class Rebuild:
     def _proven(self, engine: Engine, number: int) -> bool:
         """Verify the new generation in a process of its own, while this one keeps it up to date."""
         self.say(f"verifying generation {number}")
-        words = ["verify", str(self.file), "--sink", self.sink, "--generation", str(number), "--json"]
-        words += ["--wait", str(SETTLE_SECONDS)]
-        child = subprocess.Popen([sys.executable, "-m", "console.cli", *words], stdout=subprocess.PIPE, text=True)
-        out: list[str] = []
-        reader = threading.Thread(target=lambda: out.append(child.stdout.read() if child.stdout else ""), daemon=True)
-        reader.start()
-        while child.poll() is None:
-            engine.runner.step()
-            if self.stop.wait(STEP_SECONDS):
-                child.terminate()
-        reader.join()
-        if child.returncode not in (0, 2):
-            raise HeadwaterError(
-                f"verification of generation {number} failed with exit code {child.returncode}",
-                means="the generation is ready, but not proven; it was not promoted",
-                fix=f"`headwater verify {self.file} --sink {self.sink} --generation {number}`",
-            )
-        return bool(json.loads(out[0])["equal"])
+        verify = f"`headwater verify {self.file} --sink {self.sink} --generation {number}`"
+        with Apart(_verified, self.pipeline, self.sink, number) as proof:
+            while not proof.ended():
+                for line in proof.lines():
+                    self.say(line)
+                engine.runner.step()
+                if self.stop.wait(STEP_SECONDS):
+                    raise StateError(
+                        f"the rebuild of {self.sink} was stopped while generation {number} was verified",
+                        means="the generation is ready, but not proven; it was not promoted",
+                        fix=f"{verify}, then `headwater promote {self.file} {self.sink}`",
+                    )
+            try:
+                return bool(proof.result()["equal"])
+            except HeadwaterError:
+                self.say(f"generation {number} is ready, but could not be proven, and was not promoted: {verify}")
+                raise
+
+
+def _verified(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:
+    """In the process that proves a generation."""
+    from operations.run.machines import alone
+    from operations.verify.report import verify_report
+
+    return verify_report(alone(pipeline, None), [sink], SETTLE_SECONDS, say, generation=number)

@@ -24,7 +24,7 @@ from operations.run.build import Build, peek
 from operations.run.session import open_spark
 from operations.state_folder import chosen_sinks, register_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
-from operations.verify.beside import _beside
+from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns
 from operations.verify.comparison import Comparison, compare
@@ -189,7 +189,7 @@ class Verifier:
             places = {build.sink: place_of(build) for build in holders}
             held = {name: Side(folder / f"{name}-held", buckets) for name in places}
             jobs = [(place, view, held[name].folder, buckets) for name, place in places.items()]
-            with _beside(jobs, beside=rows >= BESIDE_ROWS) as finish:
+            with beside(jobs, apart=rows >= BESIDE_ROWS) as finish:
                 wanted = {form: Side(folder / form, buckets) for form in {place.form for place in places.values()}}
                 count, told = 0, Pace(self.progress, "rows compared")
                 for key, of in digests(view, expected(view, connection, spark), list(wanted)):

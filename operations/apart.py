@@ -1,0 +1,119 @@
+"""A function of ours in a process of its own: what it says, what it returns and the error that it raises come back.
+
+Not by fork: our processes have threads, and perhaps a JVM. What is handed over and back is pickled.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from cdc.errors import HeadwaterError
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+# A process that was asked to end has a Spark session to close; one that does not listen is killed.
+END_SECONDS = 30.0
+
+
+class Apart(Generic[T]):
+    """Work in a process of its own, from here on until ``end``.
+
+    Args:
+        work: a function that can be imported by its name; called with one for its lines, then with ``arguments``.
+        arguments: pickled.
+    """
+
+    def __init__(self, work: Callable[..., T], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(sender, work, arguments))
+        self._process.start()
+        sender.close()
+        self._outcome: tuple[T | None, HeadwaterError | None] | None = None
+        self._said: list[str] = []
+
+    def __enter__(self) -> Apart[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def lines(self) -> list[str]:
+        """What it has said since the last call."""
+        self.ended()
+        said, self._said = self._said, []
+        return said
+
+    def ended(self) -> bool:
+        """Whether its result is there; waits for nothing."""
+        while self._outcome is None and self._receiver.poll():
+            self._receive()
+        return self._outcome is not None
+
+    def result(self) -> T:
+        """What it returns; waits for it.
+
+        Raises:
+            HeadwaterError: what it has raised; or that it has ended without a word.
+        """
+        while self._outcome is None:
+            self._receive()
+        value, error = self._outcome
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
+
+    def _receive(self) -> None:
+        try:
+            line, value, error = self._receiver.recv()
+        except EOFError:
+            self._process.join()
+            why = f"a process of {sys.argv[0]} ended without a word (exit code {self._process.exitcode})"
+            self._outcome = None, HeadwaterError(why, fix="run the same command again")
+            return
+        if line is None:
+            self._outcome = value, error
+        else:
+            self._said.append(line)
+
+    def end(self) -> None:
+        """End it if it has not ended. Idempotent."""
+        if self._process.is_alive() and self._outcome is None:
+            self._process.terminate()
+        self._process.join(END_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._receiver.close()
+
+
+def _work(sender: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """The other process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who waits, who then ends this one
+    signal.signal(signal.SIGTERM, _leave)
+
+    def say(line: str) -> None:
+        with suppress(BrokenPipeError):
+            sender.send((line, None, None))
+
+    try:
+        sender.send((None, work(say, *arguments), None))
+    except HeadwaterError as error:
+        sender.send((None, None, error))
+    except Exception as error:
+        sender.send((None, None, HeadwaterError(f"{type(error).__name__}: {error}")))
+        raise
+
+
+def _leave(_signal: int, _frame: object) -> None:
+    """As an exception, so that what is open is closed on the way."""
+    sys.exit(1)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from cdc.keys import document_id, split_id
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import IcebergSink
 from cdc.view import View
+from operations.opened import Opened
 from sinks.configure import sink_config
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
@@ -36,23 +37,21 @@ class Found:
     near: tuple[str, ...] = ()
 
 
-def held_under(pipeline: Pipeline, name: str, view: View, key: str, generation: int) -> Found:
+def held_under(generation: Opened, view: View, key: str) -> Found:
     """Look a document up.
 
     Args:
-        pipeline: the loaded file.
-        name: the sink's.
+        generation: of the sink.
         view: one of its views.
         key: the document's id.
-        generation: of the sink.
 
     Raises:
         SinkUnavailable: its server does not answer. SinkRefused: a warehouse has no such table.
     """
-    sink = pipeline.sinks[name]
+    name, sink = generation.sink, generation.part
     if isinstance(sink, IcebergSink):
         return _in_warehouse(sink, catalog_name(name), view, key)
-    opened = open_sink(sink_config(name, sink, [view], {}, generation, pipeline=pipeline.name))
+    opened = open_sink(sink_config(name, sink, [view], {}, generation.number, pipeline=generation.pipeline.name))
     try:
         held = opened.get(view.name, [key]).get(key)
         if held is None:

@@ -34,6 +34,9 @@ from spark.state import rebuild_command
 from spark.status import FlowStatus
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
+# The flow of a sink's plain views.
+SHARED = "main"
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -150,10 +153,25 @@ def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, separate: bool
         folder: the generation's folder.
         separate: a flow for every view (the warehouse).
     """
-    alone = [view for view in spec.views.values() if separate or view.needs_spark or isinstance(view, JoinedView)]
-    plain = [view for view in spec.views.values() if view not in alone]
-    groups = ([("main", plain)] if plain else []) + [(view.name, [view]) for view in alone]
+    plain = [view for view in spec.views.values() if not _alone(view, separate=separate)]
+    groups = ([(SHARED, plain)] if plain else []) + [
+        (view.name, [view]) for view in spec.views.values() if _alone(view, separate=separate)
+    ]
     return [Flow(name, _part(spec, views), reading, folder / name) for name, views in groups]
+
+
+def flow_name(view: View, *, separate: bool) -> str:
+    """The flow that keeps a view: plain views share one, and a view that needs more has one of its own name.
+
+    Args:
+        view: the view.
+        separate: a flow for every view (the warehouse).
+    """
+    return view.name if _alone(view, separate=separate) else SHARED
+
+
+def _alone(view: View, *, separate: bool) -> bool:
+    return separate or view.needs_spark or isinstance(view, JoinedView)
 
 
 def _part(spec: FlowSpec, views: list[View]) -> FlowSpec:

@@ -68,9 +68,13 @@ class Generation:
     """
 
     def __init__(self, state_dir: Path, pipeline: str, sink: str, number: int = 1) -> None:
-        self.pipeline, self.sink, self.number = pipeline, sink, number
+        self.state_dir, self.pipeline, self.sink, self.number = state_dir, pipeline, sink, number
         self.folder = state_dir / pipeline / sink / f"g{number}"
         self.lease = Lease(self.folder, f"sink {sink}" if number == 1 else f"sink {sink}, generation {number}")
+
+    def __reduce__(self) -> tuple[type[Generation], tuple[Path, str, str, int]]:
+        """Another process gets the folder, and not the lease that this one may hold."""
+        return Generation, (self.state_dir, self.pipeline, self.sink, self.number)
 
     def flow_folder(self, flow: str) -> Path:
         """Where a flow keeps its checkpoint and status."""

@@ -14,22 +14,19 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
 from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.resolve import resolve_views
 from cdc.resolve_names import near
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
-from operations.rowstore import row_store_settings
+from operations.opened import Opened
 from operations.run.session import open_spark
 from operations.state_folder import register_of, state_dir
 from sinks.rowstore.redis import RedisRowStore
-from sinks.rowstore.settings import StoreSettings
 from spark.join.explain import Explained, Row, Total, explain
 from spark.register import as_defined
-from spark.state import Generation
-from spark.status import FlowStatus, state_of
 from truth import values as truth
 from truth.columns import comparable_expected, with_singles
 
@@ -74,41 +71,34 @@ def explain_report(
             from spark.join.child_expressions import analysed
 
             typed = analysed(spark, view)
-        return _report(_Case(pipeline, sink, key, typed, spark), expected=expected)
+        opened = Opened(pipeline, register_of(pipeline, sink).generation(), [typed], token=0)
+        return _report(_Case(opened, key, typed, spark), expected=expected)
 
 
 @dataclass(frozen=True)
 class _Case:
-    pipeline: Pipeline
-    sink: str
+    opened: Opened
     key: str
     view: View
     spark: SparkSession | None
 
-    @property
-    def generation(self) -> Generation:
-        return register_of(self.pipeline, self.sink).generation()
-
 
 def _report(case: _Case, *, expected: bool) -> dict[str, Any]:
-    view, generation = case.view, case.generation
-    found = held_under(case.pipeline, case.sink, view, case.key, generation.number)
+    view, opened = case.view, case.opened
+    found = held_under(opened, view, case.key)
     stored = _stored(case) if isinstance(view, JoinedView) else None
-    alone = isinstance(view, JoinedView) or view.needs_spark or isinstance(case.pipeline.sinks[case.sink], IcebergSink)
     report: dict[str, Any] = {
-        "pipeline": case.pipeline.name,
+        "pipeline": opened.pipeline.name,
         "at": time.time(),
-        "sink": case.sink,
-        "type": case.pipeline.sinks[case.sink].type,
+        "sink": opened.sink,
+        "type": opened.part.type,
         "view": view.name,
         "key": case.key,
-        "generation": generation.number,
-        "state": state_of(
-            FlowStatus.read(generation.flow_folder(view.name if alone else "main")), generation.lease.holder()
-        ),
+        "generation": opened.number,
+        "state": opened.status(view)[1],
         "held": _held(found),
         "computed": sorted(view.fields),
-        "rows": _plain_rows(case, found) if stored is None else [_row(case.pipeline, row) for row in stored.rows],
+        "rows": _plain_rows(case, found) if stored is None else [_row(opened.pipeline, row) for row in stored.rows],
         "left_out": {} if stored is None else stored.cut,
         "aggregates": [] if stored is None else [_total(total) for total in stored.totals],
         "row_store": None if stored is None else _row_store(view, found, stored),
@@ -182,9 +172,8 @@ def _session(pipeline: Pipeline, view: View, progress: Progress, *, wanted: bool
 
 def _stored(case: _Case) -> Explained:
     assert isinstance(case.view, JoinedView)
-    settings = row_store_settings(case.pipeline, case.generation, case.view.name)
-    settings |= {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
-    store = RedisRowStore(StoreSettings(**settings))
+    patience = {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
+    store = RedisRowStore(case.opened.row_store(case.view, **patience))
     try:
         return explain(case.view, store, case.key)
     finally:
@@ -226,7 +215,7 @@ def _plain_rows(case: _Case, found: Found) -> list[dict[str, Any]]:
     if found.document is None:
         return []
     row = Row(case.view.name, case.view.table.qualified, case.key, "shown")
-    return [_row(case.pipeline, row) | _position(found.version)]
+    return [_row(case.opened.pipeline, row) | _position(found.version)]
 
 
 def _total(total: Total) -> dict[str, Any]:
@@ -260,11 +249,11 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
     from truth.one_document import expected_document
 
     view = case.view
-    wanted = expected_document(view, case.pipeline.source, case.key, case.spark)
+    wanted = expected_document(view, case.opened.pipeline.source, case.key, case.spark)
     document = None
     if wanted.document is not None:
         document = plain(view, wanted.document)
-        if isinstance(case.pipeline.sinks[case.sink], IcebergSink):
+        if case.opened.warehouse:
             fields = {name: document[name] for name in view.fields}
             document = comparable_expected(view, document) | fields
     differing = _differing(found.document, document, ())

@@ -15,8 +15,8 @@ from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
+from operations.opened import Opened, accept, open_generation
 from operations.refusals import Refusals
-from operations.run.build import Build, accept, open_build
 from operations.run.flows import flows_of
 from operations.run.session import open_spark
 from operations.state_folder import chosen_sinks, register_of
@@ -47,7 +47,7 @@ class Engine:
     catalogue: Catalogue
     spark: SparkSession
     runner: Runner
-    builds: list[Build]
+    builds: list[Opened]
     only: Sequence[str]
     snapshot_lsn: int
     refused: Refusals
@@ -91,8 +91,8 @@ class Engine:
         self.refused.mended(sink, number)
         return [f"{sink}, generation {number}: kept up to date from now on"]
 
-    def _take_up(self, sink: str, number: int) -> Build:
-        build = open_build(self.pipeline, self.catalogue, sink, number)
+    def _take_up(self, sink: str, number: int) -> Opened:
+        build = open_generation(self.pipeline, self.catalogue, sink, number)
         try:
             self.runner.add(accepted_flows(build, self.catalogue, self.spark, self.snapshot_lsn))
         except BaseException:
@@ -100,7 +100,7 @@ class Engine:
             raise
         return build
 
-    def take_again(self, build: Build) -> list[str]:
+    def take_again(self, build: Opened) -> list[str]:
         """Open a generation that runs here anew, with what is known of the source now; what was done, a line each."""
         self.runner.remove(build.generation.folder)
         build.generation.unlock()
@@ -163,13 +163,13 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
         HeadwaterError: no generation is left that could be run, or what they share is not there; nothing was started.
     """
     refused = Refusals(pipeline)
-    builds: list[Build] = []
+    builds: list[Opened] = []
     try:
         for name in chosen_sinks(pipeline, only):
             finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
             for number in register_of(pipeline, name).kept():
                 try:
-                    builds.append(open_build(pipeline, catalogue, name, number))
+                    builds.append(open_generation(pipeline, catalogue, name, number))
                 except HeadwaterError as error:
                     if error.transient:
                         raise
@@ -185,7 +185,7 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
 
 def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int, throttle: float) -> Engine:
     """As ``open_engine``, for one generation that is being filled."""
-    build = open_build(pipeline, catalogue, sink, number, rebuilding=True, throttle=throttle)
+    build = open_generation(pipeline, catalogue, sink, number, rebuilding=True, throttle=throttle)
     try:
         return _opened(pipeline, catalogue, [build], [sink], Refusals(pipeline))
     except BaseException:
@@ -194,7 +194,7 @@ def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: in
 
 
 def _opened(
-    pipeline: Pipeline, catalogue: Catalogue, builds: list[Build], only: Sequence[str], refused: Refusals
+    pipeline: Pipeline, catalogue: Catalogue, builds: list[Opened], only: Sequence[str], refused: Refusals
 ) -> Engine:
     snapshot_lsn = read_snapshot_lsn(pipeline)
     names = sorted({build.sink for build in builds})
@@ -222,7 +222,7 @@ def _opened(
 
 
 def accepted_flows(
-    build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int
+    build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int
 ) -> list[tuple[Flow, Start]]:
     """As ``flows_of``; what the generation is made of is written down only then, as nothing is wrong with it."""
     flows = flows_of(build, catalogue, spark, snapshot_lsn)
@@ -243,7 +243,7 @@ def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> N
             say(f"sink {sink}: the promotion of generation {begun.number} could not be finished: {error.what}")
 
 
-def warn_outdated(pipeline: Pipeline, builds: Sequence[Build]) -> list[str]:
+def warn_outdated(pipeline: Pipeline, builds: Sequence[Opened]) -> list[str]:
     """A line for each sink whose living generation was made of something else than the file says now."""
     said = []
     for build in builds:

@@ -16,8 +16,8 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
 from cdc.resolve import view_tables
 from cdc.view import View
+from operations.opened import Opened
 from operations.rowstore import row_store_settings
-from operations.run.build import Build
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
@@ -32,7 +32,7 @@ from spark.spec import FlowSpec
 from spark.warehouse import start_warehouse
 
 
-def flows_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> list[tuple[Flow, Start]]:
+def flows_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> list[tuple[Flow, Start]]:
     """A generation's flows and how each is started.
 
     Args:
@@ -52,7 +52,7 @@ def flows_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_l
     return [_ready(build, flow, start) for flow in planned]
 
 
-def spec_of(build: Build, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> FlowSpec:
+def spec_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> FlowSpec:
     """The whole work of a generation; arguments and errors as ``flows_of``."""
     pipeline, generation = build.pipeline, build.generation
     sink = pipeline.sinks[build.sink]
@@ -94,7 +94,7 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
     return typed, analyse(spark, typed, refuse).types
 
 
-def _ready(build: Build, flow: Flow, start: Start) -> tuple[Flow, Start]:
+def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
     flow = replace(flow, rebuilding=build.rebuilding, throttle=build.throttle)
     if is_joined(flow):
         (view,) = flow.spec.views
@@ -114,7 +114,7 @@ def reading(pipeline: Pipeline, sink: Any) -> Reading:
     )
 
 
-def start_warehouse_of(build: Build) -> Start:
+def start_warehouse_of(build: Opened) -> Start:
     """How a warehouse's flows are started."""
     return partial(
         start_warehouse,

@@ -21,7 +21,7 @@ from connectors.tablewatch import TableWatch
 from operations.catalogue import source_catalogue
 
 if TYPE_CHECKING:
-    from operations.run.build import Build
+    from operations.opened import Opened
     from operations.run.engine import Engine
 
 
@@ -81,7 +81,7 @@ class Halting:
         """End watching."""
         self._marker.close()
 
-    def _again(self, build: Build, why: str) -> list[str]:
+    def _again(self, build: Opened, why: str) -> list[str]:
         said = [f"{build.sink}, generation {build.generation.number}: {why}"]
         try:
             self.engine.catalogue = source_catalogue(self.engine.pipeline)

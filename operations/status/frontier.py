@@ -18,14 +18,10 @@ from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.ledger import LedgerEntry, read_entry
 from connectors.servers import Servers, open_servers
+from operations.opened import Opened
 from operations.pace import Pace
-from operations.place import Place
-from operations.rowstore import row_store_settings
-from operations.state_folder import state_dir
 from sinks.rowstore.redis import RedisRowStore
-from sinks.rowstore.settings import StoreSettings
 from spark.checkpoint import committed_offsets
-from spark.state import Generation
 
 # Between two looks at how far a flow is.
 PAUSE_SECONDS = 0.25
@@ -38,21 +34,19 @@ class Frontier:
     """How far one view of one generation is.
 
     Args:
-        place: the generation.
+        opened: the generation.
         view: the view.
         servers: of the pipeline; None if they can't be asked, then nothing is ever proved.
         say: told a line now and then while it is waited for.
     """
 
     def __init__(
-        self, place: Place, view: View, servers: Servers | None, say: Callable[[str], None] = lambda line: None
+        self, opened: Opened, view: View, servers: Servers | None, say: Callable[[str], None] = lambda line: None
     ) -> None:
         self.say = say
-        self._place, self._view, self._servers = place, view, servers
+        self._opened, self._view, self._servers = opened, view, servers
         self._joined = isinstance(view, JoinedView)
-        self.generation = Generation(state_dir(place.pipeline), place.pipeline.name, place.sink, place.generation)
-        alone = self._joined or view.needs_spark or place.warehouse
-        self.folder = self.generation.flow_folder(view.name if alone else "main")
+        self.generation, self.folder = opened.generation, opened.flow_folder(view)
 
     def wait(self, lsn: int, deadline: float, on_pause: Callable[[], None] = lambda: None) -> bool:
         """Wait until everything committed at or before an LSN has been applied; False when it took too long.
@@ -89,7 +83,7 @@ class Frontier:
         if self._servers is None:
             return None
         try:
-            slot = read_slot(self._servers.source, self._place.pipeline.source.slot)
+            slot = read_slot(self._servers.source, self._opened.pipeline.source.slot)
             if slot is None or slot.confirmed_lsn is None or slot.confirmed_lsn < lsn:
                 return None
             return read_entry(self._servers, view_tables(self._view))
@@ -109,9 +103,8 @@ class Frontier:
         phase = self.folder / "phase.json"
         if not phase.exists() or json.loads(phase.read_text())["phase"] != "live":
             return NOBODY_KNOWS
-        settings = row_store_settings(self._place.pipeline, self.generation, self._view.name)
-        settings |= {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
-        store = RedisRowStore(StoreSettings(**settings))
+        patience = {"give_up_seconds": PATIENCE_SECONDS, "request_timeout_seconds": PATIENCE_SECONDS}
+        store = RedisRowStore(self._opened.row_store(self._view, **patience))
         try:
             return store.waiting()
         except HeadwaterError:
@@ -121,11 +114,11 @@ class Frontier:
 
 
 @contextmanager
-def opened_servers(place: Place) -> Iterator[Servers | None]:
+def opened_servers(opened: Opened) -> Iterator[Servers | None]:
     """The pipeline's servers; None if one can't be had: verification then only waits."""
     with ExitStack() as stack:
         try:
-            servers = stack.enter_context(open_servers(place.pipeline))
+            servers = stack.enter_context(open_servers(opened.pipeline))
         except HeadwaterError:
             yield None
             return

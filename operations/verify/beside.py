@@ -8,28 +8,28 @@ from pathlib import Path
 
 from cdc.view import View
 from operations.apart import Apart, Say
-from operations.place import Place
+from operations.opened import Opened
 from operations.verify.buckets import Side
 from operations.verify.holding import holding
 
 
-def write_held(place: Place, view: View, folder: Path, buckets: int) -> None:
+def write_held(opened: Opened, view: View, folder: Path, buckets: int) -> None:
     """Digests of everything that is held, into bucket files; meant for a process of its own.
 
     Args:
-        place: the generation.
+        opened: the generation.
         view: the view.
         folder: of the ``Side``.
         buckets: how many.
     """
     side = Side(folder, buckets)
-    with holding(place, view) as opened:
-        for key, holds in opened.scan():
+    with holding(opened, view) as held:
+        for key, holds in held.scan():
             side.add(key, holds.digest)
     side.flush()
 
 
-Job = tuple[Place, View, Path, int]
+Job = tuple[Opened, View, Path, int]
 
 
 @contextmanager

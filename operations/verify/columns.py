@@ -42,10 +42,10 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
         return {}
     holding, view = settler.holding, settler.view
     held = holding.documents(keys)
-    with snapshot(holding.place.pipeline.source) as connection:
+    with snapshot(holding.opened.pipeline.source) as connection:
         found = expected(view, connection, settler.spark, keys)
         wanted = {
-            one.key: as_read(form_of(view, one.document, one.fields, holding.place.form))
+            one.key: as_read(form_of(view, one.document, one.fields, holding.opened.form))
             for one in found
             if one.fields is not None
         }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from cdc.keys import split_id
 from cdc.view import View
-from operations.place import Place
+from operations.opened import Opened
 from sinks.configure import sink_config
 from sinks.contract import UNREADABLE, Sink
 from sinks.contract import Held as HeldDocument
@@ -41,17 +41,17 @@ class Holding:
     """Reads one view of one generation.
 
     Args:
-        place: the generation.
+        opened: the generation.
         view: the view.
     """
 
-    def __init__(self, place: Place, view: View) -> None:
-        self.place, self.view = place, view
-        self._part = place.pipeline.sinks[place.sink]
+    def __init__(self, opened: Opened, view: View) -> None:
+        self.opened, self.view = opened, view
+        self._part = opened.part
         self.sink: Sink | None = None
-        if not place.warehouse:
-            numbers = (place.generation, place.token)
-            self.sink = open_sink(sink_config(place.sink, self._part, [view], {}, *numbers, place.pipeline.name))
+        if not opened.warehouse:
+            numbers = (opened.number, opened.token)
+            self.sink = open_sink(sink_config(opened.sink, self._part, [view], {}, *numbers, opened.pipeline.name))
 
     def close(self) -> None:
         """Give connections back."""
@@ -64,7 +64,7 @@ class Holding:
             yield from map(self._document, self.sink.scan(self.view.name))
             return
         batches = iceberg.scan(
-            self._part, catalog_name(self.place.sink), self.view.name, generation=self.place.generation
+            self._part, catalog_name(self.opened.sink), self.view.name, generation=self.opened.number
         )
         for batch in batches:
             yield from self.rows(batch)
@@ -85,7 +85,7 @@ class Holding:
             return [held.key for held in self.sink.sample(self.view.name, count, seed)]
         outs = dict(self.view.columns)
         names = [outs[name] for name in self.view.key]
-        batches = iceberg.scan(self._part, catalog_name(self.place.sink), self.view.name, names, self.place.generation)
+        batches = iceberg.scan(self._part, catalog_name(self.opened.sink), self.view.name, names, self.opened.number)
         keys = (key for key, _ in comparable_rows(self.view, batches))
         return reservoir(keys, count, random.Random(seed))  # noqa: S311 (a sample, not a secret)
 
@@ -94,8 +94,8 @@ class Holding:
         asked = _filter(self.view, keys)
         if asked is None:
             return
-        with iceberg.open_catalog(self._part, catalog_name(self.place.sink)) as opened:
-            table = iceberg.load_table(opened, self._part, self.view.name, self.place.generation)
+        with iceberg.open_catalog(self._part, catalog_name(self.opened.sink)) as opened:
+            table = iceberg.load_table(opened, self._part, self.view.name, self.opened.number)
             yield from table.scan(row_filter=asked).to_arrow_batch_reader()
 
     def _document(self, held: HeldDocument) -> tuple[str, Holds]:
@@ -121,13 +121,13 @@ class Holding:
 
 
 @contextmanager
-def holding(place: Place, view: View) -> Iterator[Holding]:
+def holding(opened: Opened, view: View) -> Iterator[Holding]:
     """A ``Holding`` for the time of a block."""
-    opened = Holding(place, view)
+    held = Holding(opened, view)
     try:
-        yield opened
+        yield held
     finally:
-        opened.close()
+        held.close()
 
 
 def _filter(view: View, keys: Sequence[str]) -> Any:

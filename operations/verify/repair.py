@@ -19,8 +19,8 @@ from cdc.keys import document_id, is_stray, split_id
 from cdc.position import MAX_EPOCH, MAX_LSN, pack
 from cdc.types import merge_fields
 from connectors.marker_watch import read_snapshot_lsn
+from operations.opened import Opened
 from operations.rowstore import row_store_settings
-from operations.run.build import Build
 from operations.run.flows import reading, spec_of
 from operations.verify.buckets import Keys
 from operations.verify.comparison import unmarked
@@ -51,7 +51,7 @@ ROOM = 7
 
 
 def repair(
-    build: Build, catalogue: Catalogue, settler: Settler, keys: Keys, spark: SparkSession, *, caught_up: bool
+    build: Opened, catalogue: Catalogue, settler: Settler, keys: Keys, spark: SparkSession, *, caught_up: bool
 ) -> Refused:
     """Make differing documents anew.
 
@@ -74,8 +74,8 @@ def repair(
         why = "the sink was not seen to catch up, so its change may be on the way: start `headwater run FILE` first"
         return Refused(why)
     spec = spec_of(build, catalogue, spark, read_snapshot_lsn(build.pipeline))
-    part = build.pipeline.sinks[name]
-    warehouse = settler.holding.place.warehouse
+    part = build.part
+    warehouse = build.warehouse
     flows = plan_flows(spec, reading(build.pipeline, part), build.generation.folder, separate=warehouse)
     flow = next(flow for flow in flows if settler.view.name in flow.spec.views)
     joined = isinstance(settler.view, JoinedView)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc.keys import shown
 from cdc.view import View
-from operations.run.build import Build
+from operations.opened import Opened
 from operations.verify.buckets import Keys
 from operations.verify.comparison import NAMED, unmarked
 from operations.verify.settle import Settler
@@ -57,7 +57,7 @@ class Repair:
         refused: told what can't be repaired.
     """
 
-    build: Build
+    build: Opened
     flow: Flow
     settler: Settler
     spark: SparkSession

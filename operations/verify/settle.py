@@ -100,7 +100,7 @@ class Settler:
     def look(self, result: Comparison, keys: Sequence[str]) -> Keys:
         """Compare these keys once, as a sample; returns those that differ."""
         differing = self._keys()
-        with snapshot(self.holding.place.pipeline.source) as connection:
+        with snapshot(self.holding.opened.pipeline.source) as connection:
             for start in range(0, len(keys), PAGE):
                 page = keys[start : start + PAGE]
                 wanted, held = self._truth(connection, page), self._held(page)
@@ -117,7 +117,7 @@ class Settler:
     def _suspects(self, keys: Keys, deadline: float) -> tuple[bool, Keys]:
         """Keys that differ when the sink has passed the snapshot, by kind, with the digest that was expected."""
         suspects = self._keys()
-        with snapshot(self.holding.place.pipeline.source) as connection:
+        with snapshot(self.holding.opened.pipeline.source) as connection:
             caught_up = self.frontier.wait(wal_position(connection), deadline, self.on_pause)
             for page in keys.pages(PAGE):
                 names = [unmarked(key)[1] for key in page]
@@ -133,7 +133,7 @@ class Settler:
         """Suspects whose truth is what it was, and those whose rows have changed since."""
         same, moved = self._keys(), self._keys()
         if suspects.count:
-            with snapshot(self.holding.place.pipeline.source) as connection:
+            with snapshot(self.holding.opened.pipeline.source) as connection:
                 for page in suspects.pages(PAGE):
                     now = self._truth(connection, [unmarked(key)[1] for key in page])
                     for key, wanted in page.items():
@@ -146,7 +146,7 @@ class Settler:
         return same, moved
 
     def _truth(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, bytes]:
-        form = self.holding.place.form
+        form = self.holding.opened.form
         # No row has the key of something stray, and Postgres would not take it.
         found = expected(self.view, connection, self.spark, [key for key in keys if not is_stray(key)])
         return {key: of[form] for key, of in digests(self.view, found, [form])}

@@ -16,11 +16,10 @@ import psutil
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from cdc.view import View
+from operations.opened import Opened, peek
 from operations.pace import Pace
-from operations.place import Place
-from operations.run.build import Build, peek
 from operations.run.session import open_spark
 from operations.state_folder import chosen_sinks, register_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
@@ -101,7 +100,7 @@ class Verifier:
         self.progress, self.on_pause = progress, on_pause
         self.source_rows: dict[str, int] = {}
         self.failed: dict[str, HeadwaterError] = {}
-        self.builds: dict[str, Build] = {}
+        self.builds: dict[str, Opened] = {}
         for name in chosen_sinks(pipeline, asked.only):
             try:
                 self.builds[name] = self._build(name)
@@ -110,7 +109,7 @@ class Verifier:
         self._refuse_nothing()
         self._spark: SparkSession | None = None
 
-    def _build(self, name: str) -> Build:
+    def _build(self, name: str) -> Opened:
         known = register_of(self.pipeline, name)
         number = known.living() if self.asked.generation is None else known.get(self.asked.generation).number
         return peek(self.pipeline, self.catalogue, name, number)
@@ -150,7 +149,7 @@ class Verifier:
             "views": [{**asdict(view), "equal": view.equal} for view in views],
         }
 
-    def _each(self, view: View, holders: Sequence[Build]) -> dict[str, Comparison]:
+    def _each(self, view: View, holders: Sequence[Opened]) -> dict[str, Comparison]:
         """Compare a view in all sinks that hold it; when one of them fails, in each of them alone."""
         try:
             with self._folder() as folder:
@@ -161,7 +160,7 @@ class Verifier:
                 return {}
         return {name: result for build in holders for name, result in self._each(view, [build]).items()}
 
-    def _view(self, view: View, holders: Sequence[Build], folder: Path) -> dict[str, Comparison]:
+    def _view(self, view: View, holders: Sequence[Opened], folder: Path) -> dict[str, Comparison]:
         started = time.monotonic()
         results = {build.sink: Comparison(view.name, sampled=self.asked.sample is not None) for build in holders}
         differing = {} if self.asked.sample is not None else self._whole(view, holders, folder, results)
@@ -179,18 +178,17 @@ class Verifier:
     # -- whole views --------------------------------------------------------------------------------------------------
 
     def _whole(
-        self, view: View, holders: Sequence[Build], folder: Path, results: Mapping[str, Comparison]
+        self, view: View, holders: Sequence[Opened], folder: Path, results: Mapping[str, Comparison]
     ) -> dict[str, Keys]:
         """Compare everything; returns the keys that differ in each sink."""
         spark = self.session() if needs_spark(view) else None
         with snapshot(self.pipeline.source) as connection:
             rows = estimated_rows(connection, view.table)
             buckets = bucket_count(rows)
-            places = {build.sink: place_of(build) for build in holders}
-            held = {name: Side(folder / f"{name}-held", buckets) for name in places}
-            jobs = [(place, view, held[name].folder, buckets) for name, place in places.items()]
+            held = {build.sink: Side(folder / f"{build.sink}-held", buckets) for build in holders}
+            jobs = [(build, view, held[build.sink].folder, buckets) for build in holders]
             with beside(jobs, apart=rows >= BESIDE_ROWS) as finish:
-                wanted = {form: Side(folder / form, buckets) for form in {place.form for place in places.values()}}
+                wanted = {form: Side(folder / form, buckets) for form in {build.form for build in holders}}
                 count, told = 0, Pace(self.progress, "rows compared")
                 for key, of in digests(view, expected(view, connection, spark), list(wanted)):
                     count += 1
@@ -204,15 +202,16 @@ class Verifier:
         if not view.where:
             self.source_rows[view.table.qualified] = count
         differing = {}
-        for name, place in places.items():
+        for build in holders:
+            name = build.sink
             keys = differing[name] = Keys(folder / f"{name}-differing")
-            compare(results[name], wanted[place.form], held[name], keys.add, unique=place.warehouse)
+            compare(results[name], wanted[build.form], held[name], keys.add, unique=build.warehouse)
             keys.flush()
         return differing
 
     # -- what differs -------------------------------------------------------------------------------------------------
 
-    def _settled(self, settler: Settler, build: Build, result: Comparison, keys: Keys | None) -> None:
+    def _settled(self, settler: Settler, build: Opened, result: Comparison, keys: Keys | None) -> None:
         """Look again at what differs, and repair it if that was asked for."""
         if keys is None:
             keys = settler.look(result, self._sampled(settler))
@@ -243,11 +242,10 @@ class Verifier:
     # -- what is shared -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _settler(self, view: View, build: Build, folder: Path) -> Iterator[Settler]:
+    def _settler(self, view: View, build: Opened, folder: Path) -> Iterator[Settler]:
         spark = self.session() if needs_spark(view) else None
-        place = place_of(build)
-        with holding(place, view) as held, opened_servers(place) as servers:
-            yield Settler(view, held, Frontier(place, view, servers, self.progress), spark, folder, self.on_pause)
+        with holding(build, view) as held, opened_servers(build) as servers:
+            yield Settler(view, held, Frontier(build, view, servers, self.progress), spark, folder, self.on_pause)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -266,19 +264,14 @@ class Verifier:
     def session(self) -> SparkSession:
         """Spark, started when it is first needed; it knows the warehouses if it is to repair them."""
         if self._spark is None:
-            tables = [n for n, b in self.builds.items() if isinstance(b.pipeline.sinks[n], IcebergSink)]
+            tables = [name for name, build in self.builds.items() if build.warehouse]
             self._spark = open_spark(self.pipeline, tables if self.asked.repair else [])
         return self._spark
 
 
-def place_of(build: Build) -> Place:
-    """A generation as another process can be told of it."""
-    return Place(build.pipeline, build.sink, build.generation.number, build.token)
-
-
-def _holders(builds: Mapping[str, Build]) -> list[tuple[View, list[Build]]]:
+def _holders(builds: Mapping[str, Opened]) -> list[tuple[View, list[Opened]]]:
     """Each different view, with the generations that hold it; `tables: all` may call one as the file does."""
-    found: list[tuple[View, list[Build]]] = []
+    found: list[tuple[View, list[Opened]]] = []
     for build in builds.values():
         for view in build.views:
             known = next((holders for same, holders in found if same == view), None)

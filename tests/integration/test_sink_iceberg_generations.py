@@ -210,7 +210,7 @@ import sys, json
 from types import SimpleNamespace
 from pyspark.sql import SparkSession
 from sinks import iceberg
-from spark.warehouse import Place
+from spark.warehouse import TablePlace
 made, jars = SimpleNamespace(**json.loads(sys.argv[1])), sys.argv[2]
 builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
@@ -249,7 +249,7 @@ for name, write in (("merge", lambda: spark.sql(merge)),
         said[name] = str(error)
 # This session knows the name's table from before. A flow of the second generation that starts now must not believe it.
 spark.table("hw_lake.shop.order")
-place = Place(made, "hw_lake", "order", 2, 0)
+place = TablePlace(made, "hw_lake", "order", 2, 0)
 place.check(spark, place.find())
 said["after"], said["aside"] = seen("order"), seen("order__g1")
 for name, commit in begun.items():

@@ -18,6 +18,8 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views
 from operations.held import held_under
+from operations.opened import Opened
+from operations.state_folder import register_of
 from operations.verify.report import verified, verify_report
 from operations.verify.verifier import Asked
 from sinks.configure import sink_config
@@ -178,7 +180,8 @@ def test_what_is_no_document_is_a_difference_like_another(
         assert sorted(one["extra"]) == ["\\xff\\xfe", "one part"] and one["differences"] == 5
         assert one["columns"] == {key: [NO_DOCUMENT] for key in (first, second, third)}
         assert two["equal"] and not two["columns"] and two["compared"] == len(found)
-        assert held_under(pipeline, "one", view, first, 1).document == {NO_DOCUMENT: '{"aid":'}
+        one_of = Opened(pipeline, register_of(pipeline, "one").generation(1), [view], 0)
+        assert held_under(one_of, view, first).document == {NO_DOCUMENT: '{"aid":'}
     finally:
         with redis.Redis.from_url(pipeline.sinks["one"].url) as client:
             for pattern in (f"{people.name}:*", f"hw:v:{{{people.name}:*"):

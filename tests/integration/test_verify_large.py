@@ -33,7 +33,7 @@ FEW, MANY = 20_000, 200_000
 PEAK = """
 import json, resource, sys
 from cdc.pipeline import Pipeline
-from console.cli.verify import verify_report
+from operations.verify.report import verify_report
 if __name__ == "__main__":
     report = verify_report(Pipeline.model_validate(json.loads(sys.stdin.read())))
     [view] = report["sinks"][0]["views"]

@@ -16,9 +16,8 @@ from redis import Redis
 
 from cdc.pipeline import Pipeline, load
 from operations.catalogue import source_catalogue
-from operations.run.build import peek
+from operations.opened import peek
 from operations.verify.holding import Holding, Holds, holding
-from operations.verify.verifier import place_of
 from sinks.iceberg.catalogue import catalog_name
 from tests.support.scenario import Scenario
 
@@ -111,7 +110,7 @@ class Planter:
     def _holding(self, target: Target) -> Any:
         build = peek(self.pipeline, source_catalogue(self.pipeline), target.sink, 1)
         (view,) = (view for view in build.views if view.name == self.name(target))
-        return holding(place_of(build), view)
+        return holding(build, view)
 
     def _documents(self, opened: Holding, target: Target, planted: Planted) -> Mapping[str, Any]:
         assert opened.sink is not None

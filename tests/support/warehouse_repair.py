@@ -17,7 +17,7 @@ import orjson
 from cdc.pipeline import IcebergSink
 from cdc.view import View
 from deploy.local import artifacts
-from operations.place import Place as Held
+from operations.opened import Opened
 from operations.verify import repair_warehouse
 from operations.verify.holding import Holding
 from operations.verify.newest_records import Newest, Record, batch_of
@@ -28,6 +28,7 @@ from sinks.iceberg.catalogue import catalog_name
 from spark.entries import EntryDecoder
 from spark.session import build_session
 from spark.spec import FlowSpec
+from spark.state import Generation
 from spark.warehouse import TablePlace, catalog_settings
 from tests.support.trees import table
 
@@ -74,15 +75,15 @@ def main(folder: Path) -> None:
     name = place.make(spark, view)
     spark.createDataFrame(PLANTED, "id int, v string, _hw_version bigint").coalesce(1).writeTo(name).append()
     pipeline: Any = SimpleNamespace(sinks={"wh": part})
+    opened = Opened(pipeline, Generation(folder, "p", "wh", 1), [view], 0)
     spec = FlowSpec("wh", {"t": view}, {TOPIC: ("t",)}, {TOPIC: TABLE}, {}, {})
     made = {record.offset: record for record in records()}
     entries = EntryDecoder(spec).decode(batch_of(list(made.values()))).entries
     newest = {entry.id: Newest(entry, made[entry.offset]) for entry in entries}
     repair_warehouse.newest_records = lambda *_: newest  # type: ignore[assignment] # the log itself is another test's
-    holding = Holding(Held(pipeline, "wh", 1), view)
-    build = SimpleNamespace(pipeline=pipeline, sink="wh", generation=SimpleNamespace(number=1), token=0)
+    holding = Holding(opened, view)
     refused = Refused("?")
-    work = Repair(cast(Any, build), cast(Any, SimpleNamespace(spec=spec)),
+    work = Repair(opened, cast(Any, SimpleNamespace(spec=spec)),
                   cast(Any, SimpleNamespace(view=view, holding=holding)), spark, refused)  # fmt: skip
     before = spark.table(f"{name}.snapshots").count()
     kinds = dict.fromkeys(("2", "3", "4", "7", "8"), "changed") | {"9": "missing", "5": "extra", "null": "extra"}

@@ -1,4 +1,4 @@
-"""Work in a process of its own: its lines, its result and its error come back; it ends when nobody wants it any more."""
+"""Work in a process of its own: its lines, its result and its error come back; it ends when nobody wants it."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from cdc.gather import parts_of
 from cdc.pipeline import Pipeline, loads
 from cdc.resolve import resolve_views
 from operations import gate
+from operations import opened as opening
 from operations.generations.outdated import needed
-from operations.run import build as opening
 from operations.state_folder import register_of
 from spark.register import define
 
@@ -113,12 +113,12 @@ def test_a_refused_generation_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     wrong = load(tmp_path)
     generation = register_of(wrong, "cache").generation(1)
     with pytest.raises(ConfigError, match="no column att"):
-        opening.open_build(wrong, CATALOGUE, "cache", 1)
+        opening.open_generation(wrong, CATALOGUE, "cache", 1)
     assert {path.name for path in generation.folder.iterdir()} == {"lease.json", "lock"}
     # The corrected file is taken, and its definition is written when its expressions have been read, not before.
     monkeypatch.setattr(opening, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
     right = load(tmp_path, ("columns: [id, at]", "columns: [id]"))
-    build = opening.open_build(right, CATALOGUE, "search", 1)
+    build = opening.open_generation(right, CATALOGUE, "search", 1)
     try:
         folder = build.generation.folder
         assert {path.name for path in folder.iterdir()} == {"lease.json", "lock"}
@@ -139,7 +139,7 @@ def test_a_definition_that_never_started_is_replaced(tmp_path: Path, monkeypatch
     flow.mkdir()
     (flow / "status.json").write_text(json.dumps({"state": "retrying", "batch_id": -1, "current_at": 0}))
     assert needed(right) == []  # no rebuild: there is nothing to rebuild
-    build = opening.open_build(right, CATALOGUE, "search", 1)
+    build = opening.open_generation(right, CATALOGUE, "search", 1)
     opening.accept(build)
     build.generation.unlock()
     kept = json.loads((generation.folder / "definition.json").read_text())
@@ -158,9 +158,9 @@ def test_a_definition_that_has_written_is_kept_and_quoted_as_such(tmp_path: Path
     else:
         (flow / left).mkdir()
     with pytest.raises(ConfigError) as caught:
-        opening.open_build(new, CATALOGUE, "search", 1)
+        opening.open_generation(new, CATALOGUE, "search", 1)
     said = "generation 1 of sink search, as it was defined, views.order.columns.1: public.orders has no column gone"
     assert str(caught.value).startswith(said)
     with pytest.raises(ConfigError, match=r"shop\.yaml:8:"):  # what is as in the file is quoted from the file
-        opening.open_build(old, CATALOGUE, "search", 1)
+        opening.open_generation(old, CATALOGUE, "search", 1)
     assert [(sink, number) for sink, number, _ in gate.wrong_in_generations(new, CATALOGUE, quiet)] == [("search", 1)]

@@ -13,8 +13,9 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
+from operations import opened as build
 from operations.refusals import Refusals
-from operations.run import build, engine
+from operations.run import engine
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status

@@ -10,9 +10,11 @@ import pytest
 
 from cdc.view import View
 from connectors.ledger import LedgerEntry
+from operations.opened import Opened
 from operations.pace import LINE_SECONDS, Pace, left_of, pace
 from operations.status import frontier
 from operations.status.frontier import NOBODY_KNOWS, Frontier
+from spark.state import Generation
 from tests.support.trees import table
 
 
@@ -38,11 +40,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lefts: Any, said: list[str] | None = None) -> Frontier:
     """A frontier whose flow is so far from the entry at each look."""
-    place: Any = SimpleNamespace(
-        pipeline=SimpleNamespace(name="p", engine=SimpleNamespace(state_dir=str(tmp_path))), sink="s", generation=1,
-        warehouse=False,
-    )  # fmt: skip
-    made = Frontier(place, View.identity(table("t", "id", id="int4")), None, (said if said is not None else []).append)
+    view = View.identity(table("t", "id", id="int4"))
+    pipeline: Any = SimpleNamespace(sinks={"s": None})
+    opened = Opened(pipeline, Generation(tmp_path, "p", "s", 1), [view], 0)
+    made = Frontier(opened, view, None, (said if said is not None else []).append)
     monkeypatch.setattr(made, "_entry", lambda lsn: LedgerEntry(lsn, {"t": {0: 1000}}))
     monkeypatch.setattr(made, "_left", lambda entry: next(lefts))
     return made

@@ -1,109 +1,37 @@
-"""One generation of a sink, opened: its definition, views and token."""
+"""One generation of a sink, opened: taken by who runs it, or looked at beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.log.topics import topic_ids
-from cdc.pipeline import Pipeline
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
+from operations.rowstore import row_store_settings
 from operations.state_folder import state_dir
+from sinks.rowstore.settings import StoreSettings
+from spark.flow import flow_name
 from spark.register import as_defined, define, keep_definition, proposed
 from spark.state import Generation, Identity
-
-
-def open_build(
-    pipeline: Pipeline,
-    catalogue: Catalogue,
-    sink: str,
-    number: int,
-    *,
-    rebuilding: bool = False,
-    throttle: float = 1.0,
-) -> Build:
-    """Take a generation's lease and check that what it was filled from is what is there; ``accept`` writes that down.
-
-    Raises:
-        StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
-        ConfigError: its views do not fit the source's tables (terminal).
-    """
-    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
-    token = generation.lock()
-    try:
-        # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
-        started = generation.started
-        known = generation.known() if started else None
-        if known is not None and not (generation.folder / "definition.json").exists():
-            # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
-            generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
-        definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
-        kept = definition or define(generation, pipeline, list(catalogue.tables))
-        defined = as_defined(pipeline, sink, number) if started else pipeline
-        views = resolve_views(defined, catalogue, sink)
-        build = Build(defined, generation, views, token, rebuilding, throttle, definition)
-        ids = topic_ids(pipeline, build.topics)
-        bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
-        if known is not None:
-            generation.bind(bound)
-    except BaseException:
-        generation.unlock()
-        raise
-    return replace(build, identity=bound)
-
-
-def accept(build: Build) -> None:
-    """Write down what a generation is made of and bound to: its views and expressions have been found right.
-
-    Raises:
-        StateError: it is bound to something else (terminal).
-    """
-    generation = build.generation
-    if build.definition is not None:
-        (generation.folder / "identity.json").unlink(missing_ok=True)
-        keep_definition(generation, build.definition)
-    if build.identity is not None:
-        generation.bind(build.identity)
-    generation.note_views([view.name for view in build.views])
-    generation.accepted()
-
-
-def peek(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Build:
-    """A generation as whoever runs it has it, without taking it: writes carry the holder's token.
-
-    Raises:
-        ConfigError: its views do not fit the source's tables (terminal).
-    """
-    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
-    holder = generation.lease.holder()
-    defined = as_defined(pipeline, sink, number)
-    return Build(defined, generation, resolve_views(defined, catalogue, sink), holder.token if holder else 0)
-
-
-def identity(pipeline: Pipeline, catalogue: Catalogue, ids: Mapping[str, str], spec_hash: str) -> Identity:
-    """What a sink's generation is bound to."""
-    return Identity(
-        system_identifier=str(catalogue.system_identifier),
-        timeline=catalogue.timeline,
-        database=pipeline.source.database,
-        slot=pipeline.source.slot,
-        topic_ids=ids,
-        spec_hash=spec_hash,
-    )
+from spark.status import FlowStatus, state_of
+from truth.expected import Form
 
 
 @dataclass(frozen=True)
-class Build:
-    """One generation about to run.
+class Opened:
+    """One generation of a sink: made once, and handed to whoever has to do with it, another process included.
 
     Attributes:
         pipeline: as the generation was defined.
-        generation: its folder.
+        generation: its folder and lease.
         views: what it keeps.
-        token: of its lease.
+        token: of its lease, which writes need.
         rebuilding: nobody reads it yet.
         throttle: see ``spark.flow.Flow``.
         definition: to be kept once it is accepted; None for a generation that goes on as it was defined.
@@ -125,6 +53,122 @@ class Build:
         return self.generation.sink
 
     @property
+    def number(self) -> int:
+        """Which generation it is."""
+        return self.generation.number
+
+    @property
+    def part(self) -> Sink:
+        """The sink's part of the pipeline file."""
+        return self.pipeline.sinks[self.sink]
+
+    @property
+    def warehouse(self) -> bool:
+        """Whether it keeps tables, not documents."""
+        return isinstance(self.part, IcebergSink)
+
+    @property
+    def form(self) -> Form:
+        """How it holds a view."""
+        return "columns" if self.warehouse else "document"
+
+    @property
     def topics(self) -> set[str]:
         """What it reads."""
         return {self.pipeline.topic(table) for view in self.views for table in view_tables(view)}
+
+    def flow_folder(self, view: View) -> Path:
+        """Where the flow that keeps a view has its checkpoint and status."""
+        return self.generation.flow_folder(flow_name(view, separate=self.warehouse))
+
+    def status(self, view: View) -> tuple[FlowStatus | None, str]:
+        """What the flow that keeps a view has said last, and its state now."""
+        status = FlowStatus.read(self.flow_folder(view))
+        return status, state_of(status, self.generation.lease.holder())
+
+    def row_store(self, view: View, **patience: float) -> StoreSettings:
+        """Where a joined view's rows are; ``patience`` in place of how long a flow waits for its server.
+
+        Raises:
+            ConfigError: the file has no ``row_store``.
+        """
+        return StoreSettings(**(row_store_settings(self.pipeline, self.generation, view.name) | patience))
+
+
+def open_generation(
+    pipeline: Pipeline,
+    catalogue: Catalogue,
+    sink: str,
+    number: int,
+    *,
+    rebuilding: bool = False,
+    throttle: float = 1.0,
+) -> Opened:
+    """Take a generation's lease and check that what it was filled from is what is there; ``accept`` writes that down.
+
+    Raises:
+        StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
+        ConfigError: its views do not fit the source's tables (terminal).
+    """
+    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
+    token = generation.lock()
+    try:
+        # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
+        started = generation.started
+        known = generation.known() if started else None
+        if known is not None and not (generation.folder / "definition.json").exists():
+            # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
+            generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
+        definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
+        kept = definition or define(generation, pipeline, list(catalogue.tables))
+        defined = as_defined(pipeline, sink, number) if started else pipeline
+        views = resolve_views(defined, catalogue, sink)
+        build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
+        ids = topic_ids(pipeline, build.topics)
+        bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
+        if known is not None:
+            generation.bind(bound)
+    except BaseException:
+        generation.unlock()
+        raise
+    return replace(build, identity=bound)
+
+
+def accept(build: Opened) -> None:
+    """Write down what a generation is made of and bound to: its views and expressions have been found right.
+
+    Raises:
+        StateError: it is bound to something else (terminal).
+    """
+    generation = build.generation
+    if build.definition is not None:
+        (generation.folder / "identity.json").unlink(missing_ok=True)
+        keep_definition(generation, build.definition)
+    if build.identity is not None:
+        generation.bind(build.identity)
+    generation.note_views([view.name for view in build.views])
+    generation.accepted()
+
+
+def peek(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Opened:
+    """A generation as whoever runs it has it, without taking it: writes carry the holder's token.
+
+    Raises:
+        ConfigError: its views do not fit the source's tables (terminal).
+    """
+    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
+    holder = generation.lease.holder()
+    defined = as_defined(pipeline, sink, number)
+    return Opened(defined, generation, resolve_views(defined, catalogue, sink), holder.token if holder else 0)
+
+
+def identity(pipeline: Pipeline, catalogue: Catalogue, ids: Mapping[str, str], spec_hash: str) -> Identity:
+    """What a sink's generation is bound to."""
+    return Identity(
+        system_identifier=str(catalogue.system_identifier),
+        timeline=catalogue.timeline,
+        database=pipeline.source.database,
+        slot=pipeline.source.slot,
+        topic_ids=ids,
+        spec_hash=spec_hash,
+    )

@@ -52,8 +52,8 @@ def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, mas
     """
     from cdc.pipeline import load
     from console.cli.flow_bars import FlowBars
+    from operations.rebuild import Rebuild, Show
     from operations.run.machines import with_master
-    from operations.run.rebuild import Rebuild, Show
     from operations.status.caught_up import Goal
 
     stop = threading.Event()

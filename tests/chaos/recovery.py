@@ -114,7 +114,8 @@ class Recovery:
         self._failed_since = {name: self._failed_since.get(name, now) for name in names}
         for sink, flow, error in refused:
             # A cache that has forgotten is made again by `run` itself: advice is followed only if that takes too long.
-            itself = getattr(self.world.pipeline().sinks[sink], "on_loss", "refuse") == "rebuild"
+            by_itself = getattr(self.world.pipeline().sinks[sink], "on_loss", "refuse") == "rebuild"
+            itself = by_itself and ("is being made" in error or "is gone" in error)
             if now - self._failed_since[f"{sink}/{flow}"] < (RECOVERED_SECONDS if itself else REFUSED_SECONDS):
                 continue
             self.say(f"  {sink}/{flow} refuses: {' '.join(error.split())[:500]}")

@@ -12,11 +12,13 @@ import contextlib
 import gzip
 import importlib.metadata
 import io
-import re
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cdc.errors import ConfigError
 from spark.cluster import SHIPPED
@@ -40,8 +42,6 @@ PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
 exec "${{HEADWATER_PYTHON:-python{version}}}" "$@"
 """
-_REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[(?P<extras>[^\]]*)\])?(?P<rest>.*)$")
-_EXTRA = re.compile(r"""\bextra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 
 
 def packages(root: str = "headwater") -> list[importlib.metadata.Distribution]:
@@ -69,16 +69,11 @@ def packages(root: str = "headwater") -> list[importlib.metadata.Distribution]:
 
 def _needed(installed: importlib.metadata.Distribution, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     """Names and extras of a package's requirements, for these extras of its own."""
-    for text in installed.requires or []:
-        requirement = _REQUIREMENT.match(text)
-        asked = _EXTRA.search(text)
-        if requirement is not None and (asked is None or _normal(asked["extra"]) in extras):
-            wanted = frozenset(_normal(extra) for extra in (requirement["extras"] or "").split(",") if extra)
-            yield _normal(requirement["name"]), wanted
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+    for requirement in map(Requirement, installed.requires or []):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            wanted = frozenset(map(canonicalize_name, requirement.extras))
+            yield canonicalize_name(requirement.name), frozenset[str](wanted)
 
 
 def files() -> Iterator[tuple[str, Path]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 KINDS = ("missing", "extra", "changed")
 
@@ -35,48 +39,64 @@ class Totals:
 
 def metrics(name: str, totals: Totals) -> str:
     """The metric file's text."""
-    own = {"pipeline": name}
-    out = [
-        *_metric("runs_total", "counter", "Verifications so far.", [(own, totals.runs)]),
-        *_metric("errors_total", "counter", "Verifications that could not be made.", [(own, totals.errors)]),
-        *_metric("duration_seconds", "gauge", "How long the last one took.", [(own, round(totals.seconds, 3))]),
-    ]
-    report = totals.report
-    if report is None:
-        return "\n".join([*out, ""])
-    views = [({**own, **labels}, view) for labels, view in _views(report)]
-    kinds = [({**labels, "kind": kind}, view) for labels, view in views for kind in KINDS]
-    sample = report["sample"]["rows"] if report["sample"] else 0
-    repaired = [({**labels}, self_of(totals, labels)) for labels, _ in views]
-    out += _metric("last_success_timestamp_seconds", "gauge", "When a result was last had.", [(own, report["at"])])
-    out += _metric("equal", "gauge", "1 if nothing differed.", [(own, int(report["equal"]))])
-    out += _metric("sample_rows", "gauge", "Rows of a sample; 0 if all were compared.", [(own, sample)])
-    out += _metric("rows", "gauge", "Rows that were compared.", [(of, view["expected"]) for of, view in views])
-    out += _metric("differences", "gauge", "Keys that differ.", [(of, view["differences"]) for of, view in views])
-    out += _metric("undecided", "gauge", "Keys whose rows never stood still.", [(o, v["undecided"]) for o, v in views])
-    named = "Differing keys that the report names, by kind; it names 20 of each at the most."
-    out += _metric("named_differences", "gauge", named, [(of, len(view[of["kind"]])) for of, view in kinds])
-    out += _metric("repaired_total", "counter", "Documents repaired since the audit began.", repaired)
-    return "\n".join([*out, ""])
+    register = CollectorRegistry()
+    register.register(_Audit(name, totals))
+    return generate_latest(register).decode()
 
 
-def self_of(totals: Totals, labels: Mapping[str, str]) -> int:
-    """Documents repaired of one view."""
-    return totals.repaired.get((labels["sink"], labels["view"]), 0)
+class _Audit(Collector):
+    """The totals of one pipeline's audit as metrics; each bears the pipeline's name."""
+
+    def __init__(self, name: str, totals: Totals) -> None:
+        self.own, self.totals = {"pipeline": name}, totals
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, as docs/operations.md lists them."""
+        own, totals = self.own, self.totals
+        yield _counter("runs", "Verifications so far.", [(own, totals.runs)])
+        yield _counter("errors", "Verifications that could not be made.", [(own, totals.errors)])
+        yield _gauge("duration_seconds", "How long the last one took.", [(own, round(totals.seconds, 3))])
+        if totals.report is not None:
+            yield from self._of_the_last(totals.report)
+
+    def _of_the_last(self, report: Mapping[str, Any]) -> Iterator[Metric]:
+        own = self.own
+        views = [({**own, **labels}, view) for labels, view in _views(report)]
+        kinds = [({**labels, "kind": kind}, view) for labels, view in views for kind in KINDS]
+        sample = report["sample"]["rows"] if report["sample"] else 0
+        repaired = [(of, self.totals.repaired.get((of["sink"], of["view"]), 0)) for of, _ in views]
+        yield _gauge("last_success_timestamp_seconds", "When a result was last had.", [(own, report["at"])])
+        yield _gauge("equal", "1 if nothing differed.", [(own, int(report["equal"]))])
+        yield _gauge("sample_rows", "Rows of a sample; 0 if all were compared.", [(own, sample)])
+        yield _gauge("rows", "Rows that were compared.", [(of, view["expected"]) for of, view in views])
+        yield _gauge("differences", "Keys that differ.", [(of, view["differences"]) for of, view in views])
+        moving = [(of, view["undecided"]) for of, view in views]
+        yield _gauge("undecided", "Keys whose rows never stood still.", moving)
+        named = "Differing keys that the report names, by kind; it names 20 of each at the most."
+        yield _gauge("named_differences", named, [(of, len(view[of["kind"]])) for of, view in kinds])
+        yield _counter("repaired", "Documents repaired since the audit began.", repaired)
 
 
 def _views(report: Mapping[str, Any]) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
     return [({"sink": s["sink"], "view": view["view"]}, view) for s in report["sinks"] for view in s["views"]]
 
 
-def _metric(name: str, kind: str, said: str, values: Sequence[tuple[Mapping[str, str], float]]) -> list[str]:
-    full = f"headwater_verify_{name}"
-    lines = [f"# HELP {full} {said}", f"# TYPE {full} {kind}"]
-    for labels, value in values:
-        listed = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        lines.append(f"{full}{{{listed}}} {value}")
-    return lines
+def _gauge(name: str, said: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Metric:
+    return _filled(GaugeMetricFamily, name, said, values)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _counter(name: str, said: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Metric:
+    return _filled(CounterMetricFamily, name, said, values)
+
+
+def _filled(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    name: str,
+    said: str,
+    values: Sequence[tuple[Mapping[str, str], float]],
+) -> Metric:
+    labels = list(values[0][0]) if values else ["pipeline"]
+    made = kind(f"headwater_verify_{name}", said, labels=labels)
+    for of, value in values:
+        made.add_metric([of[label] for label in labels], value)
+    return made

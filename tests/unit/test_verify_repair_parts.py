@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
@@ -115,14 +116,21 @@ def test_metrics_are_as_prometheus_reads_them() -> None:
     totals.runs, totals.errors, totals.seconds = 3, 1, 1.3
     text = metrics("p", totals)
     assert text.endswith("\n") and "\n\n" not in text
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    labels = 'pipeline="p",sink="cache",view="v\\"1"'
-    assert values[f"headwater_verify_differences{{{labels}}}"] == "2"
-    assert values[f'headwater_verify_named_differences{{{labels},kind="extra"}}'] == "1"
-    assert values[f"headwater_verify_repaired_total{{{labels}}}"] == "6"
-    assert values['headwater_verify_errors_total{pipeline="p"}'] == "1"
-    names = {name.partition("{")[0] for name in values}
-    assert names == {text.split()[2] for text in text.splitlines() if text.startswith("# TYPE")}
+    families = list(text_string_to_metric_families(text))
+    samples = [sample for family in families for sample in family.samples]
+    values = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+
+    def value(name: str, **labels: str) -> float:
+        return float(values[f"headwater_verify_{name}", frozenset(({"pipeline": "p"} | labels).items())])
+
+    one = {"sink": "cache", "view": 'v"1'}
+    assert value("differences", **one) == 2
+    assert value("named_differences", **one, kind="extra") == 1
+    assert value("repaired_total", **one) == 6
+    assert value("errors_total") == 1
+    assert {sample.name for sample in samples} == {
+        line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")
+    }
 
 
 def test_every_metric_is_documented() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import select
 import socket
 import threading
 import time
@@ -76,6 +77,8 @@ class Proxy:
             except OSError:
                 _reset(client)
                 continue
+            client.settimeout(None)
+            server.settimeout(None)
             pair = (client, server)
             with self._lock:
                 self._pairs.add(pair)
@@ -87,13 +90,14 @@ class Proxy:
     def _pump(
         self, pair: tuple[socket.socket, socket.socket], source: socket.socket, sink: socket.socket, answers: bool
     ) -> None:
-        source.settimeout(0.05)
+        # No timeout on the sockets: it would count for sending, too, and cut off a client that is slow to read.
+        ready = select.poll()
+        ready.register(source, select.POLLIN)
         try:
             while not self._over.is_set():
-                try:
-                    data = source.recv(CHUNK if self._mode != "slow" else SLOW_BYTES)
-                except TimeoutError:
+                if not ready.poll(50):
                     continue
+                data = source.recv(CHUNK if self._mode != "slow" else SLOW_BYTES)
                 if not data or (answers and self._mode == "cut-answers"):
                     return
                 if self._mode == "deaf":

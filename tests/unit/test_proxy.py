@@ -21,12 +21,14 @@ def test_a_client_that_is_slow_to_read_is_waited_for() -> None:
                 server.sendall(bytes(SIZE))
 
         threading.Thread(target=serve, daemon=True).start()
-        with proxy_to("127.0.0.1", listener.getsockname()[1]) as proxy:
-            with socket.create_connection(("127.0.0.1", proxy.port)) as client:
-                time.sleep(0.5)  # every buffer on the way is full by now
-                got = 0
-                while data := client.recv(1 << 20):
-                    got += len(data)
+        with (
+            proxy_to("127.0.0.1", listener.getsockname()[1]) as proxy,
+            socket.create_connection(("127.0.0.1", proxy.port)) as client,
+        ):
+            time.sleep(0.5)  # every buffer on the way is full by now
+            got = 0
+            while data := client.recv(1 << 20):
+                got += len(data)
     assert got == SIZE
 
 
@@ -44,8 +46,10 @@ def test_a_cut_wire_ends_both_sides_although_nobody_reads() -> None:
                     ended.set()
 
         threading.Thread(target=serve, daemon=True).start()
-        with proxy_to("127.0.0.1", listener.getsockname()[1]) as proxy:
-            with socket.create_connection(("127.0.0.1", proxy.port)):
-                time.sleep(0.3)
-                proxy.mode = "closed"
-                assert ended.wait(5)
+        with (
+            proxy_to("127.0.0.1", listener.getsockname()[1]) as proxy,
+            socket.create_connection(("127.0.0.1", proxy.port)),
+        ):
+            time.sleep(0.3)
+            proxy.mode = "closed"
+            assert ended.wait(5)

@@ -31,8 +31,8 @@ class World:
         self.looks, self.clock = 0, 0.0
 
     def settler(self, folder: Path) -> Settler:
-        place = SimpleNamespace(pipeline=SimpleNamespace(source=None), form="document")
-        holding = SimpleNamespace(place=place, get=self._get)
+        opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form="document")
+        holding = SimpleNamespace(opened=opened, get=self._get)
         frontier = SimpleNamespace(wait=self._wait)
         return Settler(None, holding, frontier, None, folder)  # type: ignore[arg-type]
 

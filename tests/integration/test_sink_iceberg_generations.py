@@ -209,7 +209,7 @@ SPARK = """
 import sys, json
 from types import SimpleNamespace
 from pyspark.sql import SparkSession
-from sinks import iceberg
+from sinks.iceberg import catalogue as iceberg
 from spark.warehouse import TablePlace
 made, jars = SimpleNamespace(**json.loads(sys.argv[1])), sys.argv[2]
 builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")

@@ -112,7 +112,7 @@ class Losses:
         for sink in self.sinks:
             one = self.healing.get(sink)
             if one is None:
-                if self.watch.is_lost(sink, register_of(self.pipeline, sink).living()):
+                if self._is_lost(sink):
                     self.healing[sink] = one = _Healing(sink)
                     self._stop_lost(engine, sink)
                     said.append(
@@ -123,6 +123,9 @@ class Losses:
             said += self._step(engine, one)
         return said
 
+    def _is_lost(self, sink: str) -> bool:
+        return self.watch.is_lost(sink, register_of(self.pipeline, sink).living())
+
     def _stop_lost(self, engine: Engine, sink: str) -> None:
         for number in self.watch.lost(sink):
             reason = f"sink {sink}: generation {number} was lost with its server's data; a new one is being made"
@@ -130,6 +133,10 @@ class Losses:
 
     def _step(self, engine: Engine, one: _Healing) -> list[str]:
         said: list[str] = []
+        if one.child is not None and one.doing == "verify" and self._is_lost(one.sink):
+            one.child.end()
+            self._over(one)  # the next step begins anew
+            return [f"sink {one.sink}: its server has forgotten again while it was compared"]
         if one.child is not None:
             said += [f"{one.sink}, being made again: {line}" for line in one.child.lines()]
             code = one.child.poll()

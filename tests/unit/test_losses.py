@@ -311,6 +311,24 @@ def test_what_is_complete_is_promoted_and_then_compared(
     assert ("--repair" in case.said[-1]) == (code == 2)
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_loss_while_it_is_compared_begins_anew(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
+    def child(verb: str) -> list[str]:
+        return script("import time; time.sleep(60)" if verb == "verify" else "")
+
+    cases.append(case := Case(pipeline, server, child))
+    case.lose()
+    case.until(lambda: bool(case.asked))
+    filled(case, "living")
+    case.until(lambda: "retire" in case.verbs)
+    register_of(pipeline, "cache").remove(1)
+    case.until(lambda: "verify" in case.verbs)
+    case.server.beats.clear()
+    case.losses.watch.look()
+    case.until(lambda: case.verbs[-1] == "rebuild")
+    assert case.verbs == ["rebuild", "retire", "verify", "rebuild"]
+
+
 def test_a_child_ends_with_the_process_that_owns_it() -> None:
     """Killed, it can't tell its child: the pipe does."""
     owner = f"""

@@ -225,17 +225,23 @@ def key_names(view: View) -> list[str]:
     return [renamed.get(name, name) for name in view.key]
 
 
+def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:
+    """What a MERGE writes of a source called ``s``: the assignments of its UPDATE of ``t``, and its INSERT."""
+    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
+    listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
+    return sets, f"INSERT ({listed}) VALUES ({values})"  # noqa: S608 (names are quoted, no values)
+
+
 def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
     """MERGE of ``hw_changes`` into ``table``: newer rows replace, gone rows leave, and an older change does nothing."""
     on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in keys)
     newer = f"s.{VERSION_COLUMN} >= t.{VERSION_COLUMN}"
-    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
+    sets, insert = set_and_insert(columns)
     return (
-        f"MERGE INTO {table} t USING hw_changes s ON {on} "  # noqa: S608 (names are quoted, no values)
+        f"MERGE INTO {table} t USING hw_changes s ON {on} "
         f"WHEN MATCHED AND s.{GONE} AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
         f"WHEN MATCHED AND NOT s.{GONE} AND {newer} THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({', '.join(f'`{n}`' for n in columns)}) "
-        f"VALUES ({', '.join(f's.`{n}`' for n in columns)})"
+        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN {insert}"
     )
 
 

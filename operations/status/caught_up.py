@@ -40,26 +40,27 @@ class Goal:
         except KafkaError:
             return {}  # Kafka is away: the flows say so themselves
 
+    def _of(self, run: Running) -> dict[str, dict[int, int]]:
+        """The log's ends of a flow's topics; asked for again while they are not known."""
+        if not self._ends:
+            self._ends = self._read()
+        return {topic: self._ends.get(topic, {}) for topic in run.flow.spec.topics}
+
     def way(self, run: Running) -> tuple[int, int]:
         """Offsets done and to do for a flow; of a joined view that is being filled, records of both its passes."""
         told = getattr(run.query, "progress", None) if run.filling else None
         if told is not None:
             _, done, total = told()
             return done, total
-        if not self._ends:
-            self._ends = self._read()
-        _, committed = committed_offsets(run.flow.checkpoint)
-        goal = {topic: self._ends.get(topic, {}) for topic in run.flow.spec.topics}
+        goal, (_, committed) = self._of(run), committed_offsets(run.flow.checkpoint)
         total = sum(end for parts in goal.values() for end in parts.values())
         done = sum(min(committed.get(t, {}).get(p, 0), end) for t, parts in goal.items() for p, end in parts.items())
         return done, total
 
     def caught_up(self) -> bool:
         """Whether every flow that is not failed has committed what the log held at the start."""
-        if not self._ends:
-            self._ends = self._read()
         for run in self.running:
-            goal = {topic: self._ends.get(topic, {}) for topic in run.flow.spec.topics}
+            goal = self._of(run)
             there = not run.filling and not run.deferred and reached(committed_offsets(run.flow.checkpoint)[1], goal)
             if not self._ends or (not run.failed and not there):
                 return False

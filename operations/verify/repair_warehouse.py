@@ -26,6 +26,7 @@ from spark.warehouse import (
     VERSION_COLUMN,
     TablePlace,
     key_names,
+    set_and_insert,
     table_rows,
     with_expressions,
 )
@@ -157,13 +158,12 @@ def statement(table: str, view: View, columns: Sequence[str]) -> str:
         f"(SELECT * FROM {_CHANGES} s WHERE NOT coalesce(s.{_ADDED}, false) OR NOT EXISTS "  # noqa: S608
         f"(SELECT 1 FROM {table} t WHERE {keys} AND {held} > s.{_SEEN}))"
     )
-    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
-    listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
+    sets, insert = set_and_insert(columns)
     return (
-        f"MERGE INTO {table} t USING {source} s ON {keys} "  # noqa: S608 (names are quoted, no values)
+        f"MERGE INTO {table} t USING {source} s ON {keys} "
         f"AND NOT coalesce(s.{_ADDED}, false) "
         f"WHEN MATCHED AND s.{GONE} AND {unchanged} THEN DELETE "
         f"WHEN MATCHED AND NOT s.{GONE} AND (s.{VERSION_COLUMN} >= {held} OR {unchanged}) "
         f"THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({listed}) VALUES ({values})"
+        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN {insert}"
     )

@@ -26,13 +26,13 @@ demo: setup ## start real servers, capture the flights database, fill three sink
 	@$(BIN)/python -m examples.flights.demo
 
 test: setup ## run the whole test suite against real servers (starts what is missing)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m tests
 
 test-unit: setup ## run the tests that need no server
 	@$(BIN)/python -m pytest tests/unit tests/property
 
 test-slow: setup ## the proofs that take minutes each: generations, gaps, kills, zombies, repairs (an hour and more)
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m 'slow or sampled'
 
 test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the middle (half an hour)
 	@HEADWATER_BANK_SEEDS=20 $(BIN)/python -m pytest tests/faults/test_bank_invariant.py

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import psycopg
 from elasticsearch import Elasticsearch
+from elasticsearch.helpers import scan
 from redis import Redis
 
 from sinks.iceberg import catalogue as iceberg
@@ -94,9 +95,7 @@ def _documents(world: World, sink: str, view: str) -> dict[str, Any]:
     if sink == "search":
         with Elasticsearch(endpoints.elasticsearch_url) as client:
             client.indices.refresh(index=view)
-            found = client.search(index=view, size=10_000, query={"match_all": {}}, track_total_hits=True)
-        assert found["hits"]["total"]["value"] <= 10_000, f"{view} is too large for one page"
-        return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
+            return {hit["_id"]: hit["_source"] for hit in scan(client, index=view, size=2000)}
     prefix = f"shop:{view}:"
     with Redis.from_url(endpoints.redis_cache_url) as redis:
         keys: list[bytes] = list(redis.scan_iter(match=f"{prefix}*", count=1000))

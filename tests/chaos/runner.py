@@ -23,6 +23,8 @@ RESTART_SECONDS = 2.0
 MOST_ADVICE = 6
 ADVICE = re.compile(r"`headwater (rebuild|drop|apply|resnapshot|retire|promote)\b([^`]*)`")
 SHOWN = 300
+# A rebuild of half a minute on a machine of its own; one that takes longer than this hangs.
+ADVICE_SECONDS = 900.0
 
 
 @dataclass
@@ -149,18 +151,38 @@ class Runner:
             self.end()
         began = time.monotonic()
         command = [sys.executable, "-m", "console.cli", verb, str(self.world.file), *options]
-        done = subprocess.run(
-            command, env=self.world.environment(), capture_output=True, text=True, check=False, timeout=900
-        )
-        tail = " ".join(done.stderr.split())[-SHOWN:] if done.returncode else ""
-        self.say(f"  advice: {verb} {' '.join(options)}: {done.returncode} in {time.monotonic() - began:.0f} s {tail}")
+        code, said = self._told(command)
+        tail = " ".join(said.split())[-SHOWN:] if code else ""
+        self.say(f"  advice: {verb} {' '.join(options)}: {code} in {time.monotonic() - began:.0f} s {tail}")
         if verb in ("apply", "drop"):
             self.world.compact_by_force()
-        if verb == "rebuild" and not done.returncode:
+        if verb == "rebuild" and not code:
             self._do("retire", [options[0], "--yes"])
         if alone:
             self.launch()
             self.hands_off.clear()
+
+    def _told(self, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command; its exit code and what it said, which is in ``advice.log`` too, with the time of each line."""
+        said = []
+        with (
+            (self.world.folder / "advice.log").open("a") as log,
+            subprocess.Popen(
+                command,
+                env=self.world.environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            ) as process,
+        ):
+            limit = threading.Timer(ADVICE_SECONDS, process.kill)
+            limit.start()
+            for line in process.stderr or ():
+                said.append(line)
+                print(f"{time.strftime('%H:%M:%S')} {line.rstrip()}", file=log, flush=True)
+            limit.cancel()
+        return process.returncode, "".join(said)
 
 
 def advice_in(refusal: str, sink: str) -> list[list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import psycopg
 import pytest
 import requests
@@ -58,7 +56,7 @@ def test_fault_06_a_runner_stops_at_a_lost_slot_and_all_sinks_get_well(scenario:
 
 def test_a_swapped_table_stops_its_flows_alone_and_one_apply_mends_them(scenario: Scenario) -> None:
     def states() -> dict[str, str]:
-        report = json.loads(scenario.run("status", "--json"))
+        report = scenario.status()
         return {f"{s['sink']}/{flow['flow']}": flow["state"] for s in report["sinks"] for flow in s["flows"]}
 
     reading = {"search/main", "cache/main", f"cache/{scenario.view('order_card')}", "warehouse/order_items"}

@@ -5,7 +5,6 @@ The evolution runs in both formats: they must end the same.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -89,7 +88,7 @@ def test_columns_come_go_and_widen_while_traffic_flows(evolving: Evolving) -> No
 
 
 def flows(made: Evolving) -> list[dict[str, Any]]:
-    report = json.loads(made.run("status", "--json"))
+    report = made.status()
     return [flow for sink in report["sinks"] for flow in sink["flows"]]
 
 

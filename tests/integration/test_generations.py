@@ -154,7 +154,7 @@ def test_a_target_that_is_gone_is_not_made_anew_without_its_rows(shop: Scenario)
     url = shop.stack.endpoints.elasticsearch_url
     requests.delete(f"{url}/{shop.view('product')}_g{living}", timeout=30).raise_for_status()
     said = shop.run("run", "--sink", "search", "--until-caught-up", "--timeout", "120", ok=(1,))
-    report = json.loads(shop.run("status", "--json"))
+    report = shop.status()
     (state,) = [sink for sink in report["sinks"] if sink["sink"] == "search"]
     assert "is gone" in state["last_error"], said
     fixed = json.loads(shop.run("rebuild", "search", "--auto", "--json")) if _readable(shop) else {}

@@ -1,0 +1,69 @@
+"""``python -m tests``: the whole suite, in two stages. `make test` is this.
+
+First everything that minds its own business, two files side by side: tests make databases, topics, indexes and keys of
+their own on the one stack, and most of their time is waiting. Then, one by one, what must be ``alone``: tests that kill
+the servers of the others, or that hold the clock against a promise.
+
+``python -m tests --again`` runs what failed the last time, as pytest's ``--last-failed`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from tests.support import sampling
+
+ROOT = Path(__file__).parents[1]
+WORKERS = 2
+SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not slow and not alone")
+ALONE = ("-m", "alone and not slow")
+AGAIN = ("--last-failed", "--last-failed-no-failures", "none")
+NOTHING_TO_RUN = 5
+
+
+def stage(name: str, *options: str) -> tuple[int, int]:
+    """Run pytest.
+
+    Returns:
+        its exit code, and how many tests ran.
+    """
+    report = ROOT / ".pytest_cache" / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", "--durations=40", "--durations-min=5", f"--junitxml={report}", *options]
+    environment = {**os.environ, sampling.VARIABLE: os.environ.get(sampling.VARIABLE) or sampling.commit()}
+    code = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    return code, _ran(report)
+
+
+def _ran(report: Path) -> int:
+    """Tests of a report that were not skipped; 0 if pytest came to none."""
+    if not report.exists():
+        return 0
+    suites = ET.parse(report).getroot().iter("testsuite")
+    return sum(int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) for suite in suites)
+
+
+def main(arguments: list[str]) -> int:
+    """Both stages, the second also when the first has failed; what came of it as an exit code."""
+    assert arguments in ([], ["--again"]), "usage: python -m tests [--again]"
+    began = time.monotonic()
+    more = AGAIN if arguments else ()
+    found = [stage("side-by-side", *SIDE_BY_SIDE, *more), stage("alone", *ALONE, *more)]
+    ran = sum(count for _, count in found)
+    print(f"suite: {ran:,} tests in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+    return verdict(found)
+
+
+def verdict(found: list[tuple[int, int]]) -> int:
+    """The exit code of stages, given theirs and how many tests ran: one that failed fails, and so does no test."""
+    bad = [code for code, _ in found if code not in (0, NOTHING_TO_RUN)]
+    return bad[0] if bad else int(sum(count for _, count in found) == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""The longest proofs take turns: a run of the whole suite takes some of them, chosen by the commit.
+
+A proof that is marked ``sampled`` runs in one of ``of`` commits; which one follows from the commit's hash and from the
+proof's name, so a run can be repeated, and within a few landings all of them have run. ``make test-slow`` runs them
+all, and so does pytest when it is called by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "HEADWATER_TEST_COMMIT"
+EVERY = 3
+
+
+def commit() -> str:
+    """The commit that is checked out; empty where there is no git, and then every proof runs."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def left_out(items: list[pytest.Item], chosen_by: str | None = None) -> list[pytest.Item]:
+    """Which of the tests have their turn another time.
+
+    Args:
+        items: what was collected.
+        chosen_by: a commit's hash; default what the variable says, and without it nothing is left out.
+    """
+    chosen_by = os.environ.get(VARIABLE, "") if chosen_by is None else chosen_by
+    if not chosen_by:
+        return []
+    return [item for item in items if not _has_its_turn(item, int(chosen_by[:8], 16))]
+
+
+def _has_its_turn(item: pytest.Item, drawn: int) -> bool:
+    mark = item.get_closest_marker("sampled")
+    if mark is None:
+        return True
+    turn = mark.kwargs.get("turn", zlib.crc32(item.nodeid.encode()))
+    of = mark.kwargs.get("of", EVERY)
+    return bool(drawn % of == turn % of)

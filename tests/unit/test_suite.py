@@ -1,0 +1,110 @@
+"""How the suite is run: what runs beside what, whose turn it is, and that a failure is one in either stage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tests.__main__ as suite
+from tests.support import sampling, schedule
+
+ROOT = Path(__file__).parents[2]
+HOOKS = "from tests.conftest import pytest_collection_modifyitems\n"
+INI = "[pytest]\nmarkers =\n    slow\n    alone\n    sampled\n"
+SAMPLED = """
+import pytest
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("n", range(30))
+def test_long(n): pass
+
+@pytest.mark.sampled(turn=0, of=2)
+def test_one(): pass
+
+@pytest.mark.sampled(turn=1, of=2)
+def test_other(): pass
+
+def test_short(): pass
+"""
+
+
+def project(folder: Path, tests: str) -> Path:
+    (folder / "tests").mkdir(parents=True)
+    (folder / "pytest.ini").write_text(INI)
+    (folder / "conftest.py").write_text(HOOKS)
+    (folder / "tests" / "test_it.py").write_text(tests)
+    return folder
+
+
+def collected(folder: Path, commit: str) -> set[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), sampling.VARIABLE: commit}
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_each_long_proof_has_its_turn_once_in_three_commits(tmp_path: Path) -> None:
+    folder = project(tmp_path, SAMPLED)
+    everything = collected(folder, "")
+    assert len(everything) == 33
+    turns = [collected(folder, f"{number:08x}abcdef") for number in range(3)]
+    long = {name for name in everything if "long" in name}
+    assert all("test_short" in turn for turn in turns)
+    assert set().union(*turns) == everything
+    assert sum(len(turn & long) for turn in turns) == len(long)
+    assert all(len(turn & long) > 3 for turn in turns)
+    assert [len(turn & {"test_one", "test_other"}) for turn in turns] == [1, 1, 1]
+
+
+def test_a_commit_is_known_here() -> None:
+    assert sampling.commit() == "" or int(sampling.commit(), 16) > 0
+
+
+def test_files_that_disturb_each_other_run_in_one_process() -> None:
+    one, other = "tests/integration/test_avro.py::test_a", "tests/integration/test_codec_real.py::test_b[c::d]"
+    assert schedule.scope(one) == schedule.scope(other) != schedule.scope("tests/unit/test_suite.py::test_a")
+
+
+def test_the_files_that_are_named_exist() -> None:
+    named = {*schedule.LONGEST, *schedule.TOGETHER, *schedule.TOGETHER.values()}
+    assert not [file for file in named if not (ROOT / file).is_file()]
+
+
+@pytest.mark.parametrize(
+    ("stages", "code"),
+    [
+        ([(0, 7), (0, 1)], 0),
+        ([(0, 7), (5, 0)], 0),
+        ([(5, 0), (0, 1)], 0),
+        ([(1, 7), (0, 1)], 1),
+        ([(0, 7), (1, 1)], 1),
+        ([(2, 0), (0, 1)], 2),
+        ([(0, 0), (5, 0)], 1),
+        ([(5, 0), (5, 0)], 1),
+    ],
+)
+def test_a_failure_in_either_stage_is_one_and_so_is_no_test_at_all(stages: list[tuple[int, int]], code: int) -> None:
+    assert suite.verdict(stages) == code
+
+
+def test_only_what_failed_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mended = tmp_path / "mended"
+    tests = (
+        "import pytest, pathlib\n"
+        "def test_a(): pass\n"
+        "@pytest.mark.alone\n"
+        f"def test_b(): assert pathlib.Path({str(mended)!r}).exists()\n"
+    )
+    monkeypatch.setattr(suite, "ROOT", project(tmp_path / "project", tests))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert suite.main([]) == 1
+    assert "suite: 2 tests in" in capfd.readouterr().out
+    mended.touch()
+    assert suite.main(["--again"]) == 0
+    assert "suite: 1 tests in" in capfd.readouterr().out

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from cdc.errors import DecodeError
+from cdc.formats import LETTER, refuse_newer
 from cdc.keys import document_id
 
 # A letter must fit through the broker; the default limit of kafka.max_message_bytes is 10 MB. What is cut can be found
@@ -57,6 +58,7 @@ class DeadLetter:
     def to_json(self) -> bytes:
         """As a JSON object. The document is a string (or base64 where it isn't UTF-8): it may not be valid JSON."""
         record: dict[str, Any] = {
+            "format": LETTER,
             "sink": self.sink,
             "view": self.view,
             "key": self.key,
@@ -87,10 +89,11 @@ class DeadLetter:
         """Read a letter back; unknown fields are ignored, so that older readers stand newer writers.
 
         Raises:
-            DecodeError: not a dead letter.
+            DecodeError: not a dead letter. NewerFormat: a newer Headwater's.
         """
         try:
             record = orjson.loads(data)
+            refuse_newer("a dead letter", record.get("format"), LETTER)
             document: bytes | None = None
             if record.get("document_base64") is not None:
                 document = base64.b64decode(record["document_base64"])

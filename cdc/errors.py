@@ -27,6 +27,7 @@ HeadwaterError
 │   ├── SourceChanged           another database, an older copy of it, or another history of it
 │   ├── TopicRecreated          a topic was deleted and made again
 │   ├── LogTruncated            the log no longer has what comes next
+│   ├── NewerFormat             written by a newer Headwater
 │   └── TooLate                 away for longer than the log remembers deletes
 └── SinkError
     ├── SinkUnavailable         (transient) retry with back-off; holds the batch
@@ -241,6 +242,12 @@ class LogTruncated(StateError):
     """The log begins after the place from which a sink has to go on."""
 
     code = "log-truncated"
+
+
+class NewerFormat(StateError):
+    """What is there was written by a newer Headwater, in a form that this one does not know."""
+
+    code = "newer-format"
 
 
 class TooLate(StateError):

@@ -11,7 +11,7 @@ from typing import Literal
 from cdc.catalogue import Catalogue, Table
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX
 from cdc.resolve_joins import resolve_tree
@@ -38,7 +38,7 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
     else:
         with found.step():
             views = _identities(pipeline, catalogue, sink, spec.tables)
-    if isinstance(spec, IcebergSink):
+    if spec.form == "columns":
         for view in views:
             at: Path = ("views", view.name, "columns") if spec.view_names else ("sinks", sink, "tables")
             with found.step():

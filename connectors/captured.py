@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from connectors.actions import Action, statements
+from connectors.database.number import check_number
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
@@ -84,6 +85,7 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
     with explained("reading the list of captured tables"):
         if not has_table(connection, names.schema, names.captured):
             return {}
+        check_number(connection, names)
         # Through JSON: a list that an older version made lacks the last columns until the next apply.
         select = sql.SQL(
             "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
@@ -98,6 +100,7 @@ def read_left(connection: Connection, names: Names) -> list[str]:
     with explained("reading the list of captured tables"):
         if not has_table(connection, names.schema, names.captured):
             return []
+        check_number(connection, names)
         select = sql.SQL("SELECT table_name FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NOT NULL")
         return [table for (table,) in connection.execute(select.format(names.identifier(names.captured)))]
 

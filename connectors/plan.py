@@ -24,7 +24,7 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, read_slot
 from connectors.database.truncate import plan_truncate
 from connectors.debezium import connector_config, marker_topic
-from connectors.preflight import keys, tables, toast
+from connectors.preflight import primary_keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
@@ -214,7 +214,7 @@ def refuse_unfit(servers: Servers) -> None:
         SourceError: every finding of the checks that are about the tables themselves (terminal).
     """
     site = Site(servers.pipeline, servers.source, servers.setup, servers.kafka, servers.connect)
-    found = [finding for check in (tables.CHECK, keys.CHECK, toast.CHECK) for finding in check.run(site)]
+    found = [finding for check in (tables.CHECK, primary_keys.CHECK, toast.CHECK) for finding in check.run(site)]
     errors = [finding for finding in found if finding.level is Level.ERROR]
     if errors:
         raise SourceError(

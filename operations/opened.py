@@ -9,12 +9,12 @@ from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.log.topics import topic_ids
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
 from operations.rowstore import row_store_settings
-from operations.state_folder import state_dir
+from operations.state_folder import keep_number, state_dir
 from sinks.rowstore.settings import StoreSettings
 from spark.flow import flow_name
 from spark.register import as_defined, define, keep_definition, proposed
@@ -65,12 +65,12 @@ class Opened:
     @property
     def warehouse(self) -> bool:
         """Whether it keeps tables, not documents."""
-        return isinstance(self.part, IcebergSink)
+        return self.part.form == "columns"
 
     @property
     def form(self) -> Form:
         """How it holds a view."""
-        return "columns" if self.warehouse else "document"
+        return self.part.form
 
     @property
     def topics(self) -> set[str]:
@@ -110,6 +110,7 @@ def open_generation(
         StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
         ConfigError: its views do not fit the source's tables (terminal).
     """
+    keep_number(pipeline)
     generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
     token = generation.lock()
     try:

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from cdc.errors import HeadwaterError, SinkUnavailable, StateError
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
-from operations.generations.targets import plain_config
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
 from operations.state_folder import chosen_sinks, register_of
 from operations.status.caught_up import Goal
-from sinks.factory import open_sink
+from sinks.configure import plain_config
+from sinks.factory import open_sink, open_target
 from spark.files import write_atomic
 from spark.register import Registered, as_defined, outdated
 from spark.status import FlowStatus
@@ -132,9 +132,9 @@ class Rebuild:
             self.registry.generation(entry.number).views(),
             as_defined(self.pipeline, self.sink, entry.number),
         )
-        if isinstance(defined.sinks[self.sink], IcebergSink) or not views:
+        if not views:
             return entry
-        opened = open_sink(plain_config(defined, self.sink, entry.number, views))
+        opened = open_target(plain_config(defined, self.sink, entry.number, views))
         try:
             if all(opened.there(view) for view in views):
                 return entry

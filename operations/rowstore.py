@@ -7,7 +7,7 @@ from typing import Any
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from sinks.rowstore.awake import AWAY_SECONDS
-from sinks.rowstore.keys import namespace
+from sinks.rowstore.key_names import namespace
 from spark.cluster import is_local
 from spark.state import Generation
 

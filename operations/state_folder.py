@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, StateError
+from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
+from spark.files import write_atomic
 from spark.register import Register
+
+# In <state_dir>/<pipeline>: one number for all that lies below.
+NUMBER = "format.json"
 
 
 def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
@@ -23,8 +30,33 @@ def chosen_sinks(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
 
 
 def state_dir(pipeline: Pipeline) -> Path:
-    """Where checkpoints and status files live."""
-    return Path(pipeline.engine.state_dir)
+    """Where checkpoints and status files live.
+
+    Raises:
+        NewerFormat: a newer Headwater has written what is there (terminal).
+        StateError: its number can't be read.
+    """
+    folder = Path(pipeline.engine.state_dir)
+    refuse_newer(f"the state of pipeline {pipeline.name} in {folder}", _number(folder / pipeline.name), STATE)
+    return folder
+
+
+def keep_number(pipeline: Pipeline) -> None:
+    """Write down in what form the state folder is, before anything is put there."""
+    folder = state_dir(pipeline) / pipeline.name
+    if _number(folder) is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / NUMBER, json.dumps({"format": STATE}))
+
+
+def _number(folder: Path) -> Any:
+    path = folder / NUMBER
+    try:
+        return json.loads(path.read_text())["format"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} can't be read: {error}", fix='restore it from a copy ({"format": 1})') from error
 
 
 def register_of(pipeline: Pipeline, sink: str) -> Register:

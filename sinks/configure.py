@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
-from cdc.pipeline import ElasticsearchSink, RedisSink
+from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
+from sinks.iceberg.catalogue import catalog_name, location
 
 
 def sink_config(
@@ -22,7 +24,7 @@ def sink_config(
     token: int = 0,
     pipeline: str = "",
 ) -> dict[str, Any]:
-    """Plain data for executors; holds secrets.
+    """Plain data for ``sinks.factory``; holds secrets.
 
     Args:
         name: the sink's name.
@@ -34,14 +36,63 @@ def sink_config(
         pipeline: the pipeline's name, under which a sink claims its keys.
 
     Raises:
-        ConfigError: a kind of sink that takes no documents, or one index for several views.
+        ConfigError: one index for several views.
     """
     if isinstance(sink, ElasticsearchSink):
         return _elasticsearch(name, sink, views, computed, generation) | {"token": token}
     if isinstance(sink, RedisSink):
         owner = f"{pipeline}/{name}" if pipeline else name
         return _redis(name, sink, views, generation) | {"token": token, "owner": owner}
-    raise ConfigError(f"sink {name} takes no documents")
+    if isinstance(sink, IcebergSink):
+        return _iceberg(name, sink) | {"targets": {view.name: _table(view, generation) for view in views}}
+    raise ConfigError(f"sink {name}: there is no kind {type(sink).__name__}")
+
+
+def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence[str]) -> dict[str, Any]:
+    """A sink's settings for what needs no mapping: to drop, to promote, to look.
+
+    Args:
+        pipeline: as the generation was defined.
+        name: the sink's name.
+        generation: which one.
+        views: names of its views.
+    """
+    sink = pipeline.sinks[name]
+    config = sink_config(name, sink, [], {}, generation, pipeline=pipeline.name)
+    config["targets"] = {view: _plain_target(sink, view, generation) for view in views}
+    return config
+
+
+def _plain_target(sink: Any, view: str, generation: int) -> dict[str, object]:
+    if isinstance(sink, ElasticsearchSink):
+        return {"index": sink.index or view.lower(), "generation": generation, "properties": {}}
+    return {"generation": generation, "key": []} if isinstance(sink, IcebergSink) else {"generation": generation}
+
+
+def shared_folders(sink: Any) -> list[Path]:
+    """Folders that every machine of a Spark cluster must see, because a sink's files are there."""
+    place = location(str(_secret(sink.warehouse))) if isinstance(sink, IcebergSink) else "://"
+    return [] if "://" in place else [Path(place)]
+
+
+def _iceberg(name: str, sink: IcebergSink) -> dict[str, Any]:
+    return {
+        "type": "iceberg",
+        "name": name,
+        "catalog": catalog_name(name),
+        "catalog_uri": _secret(sink.catalog_uri),
+        "warehouse": _secret(sink.warehouse),
+        "namespace": sink.namespace,
+    }
+
+
+def _table(view: View, generation: int) -> dict[str, Any]:
+    outs = dict(view.columns)
+    columns = [view.table.by_name[name] for name in view.key]
+    return {
+        "generation": generation,
+        "key": [(outs[column.name], "" if column.array else column.base_type) for column in columns],
+    }
 
 
 def _secret(value: Any) -> str | None:

@@ -17,9 +17,9 @@ skipped because a server is down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 # Called with a one-line reason each time a sink waits for its server; may be called from several threads at once.
 OnWait = Callable[[str], None]
@@ -57,12 +57,13 @@ class Held(NamedTuple):
     Attributes:
         key: its id; ``cdc.keys.stray_id`` of a name that is no id of ours.
         version: of what is there, or UNREADABLE.
-        document: as it stands, perhaps no JSON; empty if it is nothing that could be a document.
+        document: as it stands, perhaps no JSON; empty if it is nothing that could be a document. Of a table the rows
+            under this key, column -> value: one, unless somebody else has put in another.
     """
 
     key: str
     version: int
-    document: bytes
+    document: bytes | tuple[Mapping[str, Any], ...]
 
 
 class Outcome(Enum):
@@ -103,9 +104,72 @@ def rejected(reason: str) -> Answer:
     return Answer(Outcome.REJECTED, reason if len(reason) <= 2000 else reason[:2000] + "…")
 
 
+class Target(Protocol):
+    """What a generation of a sink holds, for who looks at it, promotes it or drops it, whatever kind it is.
+
+    Built by ``sinks.factory.open_target``.
+    """
+
+    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
+        """What the target holds under these keys right now (no refresh needed); absent keys are left out."""
+        ...
+
+    def scan(self, target: str) -> Iterator[Held]:
+        """Everything the target holds, in no order, in bounded memory; a key may come twice while writers are busy.
+
+        Raises:
+            SinkUnavailable: the server went away; start the scan again.
+        """
+        ...
+
+    def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
+        """About ``count`` documents chosen by chance, fewer if there are not so many, without reading all of them.
+
+        Raises:
+            SinkUnavailable: the server went away; start again.
+        """
+        ...
+
+    def promote(self, target: str, old: int) -> None:
+        """Make this sink's own generation the one that readers see. Idempotent; what was cut is finished by calling it
+        again. Going back is the same verb on the other generation. Claims nothing: writers go on.
+
+        Args:
+            target: view name.
+            old: the generation that readers see now (or this one already).
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: this generation is not there, or readers see a third one.
+        """
+        ...
+
+    def living(self, target: str) -> int | None:
+        """The generation that readers see now; None if nothing is there."""
+        ...
+
+    def there(self, target: str) -> bool:
+        """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
+        ...
+
+    def drop(self, target: str) -> None:
+        """Remove everything this generation holds, its memory of deletes and leases too; nothing happens when there is
+        none. Other generations stay as they are.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: rights are missing.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give connections back and wake up a write that is waiting in another thread. Idempotent."""
+        ...
+
+
 @runtime_checkable
-class Sink(Protocol):
-    """The verbs of a sink. Built by ``sinks.factory.open_sink`` from plain data, so that a Spark executor can."""
+class Sink(Target, Protocol):
+    """A target that takes documents. Built by ``sinks.factory.open_sink`` from plain data, so that an executor can."""
 
     def setup(self) -> None:
         """Make the target ready: server checks, index, mapping, alias. Idempotent; run once per start, by the driver.
@@ -142,18 +206,6 @@ class Sink(Protocol):
         """
         ...
 
-    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
-        """What the target holds under these keys right now (no refresh needed); absent keys are left out."""
-        ...
-
-    def scan(self, target: str) -> Iterator[Held]:
-        """Everything the target holds, in no order, in bounded memory; a key may come twice while writers are busy.
-
-        Raises:
-            SinkUnavailable: the server went away; start the scan again.
-        """
-        ...
-
     def forget(self, target: str, keys: Sequence[str]) -> None:
         """Remove what is there under these keys, whatever it is, and the memory of its version with it: for what
         somebody else has written under a version that no change will ever reach. Write the right documents afterwards.
@@ -165,54 +217,10 @@ class Sink(Protocol):
         """
         ...
 
-    def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
-        """About ``count`` documents chosen by chance, fewer if there are not so many, without reading all of them.
-
-        Raises:
-            SinkUnavailable: the server went away; start again.
-        """
-        ...
-
     def bulk_load(self, target: str, on: bool) -> None:
         """Around a load from nothing: the target may neglect its readers while it is on. ``setup`` turns it off."""
         ...
 
-    def promote(self, target: str, old: int) -> None:
-        """Make this sink's own generation the one that readers see. Idempotent; what was cut is finished by calling it
-        again. Going back is the same verb on the other generation. Claims nothing: writers go on.
-
-        Args:
-            target: view name.
-            old: the generation that readers see now (or this one already).
-
-        Raises:
-            SinkUnavailable: the server went away (transient); call again.
-            SinkRefused: this generation is not there, or readers see a third one.
-        """
-        ...
-
-    def living(self, target: str) -> int | None:
-        """The generation that readers see now; None if nothing is there."""
-        ...
-
-    def there(self, target: str) -> bool:
-        """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
-        ...
-
     def claimed(self, target: str) -> int | None:
         """The newest token that has claimed this generation; None if none has."""
-        ...
-
-    def drop(self, target: str) -> None:
-        """Remove everything this generation holds, its memory of deletes and leases too; nothing happens when there is
-        none. Other generations stay as they are.
-
-        Raises:
-            SinkUnavailable: the server went away (transient); call again.
-            SinkRefused: rights are missing.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give connections back and wake up a write that is waiting in another thread. Idempotent."""
         ...

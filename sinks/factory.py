@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc.errors import ConfigError
-from sinks.contract import OnWait, Sink
+from sinks.contract import OnWait, Sink, Target
 from sinks.retry import quiet
 
 
@@ -30,3 +30,12 @@ def open_sink(config: Mapping[str, Any], on_wait: OnWait = quiet) -> Sink:
 
         return RedisSink(config, on_wait)
     raise ConfigError(f"sink {config.get('name', '?')!r}: no document sink of type {kind!r}")
+
+
+def open_target(config: Mapping[str, Any], on_wait: OnWait = quiet) -> Target:
+    """Build what looks at a sink of any kind; arguments and errors as ``open_sink``."""
+    if config.get("type") == "iceberg":
+        from sinks.iceberg.target import IcebergTarget
+
+        return IcebergTarget(config)
+    return open_sink(config, on_wait)

@@ -25,6 +25,7 @@ from cdc.log import letters as deadletters
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.rows import VERSION_COLUMN
 from spark.brief import brief
 from spark.checkpoint import batch_offsets
 from spark.computed import FAILED, FIELD, WHERE, reason
@@ -36,7 +37,6 @@ from spark.lease import Lease
 from spark.spec import FlowSpec
 from spark.write import OWN, letter_of
 
-VERSION_COLUMN = "_hw_version"
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
 GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
 # Spark shows stars in place of the value of a property with "token" in its name.

@@ -7,17 +7,13 @@ times are compared as numbers, because Python's own end with the year 9999.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from cdc.catalogue import Table
+from cdc.catalogue import Column, Table
 from cdc.join.tree import Node
-from cdc.keys import document_id
-from cdc.types import canonical_result, spark_type
+from cdc.types import spark_type
 from cdc.types.times import days_of
 from cdc.view import View
 from truth.digest import single
@@ -58,45 +54,23 @@ def comparable_expected(view: View, document: Mapping[str, Any]) -> dict[str, An
     return {out: _expected(document[out], spark_type(by_name[source])) for source, out in view.columns}
 
 
-def comparable_rows(view: View, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Any]]:
-    """(key, comparable row) of a warehouse table's batches, without our own version column."""
+def comparable_row(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A warehouse's row as ``comparable_expected`` gives it: the view's columns and fields, JSON texts read.
+
+    Args:
+        view: the view.
+        row: column -> value; dates are days and timestamps microseconds since 1970, other values canonical.
+    """
     by_out = {out: view.table.by_name[source] for source, out in view.columns}
-    keys = [dict(view.columns)[name] for name in view.key]
-    for batch in batches:
-        columns: dict[str, list[Any]] = {}
-        for name in (n for n in batch.schema.names if n in by_out or n in view.fields):
-            column = by_out.get(name)
-            json_text = column is not None and column.base_type in _JSON_KINDS and not column.array
-            columns[name] = [_held(value, json_text=json_text) for value in _numbers(batch.column(name)).to_pylist()]
-        texts = {name: _key_texts(batch.column(name), columns[name]) for name in keys}
-        for index, row in enumerate(zip(*columns.values(), strict=True)):
-            yield document_id([texts[name][index] for name in keys]), dict(zip(columns, row, strict=True))
+    return {
+        name: parse(value) if value is not None and name in by_out and _is_json(by_out[name]) else value
+        for name, value in row.items()
+        if name in by_out or name in view.fields
+    }
 
 
-def _key_texts(array: pa.Array, values: list[Any]) -> list[Any]:
-    if pa.types.is_temporal(array.type):
-        return [canonical_result(value) for value in array.to_pylist()]
-    return values
-
-
-def _numbers(array: pa.Array) -> pa.Array:
-    """Dates as days and timestamps as microseconds, in arrays too."""
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return array.cast(pa.int32())
-    if pa.types.is_timestamp(kind):
-        return pc.cast(array.cast(pa.timestamp("us", kind.tz)), pa.int64())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = _numbers(array.values)
-        if inner.type != array.values.type:
-            return type(array).from_arrays(array.offsets, inner, mask=array.is_null())
-    return array
-
-
-def _held(value: Any, *, json_text: bool) -> Any:
-    if json_text and value is not None:
-        return parse(value)
-    return canonical_result(value)
+def _is_json(column: Column) -> bool:
+    return column.base_type in _JSON_KINDS and not column.array
 
 
 def with_singles(view: View, document: Any) -> Any:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc.errors import StateError
+from cdc.formats import DEFINITION, refuse_newer
 from cdc.pipeline.models import Path, Pipeline, content_of
 from cdc.pipeline.views import View
 
-FORMAT = 1
 _CHOICE = ("view", "views", "tables", "index")
 
 
@@ -32,7 +32,7 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
     if part.tables is not None:
         kept["tables"] = sorted(tables)
     views = {name: pipeline.views[name].model_dump(mode="json") for name in part.view_names}
-    return {"format": FORMAT, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views}
+    return {"format": DEFINITION, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views}
 
 
 def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], title: str = "") -> Pipeline:
@@ -45,11 +45,13 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
         title: what errors name in place of the file's lines, which say something else.
 
     Raises:
-        StateError: the sink is now of another kind, or a newer Headwater wrote the definition (terminal).
+        StateError: the sink is now of another kind (terminal).
+        NewerFormat: a newer Headwater wrote the definition (terminal).
     """
+    refuse_newer(title or f"the definition of sink {sink}", definition["format"], DEFINITION)
     part = pipeline.sinks[sink]
     kept = definition["sink"]
-    if definition["format"] != FORMAT or kept["type"] != part.type:
+    if kept["type"] != part.type:
         raise StateError(
             f"sink {sink} was a sink of type {kept['type']} when it was filled; the file says {part.type}",
             means="its target can't be reached with the settings of another kind of server",

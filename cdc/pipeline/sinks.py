@@ -50,6 +50,21 @@ class SinkPart(Part):
         """Names of its views; empty when it keeps tables."""
         return (self.view,) if self.view else self.views
 
+    @property
+    def trigger_ms(self) -> int | None:
+        """Time between batches where it is not the engine's, in milliseconds."""
+        return None
+
+    @property
+    def form(self) -> Literal["document", "columns"]:
+        """How a row of a view is kept: as a JSON document, or as a row of a table."""
+        return "document"
+
+    @property
+    def kept(self) -> str:
+        """What it keeps, in words."""
+        return "its documents"
+
 
 class ElasticsearchSink(SinkPart):
     """Documents in Elasticsearch: an index a view, behind an alias."""
@@ -106,6 +121,11 @@ class ElasticsearchSink(SinkPart):
     give_up_seconds: Number = entry(30.0, GIVE_UP, unit="seconds", gt=0, le=86_400)
     fence_seconds: Whole = entry(604_800, FENCE, unit="seconds", ge=1, le=10 * 365 * 86400)
 
+    @property
+    def kept(self) -> str:
+        """Its indices."""
+        return "its Elasticsearch indices"
+
 
 class RedisSink(SinkPart):
     """JSON values in Redis under <key_prefix><view>:<id>."""
@@ -153,6 +173,11 @@ class RedisSink(SinkPart):
     give_up_seconds: Number = entry(30.0, GIVE_UP, unit="seconds", gt=0, le=86_400)
     fence_seconds: Whole = entry(604_800, FENCE, unit="seconds", ge=1, le=10 * 365 * 86400)
 
+    @property
+    def kept(self) -> str:
+        """Its keys."""
+        return "its Redis keys"
+
 
 class IcebergSink(SinkPart):
     """Tables in Apache Iceberg, the current rows of each view or table."""
@@ -175,6 +200,21 @@ class IcebergSink(SinkPart):
         ge=0,
         le=86_400,
     )
+
+    @property
+    def trigger_ms(self) -> int | None:
+        """Time between commits."""
+        return int(self.trigger_seconds * 1000)
+
+    @property
+    def form(self) -> Literal["document", "columns"]:
+        """As a row of a table."""
+        return "columns"
+
+    @property
+    def kept(self) -> str:
+        """Its tables."""
+        return f"its Iceberg tables in namespace {self.namespace}"
 
 
 Sink = Annotated[ElasticsearchSink | RedisSink | IcebergSink, Field(discriminator="type")]

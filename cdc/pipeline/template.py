@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cdc.pipeline.keys import Key, Section, sections
+from cdc.pipeline.file_keys import Key, Section, sections
 from cdc.pipeline.views import JOINS
 
 WIDTH = 110

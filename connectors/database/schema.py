@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from psycopg import sql
 
+from cdc.formats import SOURCE
 from connectors.actions import Action, statements
+from connectors.database.number import check_number, numbered
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
@@ -32,6 +34,10 @@ def plan_schema(connection: Connection, names: Names) -> list[Action]:
             actions.append(Action("table", name, f"create ({purpose})", None, "table", run))
     if names.captured in there:
         actions += _newer_columns(connection, names)
+        if check_number(connection, names) is None:
+            name = names.qualified(names.captured)
+            run = statements(f"numbering {name}", numbered(names))
+            actions.append(Action("table", name, f"note its format ({SOURCE})", None, "comment", run))
     return actions
 
 
@@ -98,7 +104,8 @@ def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
                     " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
                     " changed_at timestamptz NOT NULL DEFAULT now(), condition text,"
                     " sweep boolean NOT NULL DEFAULT false, identity jsonb, gap jsonb, left_at timestamptz)"
-                ).format(names.identifier(names.captured))
+                ).format(names.identifier(names.captured)),
+                numbered(names),
             ],
         ),
         (

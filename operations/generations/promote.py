@@ -8,12 +8,10 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds, reached
-from cdc.pipeline import IcebergSink, Pipeline
-from operations.generations.targets import plain_config
+from cdc.pipeline import Pipeline
 from operations.state_folder import chosen_sinks, register_of
-from sinks.factory import open_sink
-from sinks.iceberg import catalogue as iceberg
-from sinks.iceberg.catalogue import catalog_name
+from sinks.configure import plain_config
+from sinks.factory import open_target
 from spark.checkpoint import committed_offsets
 from spark.register import Promotion, Registered, as_defined
 
@@ -103,17 +101,12 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
     register.begin_promotion(number, old)
     views = register.generation(number).views()
     shown = _Shown(pipeline, sink, part, old, begun)
-    if isinstance(part, IcebergSink):
+    opened = open_target(plain_config(defined, sink, number, views))
+    try:
         for view in views:
-            seen = iceberg.living(part, catalog_name(sink), view)
-            iceberg.promote_table(part, catalog_name(sink), view, number, shown.expected(view, seen))
-    else:
-        opened = open_sink(plain_config(defined, sink, number, views))
-        try:
-            for view in views:
-                opened.promote(view, shown.expected(view, opened.living(view)))
-        finally:
-            opened.close()
+            opened.promote(view, shown.expected(view, opened.living(view)))
+    finally:
+        opened.close()
     register.promote(number)
     seconds = time.monotonic() - started
     say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
-from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from cdc.pipeline import Pipeline
 from operations.rowstore import row_store_settings
 from operations.state_folder import chosen_sinks, register_of, state_dir
-from sinks.configure import sink_config
-from sinks.factory import open_sink
-from sinks.iceberg import catalogue as iceberg
-from sinks.iceberg.catalogue import catalog_name
+from sinks.configure import plain_config
+from sinks.factory import open_target
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.register import as_defined
@@ -26,7 +23,7 @@ def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         if only or (state_dir(pipeline) / pipeline.name / name).exists():
             entries = register_of(pipeline, name).entries()
             all_of = f", of {len(entries)} generations" if len(entries) > 1 else ""
-            lines.append(f"{name}: {_target(pipeline, name)}, and its checkpoints{all_of}")
+            lines.append(f"{name}: {pipeline.sinks[name].kept}, and its checkpoints{all_of}")
     return lines
 
 
@@ -37,15 +34,6 @@ def _views_of_file(pipeline: Pipeline, name: str) -> list[str]:
         return [sink.view] if sink.view else list(sink.views)
     tables = pipeline.source.tables if sink.tables == "all" or sink.tables is None else sink.tables
     return [table.rsplit(".", 1)[-1] for table in tables if not table.endswith("*")]
-
-
-def _target(pipeline: Pipeline, name: str) -> str:
-    sink = pipeline.sinks[name]
-    if isinstance(sink, ElasticsearchSink):
-        return "its Elasticsearch indices"
-    if isinstance(sink, RedisSink):
-        return "its Redis keys"
-    return f"its Iceberg tables in namespace {sink.namespace}"
 
 
 def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
@@ -85,12 +73,8 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
     views = sorted({*generation.views(), *_views_of_file(pipeline, name)})
-    sink = pipeline.sinks[name]
-    if isinstance(sink, IcebergSink):
-        for table in views:
-            iceberg.drop_table(sink, catalog_name(name), table, generation=generation.number)
-    elif views:
-        opened = open_sink(plain_config(pipeline, name, generation.number, views))
+    if views:
+        opened = open_target(plain_config(pipeline, name, generation.number, views))
         try:
             for view in views:
                 opened.drop(view)
@@ -108,24 +92,3 @@ def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str])
             store.drop()
         finally:
             store.close()
-
-
-def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence[str]) -> dict[str, Any]:
-    """A sink's settings for what needs no mapping: to drop, to promote, to look.
-
-    Args:
-        pipeline: as the generation was defined.
-        name: the sink's name.
-        generation: which one.
-        views: names of its views.
-    """
-    sink = pipeline.sinks[name]
-    config = sink_config(name, sink, [], {}, generation, pipeline=pipeline.name)
-    config["targets"] = {view: _plain_target(sink, view, generation) for view in views}
-    return config
-
-
-def _plain_target(sink: Any, view: str, generation: int) -> dict[str, object]:
-    if isinstance(sink, RedisSink):
-        return {"generation": generation}
-    return {"index": sink.index or view.lower(), "generation": generation, "properties": {}}

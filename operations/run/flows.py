@@ -13,7 +13,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
-from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline
+from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.resolve import view_tables
 from cdc.view import View
 from operations.opened import Opened
@@ -45,7 +45,7 @@ def flows_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_
         ConfigError: an expression or a mapping does not fit (terminal).
     """
     sink = build.pipeline.sinks[build.sink]
-    warehouse = isinstance(sink, IcebergSink)
+    warehouse = build.warehouse
     spec = spec_of(build, catalogue, spark, snapshot_lsn)
     start: Start = start_warehouse_of(build) if warehouse else _with_setup(start_live)
     planned = plan_flows(spec, reading(build.pipeline, sink), build.generation.folder, separate=warehouse)
@@ -67,7 +67,7 @@ def spec_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_l
             check_mapping(build.sink, sink, build.views)
     found.end()
     config: dict[str, Any] = {}
-    if not isinstance(sink, IcebergSink):
+    if not build.warehouse:
         config = sink_config(build.sink, sink, views, computed, generation.number, build.token, pipeline.name)
     spec = flow_spec(pipeline, build.sink, views, config)
     return replace(
@@ -109,7 +109,7 @@ def reading(pipeline: Pipeline, sink: Any) -> Reading:
         bootstrap=pipeline.kafka.bootstrap,
         client=pipeline.kafka.options_plain(),
         max_offsets=pipeline.engine.max_offsets_per_trigger,
-        trigger_ms=int(sink.trigger_seconds * 1000) if isinstance(sink, IcebergSink) else pipeline.engine.trigger_ms,
+        trigger_ms=pipeline.engine.trigger_ms if sink.trigger_ms is None else sink.trigger_ms,
         tombstone_seconds=int(pipeline.kafka.tombstone_retention_hours * 3600),
     )
 

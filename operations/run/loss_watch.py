@@ -10,10 +10,10 @@ from typing import Protocol
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.generations.targets import plain_config
 from operations.state_folder import register_of
-from sinks.contract import Sink
-from sinks.factory import open_sink
+from sinks import contract
+from sinks.configure import plain_config
+from sinks.factory import open_target
 from sinks.redis import RedisSink
 from spark.register import as_defined
 
@@ -134,13 +134,13 @@ class LossWatch:
         views = register_of(self.pipeline, sink).generation(number).views()
         if not views:
             return {}
-        opened = open_sink(plain_config(as_defined(self.pipeline, sink, number), sink, number, views))
+        opened = open_target(plain_config(as_defined(self.pipeline, sink, number), sink, number, views))
         try:
             return {(sink, number, view): self._is_whole(opened, (sink, number, view)) for view in views}
         finally:
             opened.close()
 
-    def _is_whole(self, opened: Sink, target: Target) -> bool:
+    def _is_whole(self, opened: contract.Target, target: Target) -> bool:
         if target in self._lost:
             return False  # what writes to it next makes it no more whole
         if not isinstance(opened, RedisSink):

@@ -9,9 +9,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import MASTER, PATTERNS
-from sinks.iceberg import catalogue as iceberg
+from sinks.configure import shared_folders
 from spark import cluster
 
 # What verify and explain evaluate are pages of a few thousand rows that come from this process and go back to it.
@@ -50,11 +50,11 @@ def check_machines(pipeline: Pipeline, sinks: Sequence[str], spark: SparkSession
     if cluster.is_local(pipeline.engine.master):
         return
     parts = [pipeline.sinks[name] for name in sinks]
-    warehouses = [iceberg.location(str(part.warehouse)) for part in parts if isinstance(part, IcebergSink)]
+    folders = [folder for part in parts for folder in shared_folders(part)]
     named = [getattr(part, "ca_certs", None) for part in (*parts, pipeline.row_store)]
     named.append(pipeline.kafka.options_plain().get("ssl.ca.location"))
     cluster.check(
         spark,
-        folders=[Path(place) for place in warehouses if "://" not in place],
+        folders=folders,
         files=[Path(str(file)) for file in named if file],
     )

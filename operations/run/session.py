@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.pipeline import Pipeline
 from operations.run.machines import check_machines
 from operations.state_folder import state_dir
 from sinks.iceberg import catalogue as iceberg
@@ -22,7 +22,7 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") ->
     conf = dict(pipeline.engine.spark_conf)
     for name in sinks:
         sink = pipeline.sinks[name]
-        if isinstance(sink, IcebergSink):
+        if sink.form == "columns":
             conf = {**catalog_settings(catalog_name(name), iceberg.spark_properties(sink)), **conf}
     engine = pipeline.engine
     spark = build_session(

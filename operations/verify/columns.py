@@ -53,10 +53,11 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
     for key in keys:
         if key not in held or key not in wanted:
             continue
-        if len(held[key]) > 1:
+        documents = held[key].documents
+        if len(documents) > 1:
             told[key] = [{"field": TWICE}] if values else [TWICE]
             continue
-        listed = list(differences(held[key][0], {} if NO_DOCUMENT in held[key][0] else wanted[key]))
+        listed = list(differences(documents[0], {} if NO_DOCUMENT in documents[0] else wanted[key]))
         if values:
             told[key] = [one.to_dict("sink", "expected") for one in listed[:NAMED]]
         else:

@@ -17,13 +17,14 @@ from operations.verify.holding import TWICE, Holds
 from operations.verify.newest_records import Record, batch_of, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
+from sinks.iceberg.rows import VERSION_COLUMN, held_rows
+from sinks.iceberg.target import IcebergTarget
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
 from spark.warehouse import (
     GENERATION,
     GONE,
     LETTER,
-    VERSION_COLUMN,
     TablePlace,
     key_names,
     set_and_insert,
@@ -92,9 +93,11 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], 
 def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
     """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
     left, batches = set(keys), []
-    for batch in work.settler.holding.batches(list(keys)):
+    target = work.settler.holding.target
+    assert isinstance(target, IcebergTarget), "rows are repaired in tables"
+    for batch in target.batches(work.view.name, list(keys)):
         first = []
-        for key, _ in work.settler.holding.rows(batch):
+        for key, *_ in held_rows(batch, key_names(work.view)):
             first.append(key if key in left else None)
             left.discard(key)
         versions = pa.array([None if key is None else held[key].version for key in first], pa.int64())

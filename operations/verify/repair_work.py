@@ -71,5 +71,6 @@ class Repair:
     @property
     def sink(self) -> Sink:
         """The sink that documents are written to."""
-        assert self.settler.holding.sink is not None
-        return self.settler.holding.sink
+        target = self.settler.holding.target
+        assert isinstance(target, Sink), "documents are repaired in sinks that take them"
+        return target

@@ -12,7 +12,7 @@ import orjson
 from cdc.errors import SinkRefused
 from sinks.contract import OnWait
 from sinks.retry import quiet
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.commands import (
     Command,
     batches,
@@ -28,7 +28,7 @@ from sinks.rowstore.commands import (
     unlink,
 )
 from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
-from sinks.rowstore.keys import REGISTRY
+from sinks.rowstore.key_names import REGISTRY
 from sinks.rowstore.scripts import (
     ADOPT,
     CALL,
@@ -202,22 +202,22 @@ class RedisRowStore(Talk):
         """See RowStore."""
         by_shard: dict[int, list[str]] = {}
         for root, position in roots.items():
-            by_shard.setdefault(keys.shard(root), []).extend((root, str(position)))
-        named = [(f"p{keys.deferred(shard)}", pairs) for shard, pairs in by_shard.items()]
+            by_shard.setdefault(key_names.shard(root), []).extend((root, str(position)))
+        named = [(f"p{key_names.deferred(shard)}", pairs) for shard, pairs in by_shard.items()]
         self.changes([("HSET", key, *pairs) for key, pairs in cut(named)])
 
     def claim(self) -> list[int]:
         """See RowStore."""
-        calls = [self._of_shard(CLAIM, "pqx", shard) for shard in range(keys.SHARDS)]
+        calls = [self._of_shard(CLAIM, "pqx", shard) for shard in range(key_names.SHARDS)]
         return [shard for shard, has in enumerate(self.pipeline(calls)) if has]
 
     def _of_shard(self, script: Any, kinds: str, shard: int) -> Command:
-        named = [f"{kind}{keys.deferred(shard)}" for kind in kinds]
+        named = [f"{kind}{key_names.deferred(shard)}" for kind in kinds]
         return self.call(script, self.beside(named[0]), [self.name(key) for key in named], (self._claim,))
 
     def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
         """See RowStore."""
-        cursor, key = 0, self.name(f"q{keys.deferred(shard)}")
+        cursor, key = 0, self.name(f"q{key_names.deferred(shard)}")
         while True:
             cursor, found = self.patiently(partial(hscan, key=key, cursor=cursor, count=count))
             if found:
@@ -231,7 +231,9 @@ class RedisRowStore(Talk):
 
     def waiting(self) -> int:
         """See RowStore."""
-        return sum(self.reads([("HLEN", f"{kind}{keys.deferred(s)}") for kind in "pq" for s in range(keys.SHARDS)]))
+        return sum(
+            self.reads([("HLEN", f"{kind}{key_names.deferred(s)}") for kind in "pq" for s in range(key_names.SHARDS)])
+        )
 
     # -- marks --------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ class StoreSettings:
     """Where the row store is; times in seconds.
 
     Attributes:
-        namespace: see ``sinks.rowstore.keys``.
+        namespace: see ``sinks.rowstore.key_names``.
         title: what the namespace stands for, in words.
         fade_seconds: how long marks of deleted rows and documents are kept: longer than any replay.
         token: of the runner's lease; 0 for whoever only looks, or writes what anybody may (versions).

@@ -14,7 +14,7 @@ from sinks.contract import OnWait
 from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, lacks_rights, reason_of
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.awake import Awake
 from sinks.rowstore.commands import Command, batches, pipelined
 from sinks.rowstore.contract import Attempt
@@ -58,18 +58,18 @@ class Talk:
 
     def name(self, key: str) -> str:
         """A key's whole name."""
-        return f"{self._at(keys.slot(key))}{key}" if self.settings.cluster else self._ns + key
+        return f"{self._at(key_names.slot(key))}{key}" if self.settings.cluster else self._ns + key
 
     def _at(self, slot: int) -> str:
         return f"{self._ns}{{{slot}}}"
 
     def places(self) -> list[str]:
         """What stands before a name of which each slot has its own (marks, pending), for every slot."""
-        return [self._at(slot) for slot in range(keys.SLOTS)] if self.settings.cluster else [self._ns]
+        return [self._at(slot) for slot in range(key_names.SLOTS)] if self.settings.cluster else [self._ns]
 
     def beside(self, key: str) -> str:
         """The same for the slot that a key is in."""
-        return self._at(keys.slot(key)) if self.settings.cluster else self._ns
+        return self._at(key_names.slot(key)) if self.settings.cluster else self._ns
 
     # -- waiting, and refusals ----------------------------------------------------------------------------------------
 

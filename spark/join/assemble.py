@@ -14,7 +14,7 @@ from cdc.join.layout import Group, Layout
 from cdc.join.ordering import is_text
 from cdc.join.rows import read_row
 from cdc.join.tree import Node
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 
 # Bytes of JSON that a cache of shared parts may hold in a worker; as Python's objects they are some five times as much.
@@ -73,7 +73,7 @@ class Assembler:
         Returns:
             a part for each root that is there, None for one that was deleted; nothing for one that never came.
         """
-        values = self.store.get([keys.row(self._root.table, key) for key in ids])
+        values = self.store.get([key_names.row(self._root.table, key) for key in ids])
         found: dict[str, Part | None] = {}
         for key, value in zip(ids, values, strict=True):
             if value is not None:
@@ -94,7 +94,7 @@ class Assembler:
 
     def _rows(self, table: int, ids: Iterable[str]) -> dict[str, Part]:
         wanted = list(dict.fromkeys(ids))
-        values = self.store.get([keys.row(table, key) for key in wanted]) if wanted else []
+        values = self.store.get([key_names.row(table, key) for key in wanted]) if wanted else []
         rows = ((key, read_row(value)) for key, value in zip(wanted, values, strict=True))
         return {key: Part(key, row) for key, row in rows if row is not None}
 
@@ -147,7 +147,7 @@ class Assembler:
             self._forget(below)
 
     def _children(self, parts: Sequence[Part], below: _Reader, key: KeyOf, index: int) -> None:
-        members = self.store.members([keys.index(index, part.key) for part in parts])
+        members = self.store.members([key_names.index(index, part.key) for part in parts])
         found = self._rows(below.table, (member for of in members for member in of))
         kept: list[Part] = []
         for part, of in zip(parts, members, strict=True):
@@ -162,7 +162,7 @@ class Assembler:
         totals: dict[int, list[dict[str, int]]] = {}
         ends: dict[tuple[int, int], list[list[str]]] = {}
         for group in reader.groups:
-            named = [keys.group(group.number, part.key) for part in parts]
+            named = [key_names.group(group.number, part.key) for part in parts]
             totals[group.number] = self.store.totals(named)
             for number, aggregate in enumerate(group.aggregates):
                 if aggregate.function in ("min", "max"):

@@ -15,7 +15,7 @@ from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Layout, TableLayout
 from cdc.join.rows import read_row
 from cdc.join.tree import Node
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 from spark.join.maintain import Touched
 
@@ -108,7 +108,7 @@ class Climber:
     def _read_parents(self, ids: Ids, step: _Step) -> Ids:
         assert step.from_row is not None
         found: Ids = {}
-        names = [keys.row(step.stored.number, key) for key in ids]
+        names = [key_names.row(step.stored.number, key) for key in ids]
         for position, value in zip(ids.values(), self.store.get(names), strict=True):
             row = read_row(value)
             parent = None if row is None else step.from_row(row)
@@ -118,7 +118,7 @@ class Climber:
 
     def _referring(self, ids: Ids, index: int, rest: Sequence[_Step]) -> Iterator[Ids]:
         """Rows that refer to any of ``ids`` by small indexes; what large ones lead to is deferred."""
-        names = {key: keys.index(index, key) for key in ids}
+        names = {key: key_names.index(index, key) for key in ids}
         sizes = dict(zip(ids, self.store.sizes(list(names.values())), strict=True))
         small: list[str] = []
         expected = 0

@@ -17,7 +17,7 @@ from cdc.join.document import Part
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
 from cdc.position import pack
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 from spark.join.assemble import Assembler
 from spark.join.climb import Climber, Ids, merged
@@ -139,11 +139,11 @@ class Joiner:
             ids: root -> position of the newest change known to touch it.
         """
         named = list(ids)
-        versions = self.store.raise_versions([(keys.version(key), ids[key] + self._ahead) for key in named])
+        versions = self.store.raise_versions([(key_names.version(key), ids[key] + self._ahead) for key in named])
         parts = self.assembler.read(named)
         self.store.confirm()
         made = [Made(key, version, parts[key]) for key, version in zip(named, versions, strict=True) if key in parts]
-        gone = [(keys.version(item.key), item.version) for item in made if item.part is None]
+        gone = [(key_names.version(item.key), item.version) for item in made if item.part is None]
         if gone:
             self.store.fade(gone)
         return made

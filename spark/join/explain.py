@@ -19,7 +19,7 @@ from cdc.join.rows import Stamp, Stored, read
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.keys import document_id, split_id
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 from spark.join.assemble import Assembler
 
@@ -118,7 +118,9 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     unknown = frozenset(_untyped(view.tree))
     if unknown:
         view = replace(view, root=_guessed(view.tree))
-    counter, value = store.get([keys.version(root), keys.row(view.layout.tables[view.table.qualified].number, root)])
+    counter, value = store.get(
+        [key_names.version(root), key_names.row(view.layout.tables[view.table.qualified].number, root)]
+    )
     version = int(counter) if counter is not None else None
     if value is None:
         return Explained(version, unknown=unknown, waiting=store.waiting())
@@ -176,7 +178,7 @@ class _Walk:
         for group in (group for group in self.layout.groups if group.path == names):
             for number, item in enumerate(group.aggregates):
                 value = part.aggregates[[a.name for a in node.aggregates].index(item.name)]
-                named = keys.group(group.number, part.key)
+                named = key_names.group(group.number, part.key)
                 self._aggregates.append((f"{path}.{item.name}", (*names, item.name), item, value, named, number))
 
     def _below(
@@ -184,7 +186,7 @@ class _Walk:
     ) -> None:
         columns = [right for _, right in below.node.on]
         of = key_of(below.node.table, columns, self._stored(below.node).places(columns))
-        index = keys.index(self.layout.index(node, below.node).number, part.key)
+        index = key_names.index(self.layout.index(node, below.node).number, part.key)
         kept = frozenset(child.key for child in children)
         self._children.append(_Children(path, below.node, index, part.key, of, kept))
         for number, child in enumerate(children):
@@ -230,7 +232,7 @@ class _Walk:
 
     def _read(self, asked: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Stored]:
         wanted = list(dict.fromkeys(asked))
-        values = self.store.get([keys.row(self.layout.tables[table].number, key) for table, key in wanted])
+        values = self.store.get([key_names.row(self.layout.tables[table].number, key) for table, key in wanted])
         return {one: read(value) for one, value in zip(wanted, values, strict=True) if value is not None}
 
 

@@ -25,7 +25,7 @@ from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Group, Layout, TableLayout
 from cdc.join.ordering import is_text, score
 from cdc.join.rows import Replaced, Stored, body_of, read, write
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore, Swap
 from spark.join.task import Part, Task
 
@@ -158,7 +158,7 @@ class Maintainer:
         touched: list[Touched] = []
         todo = self._first(changes, part, touched) if new else changes
         while todo:
-            names = [keys.row(self.tables[change.table].number, change.key) for change in todo]
+            names = [key_names.row(self.tables[change.table].number, change.key) for change in todo]
             values = self.store.get(names)
             swaps: list[Swap] = []
             made: list[tuple[Incoming, Touched]] = []
@@ -187,7 +187,7 @@ class Maintainer:
         swaps: list[Swap] = []
         left: list[Incoming] = []
         for change in changes:
-            name = keys.row(self.tables[change.table].number, change.key)
+            name = key_names.row(self.tables[change.table].number, change.key)
             if change.row is None or change.holes or name in part.pending:
                 left.append(change)
                 continue
@@ -274,12 +274,12 @@ class Maintainer:
             for number, key in table.indexes:
                 current = None if now is None else key(now)
                 if current is not None:
-                    adds.append((keys.index(number, current), touch.key))
+                    adds.append((key_names.index(number, current), touch.key))
                 if not moved:
                     continue
                 former = dict.fromkeys(key(routes) for routes in touch.seen)  # in order, so that a seed is repeatable
                 gone = [parent for parent in former if parent is not None and parent != current]
-                removes += [(keys.index(number, parent), touch.key) for parent in gone]
+                removes += [(key_names.index(number, parent), touch.key) for parent in gone]
         if adds:
             self.store.link(adds, by)
         if removes:
@@ -307,7 +307,7 @@ class Maintainer:
     ) -> dict[tuple[int, str], dict[str, list[Any] | None]]:
         """Bring contributions to what is wanted; returns what another worker came between."""
         places = list(wanted)
-        named = [keys.group(number, parent) for number, parent in places]
+        named = [key_names.group(number, parent) for number, parent in places]
         held = self.store.contributions(
             [(name, list(wanted[place])) for name, place in zip(named, places, strict=True)]
         )

@@ -18,12 +18,12 @@ import redis
 
 from cdc.pipeline import Pipeline, load
 from deploy.local.endpoints import Endpoints
-from operations.generations.targets import plain_config
 from operations.run import losses as module
 from operations.run.child import command_of
 from operations.run.losses import Losses
 from operations.state_folder import register_of
 from operations.status.sinks import _sink
+from sinks.configure import plain_config
 from sinks.contract import Item
 from sinks.factory import open_sink
 
@@ -46,7 +46,7 @@ FILL = """
     from pathlib import Path
     from cdc.pipeline import Pipeline, load
     from operations.state_folder import register_of
-    from operations.generations.targets import plain_config
+    from sinks.configure import plain_config
     from sinks.contract import Item
     from sinks.factory import open_sink
     pipeline, folder = load(Path(sys.argv[1])), Path(sys.argv[1]).parent

@@ -12,9 +12,9 @@ from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
 from operations.generations.promote import promote
 from operations.generations.retire import retire
-from operations.generations.targets import plain_config
 from operations.run.engine import finish_promotion
 from operations.state_folder import register_of
+from sinks.configure import plain_config
 from sinks.factory import open_sink
 from spark.register import define
 from tests.support.servers import servers

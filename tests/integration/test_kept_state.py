@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from deploy.local.endpoints import Endpoints
-from tests.support import keys
+from tests.support import redis_dump
 from tests.support.kept import Kept
 
 pytestmark = pytest.mark.stack
@@ -31,6 +31,6 @@ def client(stack: Endpoints) -> Iterator[Any]:
 def test_restored_and_dumped_again(client: Any, moment: str, name: str) -> None:
     kept = Kept("state_0_1", moment)
     kept.restore_keys(name, client)
-    was, now = kept.read(name), keys.dump(client)
+    was, now = kept.read(name), redis_dump.dump(client)
     assert [{**entry, "ttl_ms": 0} for entry in now] == [{**entry, "ttl_ms": 0} for entry in was]
     assert [entry["ttl_ms"] > 0 for entry in now] == [entry["ttl_ms"] > 0 for entry in was]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import keys
+from tests.support import redis_dump
 from tests.support.memory_store import MemoryStore
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -47,17 +47,19 @@ class Kept:
 
     def restore_keys(self, name: str, client: Any) -> None:
         """Write every key of ``rowstore`` or ``cache`` into a real server."""
-        keys.restore(client, self.read(name))
+        redis_dump.restore(client, self.read(name))
 
     def row_store(self, sink: str, view: str, generation: int = 1, pipeline: str = "keepsake") -> MemoryStore:
         """One view's rows in the double in memory."""
         entries = self.read("rowstore")
         owner = f"{pipeline}/{sink}/{view}/g{generation}"
-        namespace = next(prefix for prefix, name in keys.namespaces(entries).items() if name == owner)
-        return keys.in_memory(entries, namespace)
+        namespace = next(prefix for prefix, name in redis_dump.namespaces(entries).items() if name == owner)
+        return redis_dump.in_memory(entries, namespace)
 
 
 def records(version: str) -> list[dict[str, Any]]:
     """Every record of the topics: ``topic``, ``partition``, ``offset``, ``timestamp_ms``, and bytes or None."""
     found = json.loads((FIXTURES / version / "topics.json").read_text())
-    return [record | {part: record[part] and keys.raw(record[part]) for part in ("key", "value")} for record in found]
+    return [
+        record | {part: record[part] and redis_dump.raw(record[part]) for part in ("key", "value")} for record in found
+    ]

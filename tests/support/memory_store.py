@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any
 
 from cdc.errors import Fenced, SinkUnavailable
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
 
 Step = Callable[[str], None]
@@ -40,7 +40,7 @@ class Servers:
 
     def of(self, key: str) -> dict[str, Any]:
         """The node that holds a key."""
-        return self.nodes[keys.slot(key) % len(self.nodes)]
+        return self.nodes[key_names.slot(key) % len(self.nodes)]
 
     def copy(self, node: int) -> dict[str, Any]:
         """What a node holds now."""
@@ -86,7 +86,7 @@ class MemoryStore:
 
     def _guard(self, key: str, by: Attempt = Attempt()) -> dict[str, Any]:  # noqa: B008 (a tuple)
         """The node of a key, once it is certain that this store may write there."""
-        number = keys.slot(key) % len(self.servers.nodes)
+        number = key_names.slot(key) % len(self.servers.nodes)
         self._guard_node(number, by)
         return self.servers.nodes[number]
 
@@ -302,15 +302,15 @@ class MemoryStore:
         """See RowStore."""
         for root, position in roots.items():
             self.step("defer")
-            key = f"p{keys.deferred(keys.shard(root))}"
+            key = f"p{key_names.deferred(key_names.shard(root))}"
             self._guard(key).setdefault(key, {})[root] = position
 
     def claim(self) -> list[int]:
         """See RowStore."""
         found = []
-        for shard in range(keys.SHARDS):
+        for shard in range(key_names.SHARDS):
             self.step("claim")
-            waiting, mine, whose = (f"{kind}{keys.deferred(shard)}" for kind in "pqx")
+            waiting, mine, whose = (f"{kind}{key_names.deferred(shard)}" for kind in "pqx")
             node = self._guard(waiting)
             if mine not in node and node.get(waiting):
                 node[mine] = node.pop(waiting)
@@ -322,13 +322,13 @@ class MemoryStore:
     def claimed(self, shard: int, count: int) -> Iterator[dict[str, int]]:
         """See RowStore."""
         self.step("claimed")
-        yield dict(self._read(f"q{keys.deferred(shard)}", {}))
+        yield dict(self._read(f"q{key_names.deferred(shard)}", {}))
 
     def settle(self, shards: Sequence[int]) -> None:
         """See RowStore."""
         for shard in shards:
             self.step("settle")
-            mine, whose = (f"{kind}{keys.deferred(shard)}" for kind in "qx")
+            mine, whose = (f"{kind}{key_names.deferred(shard)}" for kind in "qx")
             node = self._guard(mine)
             if node.get(whose) == id(self):
                 node.pop(mine, None)
@@ -336,7 +336,9 @@ class MemoryStore:
 
     def waiting(self) -> int:
         """See RowStore."""
-        return sum(len(self._read(f"{kind}{keys.deferred(s)}", ())) for kind in "pq" for s in range(keys.SHARDS))
+        return sum(
+            len(self._read(f"{kind}{key_names.deferred(s)}", ())) for kind in "pq" for s in range(key_names.SHARDS)
+        )
 
     # -- marks --------------------------------------------------------------------------------------------------------
 

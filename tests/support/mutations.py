@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from cdc.errors import SinkUnavailable
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
-from sinks.rowstore import keys
+from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore
 from spark.join.assemble import Assembler
 from spark.join.climb import Ids
@@ -26,7 +26,7 @@ class ReadsRowsFirst(Joiner):
     def make(self, ids: Ids) -> list[Made]:
         parts = self.assembler.read(list(ids))
         self.store.confirm()
-        versions = self.store.raise_versions([(keys.version(key), position) for key, position in ids.items()])
+        versions = self.store.raise_versions([(key_names.version(key), position) for key, position in ids.items()])
         return [Made(key, version, parts[key]) for key, version in zip(ids, versions, strict=True) if key in parts]
 
 
@@ -35,7 +35,7 @@ class RaisesBeforeItWrites(Joiner):
 
     def process(self, changes: Sequence[Incoming], task: Task, refuse: Refuse) -> Iterator[list[Made]]:
         early = {c.key: max(c.stamp.position, 0) for c in changes if c.table == self.view.table.qualified}
-        pairs = [(keys.version(key), position) for key, position in early.items()]
+        pairs = [(key_names.version(key), position) for key, position in early.items()]
         raised = dict(zip(early, self.store.raise_versions(pairs), strict=True))
         for made in super().process(changes, task, refuse):
             yield [item._replace(version=raised.get(item.key, item.version)) for item in made]
@@ -158,9 +158,9 @@ class ForgetsWhatWasClaimed(MemoryStore):
     """A job that died with documents claimed: nobody makes them."""
 
     def claim(self) -> list[int]:
-        for shard in range(keys.SHARDS):
+        for shard in range(key_names.SHARDS):
             for kind in "qx":
-                self.servers.of(f"{kind}{keys.deferred(shard)}").pop(f"{kind}{keys.deferred(shard)}", None)
+                self.servers.of(f"{kind}{key_names.deferred(shard)}").pop(f"{kind}{key_names.deferred(shard)}", None)
         return super().claim()
 
 

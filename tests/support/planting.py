@@ -113,8 +113,7 @@ class Planter:
         return holding(build, view)
 
     def _documents(self, opened: Holding, target: Target, planted: Planted) -> Mapping[str, Any]:
-        assert opened.sink is not None
-        found = opened.sink.get(opened.view.name, [planted.changed, planted.old])
+        found = opened.target.get(opened.view.name, [planted.changed, planted.old])
         documents = {key: orjson.loads(held.document) for key, held in found.items()}
         for document in documents.values():
             document[target.field] = "planted"

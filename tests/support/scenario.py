@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,11 @@ EQUAL_SECONDS = 180.0
 
 @dataclass
 class Scenario:
-    """One pipeline with its database, its state folder and its runner process."""
+    """One pipeline with its database, its state folder and its runner process.
+
+    Attributes:
+        code: another version's source, whose commands are called; None for this one's.
+    """
 
     stack: Servers
     folder: Path
@@ -49,6 +53,7 @@ class Scenario:
     runner: subprocess.Popen[bytes] | None = None
     conninfo: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
+    code: Path | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -105,19 +110,24 @@ class Scenario:
     def environment(self) -> dict[str, str]:
         """What commands see."""
         passwords = Passwords.load(home=self.stack.site.home).as_environment()
-        return {**os.environ, **self.stack.endpoints.environment(), **passwords}
+        other = {} if self.code is None else {"PYTHONPATH": str(self.code)}
+        return {**os.environ, **self.stack.endpoints.environment(), **passwords, **other}
+
+    def _call(self, verb: str, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
+        return subprocess.run(
+            command, env=self.environment(), cwd=self.code, capture_output=True, text=True, check=False, timeout=500
+        )
 
     def run(self, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> str:
         """Run a verb on the pipeline file; its standard output."""
-        command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
-        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False, timeout=500)
+        done = self._call(verb, options)
         assert done.returncode in ok, f"headwater {verb} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def run_error(self, verb: str, *options: str) -> str:
         """Run a verb that must end with exit code 1; what it says on standard error."""
-        command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
-        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False, timeout=500)
+        done = self._call(verb, options)
         assert done.returncode == 1, f"headwater {verb} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stderr
 
@@ -136,7 +146,7 @@ class Scenario:
         """Start ``headwater run`` and wait for nothing."""
         with (self.folder / "run.log").open("ab") as log:
             command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
-            self.runner = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
+            self.runner = subprocess.Popen(command, env=self.environment(), cwd=self.code, stdout=log, stderr=log)
 
     def wait(self, good: Any, seconds: float = START_SECONDS) -> dict[str, Any]:
         """Wait until the status is as ``good`` wants it."""

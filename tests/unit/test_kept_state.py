@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sinks.rowstore.keys import namespace
+from sinks.rowstore.key_names import namespace
 from spark.checkpoint import check_checkpoint, committed_offsets
 from spark.register import Register
 from spark.status import FlowStatus
-from tests.support import keys
+from tests.support import redis_dump
 from tests.support.kept import FIXTURES, Kept, records
 
 VERSION = "state_0_1"
@@ -67,7 +67,7 @@ def test_the_row_store_has_every_kind_of_key(kept: Kept) -> None:
     entries = kept.read("rowstore")
     views = {(sink, number) for sink in ("search", "cache") for number in generations(kept, sink)}
     wanted = {namespace("keepsake", sink, "card", number) for sink, number in views}
-    assert set(keys.namespaces(entries)) == wanted
+    assert set(redis_dump.namespaces(entries)) == wanted
     for prefix in wanted:
         kinds = {entry["key"].removeprefix(prefix)[0] for entry in entries if entry["key"].startswith(prefix)}
         assert kinds >= set("rictdzvo"), prefix
@@ -91,7 +91,9 @@ def test_the_row_store_can_be_read_in_memory(kept: Kept) -> None:
 
 def documents(kept: Kept, prefix: str) -> dict[str, Any]:
     found = {entry["key"]: entry for entry in kept.read("cache") if entry["key"].startswith(prefix)}
-    return {key: json.loads(keys.raw(entry["value"])) for key, entry in found.items() if entry["type"] == "string"}
+    return {
+        key: json.loads(redis_dump.raw(entry["value"])) for key, entry in found.items() if entry["type"] == "string"
+    }
 
 
 def test_the_cache_has_its_generations(kept: Kept) -> None:

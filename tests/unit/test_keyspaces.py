@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cdc.keyspaces import ROW_STORES, VERSIONS, is_reserved, meet
 from sinks.redis.names import VERSION_PREFIX, Names, version_key
-from sinks.rowstore.keys import REGISTRY
+from sinks.rowstore.key_names import REGISTRY
 
 PARTS = st.sampled_from(["a", "b", ":", "@", "2", "10", "live"])
 STEMS = st.lists(PARTS, min_size=1, max_size=6).map("".join)

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from cdc.pipeline import loads
-from cdc.pipeline.keys import sections
+from cdc.pipeline.file_keys import sections
 from cdc.pipeline.reference import markdown
 from cdc.pipeline.schema import json_schema
 from cdc.pipeline.template import template

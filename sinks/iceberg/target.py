@@ -1,0 +1,134 @@
+"""A warehouse's tables as a target: looked at, promoted, dropped. Spark writes to them (``spark.warehouse``)."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from cdc.errors import SinkRefused
+from cdc.keys import split_id
+from sinks.contract import Held
+from sinks.iceberg import catalogue
+from sinks.iceberg.rows import held_keys, held_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Key types by which Iceberg's reader can look a row up; for others the whole table is read.
+LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the tables are: what ``sinks.iceberg.catalogue`` asks of a sink."""
+
+    catalog_uri: str
+    warehouse: str
+    namespace: str
+
+
+class IcebergTarget:
+    """One generation's tables.
+
+    Args:
+        config: plain data from ``sinks.configure``: ``catalog``, the three of a ``Place``, and for each of ``targets``
+            its ``generation`` and its ``key``: [column, Postgres type] in the key's order, needed to look rows up.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._catalog = str(config["catalog"])
+        self._place = Place(config["catalog_uri"], config["warehouse"], config["namespace"])
+        self._targets: Mapping[str, Mapping[str, Any]] = config["targets"]
+
+    def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
+        """See the contract; of a key that the table has several times all rows, and their largest version."""
+        found: dict[str, list[Held]] = {}
+        for batch in self.batches(target, keys):
+            for held in held_rows(batch, self._key(target)):
+                found.setdefault(held.key, []).append(held)
+        return {key: _one(found[key]) for key in keys if key in found}
+
+    def scan(self, target: str) -> Iterator[Held]:
+        """See the contract; all from one snapshot. A key that the table has twice comes twice."""
+        for batch in catalogue.scan(self._place, self._catalog, target, generation=self._number(target)):
+            yield from held_rows(batch, self._key(target))
+
+    def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
+        """See the contract; reads the key's columns of the whole table, which Parquet has side by side."""
+        key = self._key(target)
+        draw = random.Random(seed)  # noqa: S311 (a sample, not a secret)
+        batches = catalogue.scan(self._place, self._catalog, target, key, self._number(target))
+        drawn = ((draw.random(), identity) for identity in held_keys(batches, key))
+        chosen = [identity for _, identity in heapq.nsmallest(count, drawn)]
+        yield from self.get(target, chosen).values()
+
+    def batches(self, target: str, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Batches of the table that hold the rows of these keys and perhaps others.
+
+        Raises:
+            SinkRefused: no such table. SinkUnavailable: the catalogue does not open (transient).
+        """
+        asked = _filter(self._targets[target]["key"], keys)
+        if asked is None:
+            return
+        with catalogue.open_catalog(self._place, self._catalog) as opened:
+            table = catalogue.load_table(opened, self._place, target, self._number(target))
+            yield from table.scan(row_filter=asked).to_arrow_batch_reader()
+
+    def promote(self, target: str, old: int) -> None:
+        """See the contract."""
+        catalogue.promote_table(self._place, self._catalog, target, self._number(target), old)
+
+    def living(self, target: str) -> int | None:
+        """See the contract."""
+        return catalogue.living(self._place, self._catalog, target)
+
+    def there(self, target: str) -> bool:
+        """See the contract."""
+        try:
+            catalogue.find_table(self._place, self._catalog, target, self._number(target))
+        except SinkRefused:
+            return False
+        return True
+
+    def drop(self, target: str) -> None:
+        """See the contract."""
+        catalogue.drop_table(self._place, self._catalog, target, self._number(target))
+
+    def close(self) -> None:
+        """Nothing is kept open between two calls."""
+
+    def _number(self, target: str) -> int:
+        return int(self._targets[target]["generation"])
+
+    def _key(self, target: str) -> list[str]:
+        return [name for name, _ in self._targets[target]["key"]]
+
+
+def _one(held: Sequence[Held]) -> Held:
+    """All rows of a key as one."""
+    rows = [row for one in held if isinstance(one.document, tuple) for row in one.document]
+    return Held(held[0].key, max(one.version for one in held), tuple(rows))
+
+
+def _filter(key: Sequence[tuple[str, str]], keys: Sequence[str]) -> Any:
+    """An expression that lets the rows of these keys through, perhaps others too; None if no row can have them."""
+    from pyiceberg.expressions import AlwaysTrue, And, In
+
+    split = [texts for one in keys if len(texts := split_id(one, len(key))) == len(key)]
+    asked: Any = AlwaysTrue()
+    for at, (name, kind) in enumerate(key):
+        if kind not in LOOKED_UP:
+            continue
+        values: set[Any] = {texts[at] for texts in split}
+        if kind.startswith("int"):
+            if not all(text.lstrip("-").isdecimal() for text in values):
+                continue  # somebody else has put in a row without a key
+            values = {int(text) for text in values if abs(int(text)) < 1 << 63}
+        if not values:
+            return None
+        asked = And(asked, cast(Any, In)(name, values))  # its annotations describe the serialised form
+    return asked

@@ -1,0 +1,110 @@
+"""A warehouse's tables behind the contract that every sink keeps: looked at, promoted, dropped."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc.errors import ConfigError, SinkRefused
+from sinks.contract import UNREADABLE, Held, Sink, Target
+from sinks.factory import open_sink, open_target
+from sinks.iceberg import catalogue
+from sinks.iceberg.rows import VERSION_COLUMN, held_rows
+
+CATALOG, VIEW = "hw_lake", "order"
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), (VERSION_COLUMN, pa.int64())]
+)
+NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)
+MICROSECONDS = int(NOON.timestamp()) * 1_000_000
+KEY = [("id", "int8")]
+
+
+def rows(*found: tuple[int | None, int | None]) -> pa.Table:
+    """Rows of (id, version)."""
+    days = [NOON.date()] * len(found)
+    ids, versions = [one for one, _ in found], [version for _, version in found]
+    return pa.table([ids, days, [NOON] * len(found), versions], schema=SCHEMA)
+
+
+def document(key: int | None) -> dict[str, Any]:
+    return {"id": key, "day": 20455, "at": MICROSECONDS}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> dict[str, Any]:
+    """A warehouse with two generations of a view."""
+    part = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="shop")
+    with catalogue.open_catalog(part, CATALOG) as opened:
+        opened.create_namespace("shop")
+        opened.create_table(catalogue.table_name(part, VIEW), SCHEMA).append(
+            rows((1, 8), (2, 16), (2, 24), (3, None), (None, 8))
+        )
+        properties = {catalogue.GENERATION: "2"}
+        opened.create_table(catalogue.table_name(part, VIEW, 2), SCHEMA, properties=properties).append(rows((9, 800)))
+    return {"type": "iceberg", "name": "lake", "catalog": CATALOG, **vars(part)}
+
+
+def target(place: dict[str, Any], generation: int = 1, key: Any = KEY) -> Target:
+    return open_target(place | {"targets": {VIEW: {"generation": generation, "key": key}}})
+
+
+def test_it_is_a_target_and_takes_no_documents(place: dict[str, Any]) -> None:
+    assert not isinstance(target(place), Sink)
+    with pytest.raises(ConfigError, match="no document sink"):
+        open_sink(place)
+
+
+def test_every_row_is_scanned_with_its_version(place: dict[str, Any]) -> None:
+    found = sorted(target(place).scan(VIEW), key=lambda held: (held.key, held.version))
+    assert found == [
+        Held("1", 8, (document(1),)),
+        Held("2", 16, (document(2),)),
+        Held("2", 24, (document(2),)),
+        Held("3", UNREADABLE, (document(3),)),
+        Held("null", 8, (document(None),)),
+    ]
+    assert [held.key for held in target(place, 2).scan(VIEW)] == ["9"]
+
+
+@pytest.mark.parametrize("key", [KEY, [("id", "numeric")]], ids=["looked up", "whole table read"])
+def test_rows_are_looked_up_and_a_key_that_is_there_twice_has_both(place: dict[str, Any], key: Any) -> None:
+    found = target(place, key=key).get(VIEW, ["2", "1", "77"])
+    assert found == {"2": Held("2", 24, (document(2),) * 2), "1": Held("1", 8, (document(1),))}
+    assert target(place, key=key).get(VIEW, ["no number"]) == {}
+    assert target(place, key=key).get(VIEW, []) == {}
+
+
+def test_a_sample_is_of_what_is_there_and_follows_its_seed(place: dict[str, Any]) -> None:
+    assert {held.key for held in target(place).sample(VIEW, 100, 1)} == {"1", "2", "3", "null"}
+    some = [[held.key for held in target(place).sample(VIEW, 2, seed)] for seed in range(12)]
+    assert some == [[held.key for held in target(place).sample(VIEW, 2, seed)] for seed in range(12)]
+    assert len({tuple(one) for one in some}) > 1 and all(1 <= len(one) <= 2 for one in some)
+
+
+def test_promoted_told_apart_and_dropped(place: dict[str, Any]) -> None:
+    first, second, third = (target(place, number) for number in (1, 2, 3))
+    assert [one.there(VIEW) for one in (first, second, third)] == [True, True, False]
+    assert first.living(VIEW) == second.living(VIEW) == 1
+    second.promote(VIEW, 1)
+    second.promote(VIEW, 1)
+    assert first.living(VIEW) == 2 and first.there(VIEW)
+    with pytest.raises(SinkRefused):
+        third.promote(VIEW, 2)
+    first.drop(VIEW)
+    first.drop(VIEW)
+    assert [one.there(VIEW) for one in (first, second)] == [False, True]
+    second.drop(VIEW)
+    assert second.living(VIEW) is None
+    second.close()
+
+
+def test_keys_are_texts_as_in_every_other_sink() -> None:
+    batch = rows((1, 8)).to_batches()[0]
+    assert [held.key for held in held_rows(batch, ["day"])] == ["2026-01-02"]
+    assert [held.key for held in held_rows(batch, ["id", "day"])] == ["1|2026-01-02"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from cdc.keys import document_id
 from cdc.view import View
+from operations.holding import holding
 from operations.opened import Opened
-from operations.verify.holding import holding
 
 
 @dataclass(frozen=True)

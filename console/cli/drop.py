@@ -43,8 +43,10 @@ def command(
     from console.cli.show_action import show_action
     from operations.generations.targets import drop_sink_state, sink_state
     from operations.run.source_watch import memory
+    from operations.state_folder import state_dir
 
     pipeline = load(file)
+    state_dir(pipeline)  # what a newer Headwater keeps there is left to it
     actions = [] if only else plan_drop_pipeline(pipeline, topics=topics)
     if keep_sinks and only:
         raise click.UsageError("--keep-sinks leaves all sinks; --sink removes one")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cdc.view import View
 from operations.apart import Apart, Say
+from operations.holding import holding
 from operations.opened import Opened
 from operations.verify.buckets import Side
-from operations.verify.holding import holding
 
 
 def write_held(opened: Opened, view: View, folder: Path, buckets: int) -> None:

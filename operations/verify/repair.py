@@ -19,12 +19,12 @@ from cdc.keys import document_id, is_stray, split_id
 from cdc.position import MAX_EPOCH, MAX_LSN, pack
 from cdc.types import merge_fields
 from connectors.marker_watch import read_snapshot_lsn
+from operations.holding import Holds
 from operations.opened import Opened
 from operations.rowstore import row_store_settings
 from operations.run.flows import reading, spec_of
 from operations.verify.buckets import Keys
 from operations.verify.comparison import unmarked
-from operations.verify.holding import Holds
 from operations.verify.newest_records import batch_of, newest_records
 from operations.verify.repair_work import Refused, Repair
 from operations.verify.settle import Settler

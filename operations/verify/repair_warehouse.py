@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import SinkUnavailable
 from cdc.view import View
-from operations.verify.holding import TWICE, Holds
+from operations.holding import TWICE, Holds
 from operations.verify.newest_records import Record, batch_of, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name

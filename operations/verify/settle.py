@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from cdc.keys import is_stray
 from cdc.view import View
+from operations.holding import Holding
 from operations.status.frontier import Frontier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
-from operations.verify.holding import Holding
 from truth.digest import DIGEST_BYTES
 from truth.expected import digests, expected
 from truth.rows import snapshot, wal_position

@@ -18,6 +18,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.view import View
+from operations.holding import holding
 from operations.opened import Opened, peek
 from operations.pace import Pace
 from operations.run.session import open_spark
@@ -27,7 +28,6 @@ from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns
 from operations.verify.comparison import Comparison, compare
-from operations.verify.holding import holding
 from operations.verify.settle import Settler
 from truth.expected import digests, expected, needs_spark
 from truth.rows import estimated_rows, sampled_ids, snapshot

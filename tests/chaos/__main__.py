@@ -127,7 +127,7 @@ class Chaos:
                 f"{self.outcome.log_records:,} records are left of {self.outcome.log_offsets:,} offsets of the log"
             )
             self.outcome.restarts = self.recovery.restarts()
-            self.outcome.verdict = judge(self.world)
+            judge(self.world, self.outcome.verdict)
         except Exception as error:
             traceback.print_exc()
             self.outcome.error = f"{type(error).__name__}: {error}"[:2000]

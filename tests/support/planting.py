@@ -16,8 +16,8 @@ from redis import Redis
 
 from cdc.pipeline import Pipeline, load
 from operations.catalogue import source_catalogue
+from operations.holding import Holding, Holds, holding
 from operations.opened import peek
-from operations.verify.holding import Holding, Holds, holding
 from sinks.iceberg.catalogue import catalog_name
 from tests.support.scenario import Scenario
 

@@ -17,9 +17,9 @@ import orjson
 from cdc.pipeline import IcebergSink
 from cdc.view import View
 from deploy.local import artifacts
+from operations.holding import Holding
 from operations.opened import Opened
 from operations.verify import repair_warehouse
-from operations.verify.holding import Holding
 from operations.verify.newest_records import Newest, Record, batch_of
 from operations.verify.repair_work import Refused, Repair
 from sinks.contract import MAX_VERSION

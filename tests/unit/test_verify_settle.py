@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from operations.holding import Holds
 from operations.verify import settle
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, marked
-from operations.verify.holding import Holds
 from operations.verify.settle import Settler
 
 

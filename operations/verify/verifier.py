@@ -81,6 +81,7 @@ class Verifier:
         on_pause: called while it waits for a sink; may raise to end it.
 
     Attributes:
+        names: the sinks that were asked for.
         failed: sinks that can't be verified, and why; the others are.
 
     Raises:
@@ -101,7 +102,8 @@ class Verifier:
         self.source_rows: dict[str, int] = {}
         self.failed: dict[str, HeadwaterError] = {}
         self.builds: dict[str, Opened] = {}
-        for name in chosen_sinks(pipeline, asked.only):
+        self.names = chosen_sinks(pipeline, asked.only)
+        for name in self.names:
             try:
                 self.builds[name] = self._build(name)
             except HeadwaterError as error:
@@ -119,7 +121,7 @@ class Verifier:
         self.progress(f"{sink} can't be verified: {error}")
 
     def _refuse_nothing(self) -> None:
-        if self.failed and self.failed.keys() >= set(chosen_sinks(self.pipeline, self.asked.only)):
+        if self.failed and self.failed.keys() >= set(self.names):
             raise next(iter(self.failed.values()))
 
     def close(self) -> None:
@@ -136,7 +138,7 @@ class Verifier:
             for name, result in self._each(view, holders).items():
                 results[name, view.name] = result
         self._refuse_nothing()
-        return [self._told(name, results) for name in chosen_sinks(self.pipeline, self.asked.only)]
+        return [self._told(name, results) for name in self.names]
 
     def _told(self, name: str, results: Mapping[tuple[str, str], Comparison]) -> dict[str, Any]:
         build, error = self.builds.get(name), self.failed.get(name)

@@ -7,8 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.endpoints import Endpoints
+from tests.support import inside
 from tests.support.local import ready
 from tests.support.source import SourceDatabase, source_database
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_with_jars() -> Iterator[None]:
+    """Whoever starts this process's Java machine starts it for all."""
+    with inside.with_jars():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ from examples.common import Passwords
 from examples.shop import generate
 from examples.shop.workload import WorkloadReport, run_workload
 from operations.status.sinks import status_report
+from tests.support import inside
 from tests.support.servers import Servers
 
 SHOP = Path(generate.__file__).with_name("pipeline.yaml")
@@ -111,9 +112,12 @@ class Scenario:
         """What commands see."""
         passwords = Passwords.load(home=self.stack.site.home).as_environment()
         other = {} if self.code is None else {"PYTHONPATH": str(self.code)}
-        return {**os.environ, **self.stack.endpoints.environment(), **passwords, **other}
+        mine = {name: value for name, value in os.environ.items() if name != inside.SPARK}
+        return {**mine, **self.stack.endpoints.environment(), **passwords, **other}
 
     def _call(self, verb: str, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if verb in inside.VERBS and self.code is None and threading.current_thread() is threading.main_thread():
+            return inside.call([verb, str(self.file), *options], self.environment())
         command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
         return subprocess.run(
             command, env=self.environment(), cwd=self.code, capture_output=True, text=True, check=False, timeout=500

@@ -104,7 +104,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr("operations.run.loss_watch.open_sink", made.sink)
+    monkeypatch.setattr("operations.run.loss_watch.open_target", made.sink)
     return made
 
 

@@ -20,7 +20,12 @@ from tests.support.source import eventually
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(scope="module", params=["json", "avro"])
+ONE_OF_TWO = [
+    pytest.param(form, marks=pytest.mark.sampled(turn=turn, of=2)) for turn, form in enumerate(("json", "avro"))
+]
+
+
+@pytest.fixture(scope="module", params=ONE_OF_TWO)
 def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evolving]:
     stack = ready()
     stack.up(more=["registry"] if request.param == "avro" else ())

@@ -123,6 +123,7 @@ def equal(source: SourceDatabase, pipeline: Pipeline, table: str) -> bool:
     return held == sorted(source.rows(f"SELECT id, v FROM {table}"))
 
 
+@pytest.mark.sampled
 def test_each_change_is_noticed_afterwards_and_one_apply_mends_all(
     source: SourceDatabase, watch: list[TableWatch]
 ) -> None:

@@ -100,6 +100,7 @@ def test_the_crash_is_a_real_kill(shelf: str) -> None:
         assert victim.wait(10) == -signal.SIGKILL
 
 
+@pytest.mark.sampled
 def test_the_whole_story(server: Server, tmp_path: Path) -> None:
     """Apply, run, verify and drop as commands; a home of its own, for the state of an earlier run must not matter."""
     env = {**os.environ, **Passwords.load().as_environment(), "HEADWATER_HOME": str(tmp_path)}

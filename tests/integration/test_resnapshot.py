@@ -319,6 +319,7 @@ KEYS = {
 }
 
 
+@pytest.mark.sampled
 def test_missed_deletes_are_found_by_keys_of_every_kind(source: SourceDatabase) -> None:
     source.execute("CREATE TYPE mood AS ENUM ('so so', 'good')", "CREATE DOMAIN short AS varchar(5)")
     for name, (columns, values) in KEYS.items():

@@ -116,6 +116,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.sampled
 def test_a_full_disk_is_waited_for_and_named(
     spark: SparkSession, kafka: str, small_disk: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,7 @@
 """``python -m tests``: the whole suite, in two stages. `make test` is this.
 
-First everything that minds its own business, two files side by side: tests make databases, topics, indexes and keys of
-their own on the one stack, and most of their time is waiting. Then, one by one, what must be ``alone``: tests that kill
+First everything that minds its own business, three files side by side: tests make databases, topics, indexes and keys
+of their own on the one stack, and much of their time is waiting. Then, one by one, what must be ``alone``: tests that kill
 the servers of the others, or that hold the clock against a promise.
 
 ``python -m tests --again`` runs what failed the last time, as pytest's ``--last-failed`` does.
@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support import sampling
 
 ROOT = Path(__file__).parents[1]
-WORKERS = 2
+WORKERS = 3
 SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not slow and not alone")
 ALONE = ("-m", "alone and not slow")
 AGAIN = ("--last-failed", "--last-failed-no-failures", "none")

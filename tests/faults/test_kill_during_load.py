@@ -20,6 +20,7 @@ def test_nothing_killed(scenario: Scenario) -> None:
     assert {sink["sink"] for sink in report["sinks"]} == {"search", "cache", "warehouse"}
 
 
+@pytest.mark.sampled
 def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
     with scenario.load(seed=2, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)
@@ -61,6 +62,8 @@ def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> 
         "redis-store",
     ],
 )
+@pytest.mark.alone
+@pytest.mark.sampled
 def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     with scenario.load(seed=hash(server) % 1000, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)
@@ -76,6 +79,7 @@ def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     assert scenario.runner is not None and scenario.runner.poll() is None
 
 
+@pytest.mark.sampled
 def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) -> None:
     scenario.stop()
     with scenario.load(seed=7, seconds=4):
@@ -92,6 +96,7 @@ def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) 
     scenario.assert_equal()
 
 
+@pytest.mark.sampled
 def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: Scenario) -> None:
     scenario.stop()
     flow = scenario.folder / "state" / scenario.name / "search" / "g1" / "main"
@@ -103,6 +108,7 @@ def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: 
     scenario.assert_equal("--sink", "search")
 
 
+@pytest.mark.sampled
 def test_a_lost_state_folder_over_a_filled_target_is_refused(scenario: Scenario) -> None:
     scenario.stop()
     folder = scenario.folder / "state" / scenario.name / "cache"

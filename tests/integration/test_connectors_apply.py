@@ -318,6 +318,7 @@ def _streams(source: SourceDatabase, applied: Pipeline) -> bool:
     ]
 
 
+@pytest.mark.sampled
 def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: SourceDatabase) -> None:
     """FAULTS 30: a clear failure, and the row arrives once the limit is raised."""
     source.execute("CREATE TABLE doc (id int PRIMARY KEY, body text)", "INSERT INTO doc VALUES (1, 'small')")

@@ -81,6 +81,7 @@ def test_refused_login_is_named_without_the_password(source: SourceDatabase) -> 
     assert "letmein" not in text
 
 
+@pytest.mark.sampled
 def test_brokers_and_worker_that_are_away(source: SourceDatabase) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY)")
     away = source.pipeline("public.t", kafka={"bootstrap": "127.0.0.1:1"}, connect={"url": "http://127.0.0.1:1"})

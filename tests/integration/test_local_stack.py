@@ -96,6 +96,7 @@ def test_up_twice_changes_nothing(full: LocalStack) -> None:
     assert {state.state for state in full.ps()} == {"running"}
 
 
+@pytest.mark.alone
 def test_warm_start_and_memory_keep_the_promise(
     full: LocalStack, record_property: Callable[[str, object], None]
 ) -> None:
@@ -173,6 +174,7 @@ def test_the_other_servers_are_configured_as_the_pipeline_needs_them(full: Local
     assert [node["jvm"]["mem"]["heap_max_in_bytes"] <= 2**30 for node in nodes] == [True]
 
 
+@pytest.mark.sampled
 def test_data_survive_kill_9_of_everything(full: LocalStack) -> None:
     ends = full.endpoints
     with connect_postgres(full) as connection:
@@ -330,6 +332,7 @@ def test_a_lost_pid_file_is_found_again(stack: LocalStack, home: Path) -> None:
     assert stack.down(["redis-cache"]) == ["redis-cache"]
 
 
+@pytest.mark.sampled
 def test_servers_outlive_the_command_in_a_session_of_their_own(stack: LocalStack, home: Path) -> None:
     stack.down(["redis-cache"])
     result = headwater(home, "up", "--only", "redis-cache")
@@ -355,6 +358,7 @@ def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, hom
     assert state_of(stack, "elasticsearch").state == "running"
 
 
+@pytest.mark.sampled
 def test_java_17_runs_the_java_servers_too(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
     old = [jdk for home in java.candidates() if (jdk := java.read(home)) and jdk.major == 17]
     if not old:

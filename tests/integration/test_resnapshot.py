@@ -222,6 +222,7 @@ def test_a_lost_signal_is_sent_again_with_its_condition(
         assert (entry.state, entry.condition, entry.sweep) == ("done", None, False)
 
 
+@pytest.mark.sampled
 def test_only_rows_under_the_condition_are_read(source: SourceDatabase) -> None:
     source.execute('CREATE TABLE "Odd_Name" (id int PRIMARY KEY, "Kind" text)')
     source.execute("""INSERT INTO "Odd_Name" SELECT i, CASE WHEN i % 10 = 0 THEN 'a;b (' ELSE 'c' END
@@ -265,6 +266,7 @@ def test_what_is_not_a_condition_is_refused(shared_source: SourceDatabase, condi
             check_condition(connection, "public.big", condition)
 
 
+@pytest.mark.sampled
 def test_the_verb_says_what_it_can_not_do(source: SourceDatabase, tmp_path: Path) -> None:
     source.execute("CREATE TABLE orders (id int PRIMARY KEY)")
     pipeline = source.pipeline("public.orders")
@@ -368,6 +370,7 @@ def test_keys_that_all_look_deleted_are_a_reason_to_stop(
     assert equal(source, pipeline)
 
 
+@pytest.mark.sampled
 def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> None:
     pipeline = big(source, 50)
     topic = pipeline.topic("public.big")

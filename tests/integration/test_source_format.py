@@ -36,7 +36,7 @@ def test_older_ones_get_a_number_and_newer_ones_are_refused(source: SourceDataba
     comment(source, names, None)
     (action,) = plan_pipeline(pipeline)
     assert (action.kind, action.detail) == ("table", f"note its format ({SOURCE})")
-    comment(source, names, "somebody else's words")
+    comment(source, names, "the words of somebody else")
     apply(pipeline)
     assert number(source, names) == SOURCE and plan_pipeline(pipeline) == []
     comment(source, names, f"(headwater format {SOURCE + 1})")

@@ -7,7 +7,10 @@ from xdist.scheduler import LoadFileScheduling
 
 # Seconds matter here, not exact ones: a long file that begins last is waited for by everyone.
 LONGEST = (
+    "tests/faults/test_kill_during_load.py",
     "tests/integration/test_generations.py",
+    "tests/integration/test_local_stack.py",
+    "tests/integration/test_connectors_apply.py",
     "tests/integration/test_avro.py",
     "tests/integration/test_explain.py",
     "tests/integration/test_resnapshot.py",

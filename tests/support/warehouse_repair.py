@@ -74,7 +74,7 @@ def main(folder: Path) -> None:
     place = TablePlace(part, catalog, "t", 1, 0)
     name = place.make(spark, view)
     spark.createDataFrame(PLANTED, "id int, v string, _hw_version bigint").coalesce(1).writeTo(name).append()
-    pipeline: Any = SimpleNamespace(sinks={"wh": part})
+    pipeline: Any = SimpleNamespace(name="p", sinks={"wh": part})
     opened = Opened(pipeline, Generation(folder, "p", "wh", 1), [view], 0)
     spec = FlowSpec("wh", {"t": view}, {TOPIC: ("t",)}, {TOPIC: TABLE}, {}, {})
     made = {record.offset: record for record in records()}

@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lefts: Any, said: list[str] | None = None) -> Frontier:
     """A frontier whose flow is so far from the entry at each look."""
     view = View.identity(table("t", "id", id="int4"))
-    pipeline: Any = SimpleNamespace(sinks={"s": None})
+    pipeline: Any = SimpleNamespace(sinks={"s": SimpleNamespace(form="document")})
     opened = Opened(pipeline, Generation(tmp_path, "p", "s", 1), [view], 0)
     made = Frontier(opened, view, None, (said if said is not None else []).append)
     monkeypatch.setattr(made, "_entry", lambda lsn: LedgerEntry(lsn, {"t": {0: 1000}}))

@@ -1,8 +1,8 @@
 """``python -m tests``: the whole suite, in two stages. `make test` is this.
 
 First everything that minds its own business, three files side by side: tests make databases, topics, indexes and keys
-of their own on the one stack, and much of their time is waiting. Then, one by one, what must be ``alone``: tests that kill
-the servers of the others, or that hold the clock against a promise.
+of their own on the one stack, and much of their time is waiting. Then, one by one, what must be ``alone``: tests that
+kill the servers of the others, or that hold the clock against a promise.
 
 ``python -m tests --again`` runs what failed the last time, as pytest's ``--last-failed`` does.
 """

@@ -31,12 +31,13 @@ JOINED = {"search": "customer_card", "cache": "order_card"}
 def older(tmp_path: Path) -> Path:
     """The first version's source."""
     packed, folder = tmp_path / "older.tar", tmp_path / "older"
-    words = ["git", "-C", str(Path(__file__).parent), "archive", "-o", str(packed), FIRST_VERSION, ":/"]
+    words = ["git", "-C", str(Path(__file__).parents[2]), "archive", "-o", str(packed), FIRST_VERSION]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"this clone does not have the first version's commit: {done.stderr.strip()}")
     with tarfile.open(packed) as archive:
         archive.extractall(folder, filter="data")
+    assert 'version = "0.1.0"' in (folder / "pyproject.toml").read_text()
     return folder
 
 

@@ -4,7 +4,8 @@ First everything that minds its own business, three files side by side: tests ma
 of their own on the one stack, and much of their time is waiting. Then, one by one, what must be ``alone``: tests that
 kill the servers of the others, or that hold the clock against a promise.
 
-``python -m tests --again`` runs what failed the last time, as pytest's ``--last-failed`` does.
+``python -m tests --again`` runs what failed the last time, as pytest's ``--last-failed`` does: one by one, in one
+process, because what failed beside others on a machine that is short of time is to have that time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 WORKERS = 3
 SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not slow and not alone")
 ALONE = ("-m", "alone and not slow")
-AGAIN = ("--last-failed", "--last-failed-no-failures", "none")
+AGAIN = ("-m", "not slow", "--last-failed", "--last-failed-no-failures", "none")
 NOTHING_TO_RUN = 5
 
 
@@ -49,11 +50,11 @@ def _ran(report: Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Both stages, the second also when the first has failed; what came of it as an exit code."""
+    """Both stages, the second also when the first has failed, or what failed; what came of it as an exit code."""
     assert arguments in ([], ["--again"]), "usage: python -m tests [--again]"
     began = time.monotonic()
-    more = AGAIN if arguments else ()
-    found = [stage("side-by-side", *SIDE_BY_SIDE, *more), stage("alone", *ALONE, *more)]
+    stages = {"again": AGAIN} if arguments else {"side-by-side": SIDE_BY_SIDE, "alone": ALONE}
+    found = [stage(name, *options) for name, options in stages.items()]
     ran = sum(count for _, count in found)
     print(f"suite: {ran:,} tests in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
     return verdict(found)

@@ -77,12 +77,7 @@ def confirm(question: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a JSON document."""
-    click.echo(as_json(value))
-
-
-def as_json(value: Any) -> bytes:
-    """A report as ``--json`` prints it."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=str)
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=str))
 
 
 def is_terminal() -> bool:

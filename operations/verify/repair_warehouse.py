@@ -17,7 +17,7 @@ from operations.holding import TWICE, Holds
 from operations.verify.newest_records import Record, batch_of, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
-from sinks.iceberg.rows import VERSION_COLUMN, held_rows
+from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
@@ -97,7 +97,7 @@ def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> 
     assert isinstance(target, IcebergTarget), "rows are repaired in tables"
     for batch in target.batches(work.view.name, list(keys)):
         first = []
-        for key, *_ in held_rows(batch, key_names(work.view)):
+        for key in held_keys([batch], key_names(work.view)):
             first.append(key if key in left else None)
             left.discard(key)
         versions = pa.array([None if key is None else held[key].version for key in first], pa.int64())

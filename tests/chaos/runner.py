@@ -173,7 +173,6 @@ class Runner:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                start_new_session=True,
             ) as process,
         ):
             limit = threading.Timer(ADVICE_SECONDS, process.kill)

@@ -15,17 +15,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from tests.support.evolving import Evolving, Writer
 from tests.support.local import ready
+from tests.support.sampling import in_turn
 from tests.support.source import eventually
 
 pytestmark = pytest.mark.stack
 
 
-ONE_OF_TWO = [
-    pytest.param(form, marks=pytest.mark.sampled(turn=turn, of=2)) for turn, form in enumerate(("json", "avro"))
-]
-
-
-@pytest.fixture(scope="module", params=ONE_OF_TWO)
+@pytest.fixture(scope="module", params=in_turn("json", "avro"))
 def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evolving]:
     stack = ready()
     stack.up(more=["registry"] if request.param == "avro" else ())

@@ -22,6 +22,7 @@ from cdc.view import View
 from connectors.catalogue import read_catalogue
 from tests.support import codec_cases as cases
 from tests.support.debezium import Lab, Record, lab_on, wait_for
+from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from truth import values as truth
 
@@ -38,12 +39,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium_json"
 
 
 # In each run the other form than test_avro's.
-ONE_OF_TWO = [
-    pytest.param(form, marks=pytest.mark.sampled(turn=turn, of=2)) for turn, form in enumerate(("avro", "json"))
-]
-
-
-@pytest.fixture(scope="module", params=ONE_OF_TWO)
+@pytest.fixture(scope="module", params=in_turn("avro", "json"))
 def seen(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """One run of everything: table -> records, with the catalogue and Postgres's own texts."""
     with lab_on(servers(), request.param) as lab:

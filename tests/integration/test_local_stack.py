@@ -24,6 +24,7 @@ from cdc.errors import StackError
 from deploy.local import java, keeper
 from deploy.local.process import Record, record
 from deploy.local.stack import LocalStack, ServiceState
+from tests.support.local import archive
 
 pytestmark = pytest.mark.stack
 BASE = 25000
@@ -34,6 +35,9 @@ WARM_SECONDS, RSS_MIB = 45, 4096  # what the project promises
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home below pytest's 0700 folder: as root, Postgres and Elasticsearch must find a way round it."""
     path = tmp_path_factory.mktemp("stack") / "home"
+    path.mkdir(mode=0o755)
+    # What lets Spark start faster is as good here, and `up` would take its time to make it again.
+    (path / archive().name).symlink_to(archive().resolve())
     yield path
     stack = LocalStack(path, BASE)
     stack.down()
@@ -344,12 +348,13 @@ def test_servers_outlive_the_command_in_a_session_of_their_own(stack: LocalStack
 
 
 def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, home: Path) -> None:
-    stack.down(["elasticsearch"])
     env = {**os.environ, "HEADWATER_HOME": str(home), "HEADWATER_PORT_BASE": str(BASE)}
     argv = [sys.executable, "-m", "console.cli", "up", "--only", "elasticsearch"]
     for with_signal in (signal.SIGINT, signal.SIGKILL):
+        stack.down(["elasticsearch"])
         with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
-            time.sleep(2.5)  # in the middle of Elasticsearch's start
+            assert eventually(lambda: state_of(stack, "elasticsearch").pid is not None, 60)
+            time.sleep(1)  # in the middle of Elasticsearch's start
             child.send_signal(with_signal)
             output, _ = child.communicate(timeout=30)
             assert child.returncode != 0

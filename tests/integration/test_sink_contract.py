@@ -307,7 +307,7 @@ def test_a_slow_wire_is_only_slow(subject: Subject) -> None:
     subject.open().setup()
     with proxy_to(*subject.address) as proxy:
         proxy.mode = "slow"
-        sink = subject.open(url=subject.via(proxy.port), request_timeout_seconds=20.0)
+        sink = subject.open(url=subject.via(proxy.port), request_timeout_seconds=60.0)
         assert sink.write(VIEW, items(2000, 1)) == [WRITTEN] * 2000
     assert len(held(subject.open())) == 2000
 

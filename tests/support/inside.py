@@ -27,8 +27,6 @@ VERBS = frozenset(
 # What spark-submit is told: a session of another test, or of `apply`, may be the one that starts the machine, and what
 # is not on its class path then no later session will find.
 SPARK = "PYSPARK_SUBMIT_ARGS"
-# Standard output and the environment are the process's.
-_ALONE = threading.Lock()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -52,12 +50,13 @@ def call(words: Sequence[str], environment: Mapping[str, str]) -> CompletedProce
         words: the verb and its arguments.
         environment: all of it.
     """
-    assert threading.current_thread() is threading.main_thread(), "a verb may set signal handlers"
+    assert threading.current_thread() is threading.main_thread(), (
+        "standard output, environment and signals are the process's"
+    )
     before = {one: signal.getsignal(one) for one in _SIGNALS}
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     code = 0
     with (
-        _ALONE,
         patch.dict(os.environ, environment, clear=True),
         with_jars(),
         patch.object(sys, "argv", ["headwater", *words]),

@@ -11,6 +11,7 @@ import os
 import subprocess
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,14 +28,15 @@ def commit() -> str:
         return ""
 
 
-def left_out(items: list[pytest.Item], chosen_by: str | None = None) -> list[pytest.Item]:
-    """Which of the tests have their turn another time.
+def in_turn(*values: str) -> list[Any]:
+    """Parameters of a fixture, of which each commit takes one."""
+    turns = (pytest.mark.sampled(turn=turn, of=len(values)) for turn in range(len(values)))
+    return [pytest.param(value, marks=mark) for value, mark in zip(values, turns, strict=True)]
 
-    Args:
-        items: what was collected.
-        chosen_by: a commit's hash; default what the variable says, and without it nothing is left out.
-    """
-    chosen_by = os.environ.get(VARIABLE, "") if chosen_by is None else chosen_by
+
+def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Which of the collected tests have their turn another time; none when no commit was told."""
+    chosen_by = os.environ.get(VARIABLE, "")
     if not chosen_by:
         return []
     return [item for item in items if not _has_its_turn(item, int(chosen_by[:8], 16))]

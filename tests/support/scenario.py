@@ -15,21 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-import orjson
 import psutil
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from psycopg import sql
 from ruamel.yaml import YAML
 
-from cdc.pipeline import load
-from console.cli.options import as_json
 from examples.common import Passwords
 from examples.shop import generate
 from examples.shop.workload import WorkloadReport, run_workload
-from operations.status.sinks import status_report
 from tests.support import inside
 from tests.support.servers import Servers
 
@@ -164,9 +159,8 @@ class Scenario:
             time.sleep(0.3)
 
     def status(self, *sinks: str) -> dict[str, Any]:
-        """What ``headwater status --json`` prints, asked for in this process: a wait would be all process starts."""
-        with patch.dict(os.environ, self.environment()):
-            report: dict[str, Any] = orjson.loads(as_json(status_report(load(self.file), sinks)))
+        """What ``headwater status --json`` prints, of these sinks or of all."""
+        report: dict[str, Any] = json.loads(self.run("status", "--json", *(f"--sink={sink}" for sink in sinks)))
         return report
 
     def status_of(self, sink: str, flow: str) -> dict[str, Any]:

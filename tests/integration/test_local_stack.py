@@ -353,7 +353,7 @@ def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, hom
     for with_signal in (signal.SIGINT, signal.SIGKILL):
         stack.down(["elasticsearch"])
         with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
-            assert eventually(lambda: state_of(stack, "elasticsearch").pid is not None, 60)
+            assert eventually(lambda: bool(psutil.Process(child.pid).children()), 60)
             time.sleep(1)  # in the middle of Elasticsearch's start
             child.send_signal(with_signal)
             output, _ = child.communicate(timeout=30)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from benchmarks.results import Measurement
 from spark.join.engine import Joiner
-from tests.support.joins import ROUNDS, Chances, search
+from tests.support.join_search import ROUNDS, Chances, search
 from tests.support.mutations import MUTATIONS, defers
 
 COMMAND = "python -m benchmarks.run search"

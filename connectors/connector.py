@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import ConnectError, SourceError
 from cdc.log.client import Topic
+from cdc.polling import poll
 from connectors.actions import Action
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
@@ -166,20 +166,23 @@ def wait_ready(servers: Servers, seconds: float = 120.0, slot_seconds: float = S
         ConnectError: it failed, or the slot did not come.
     """
     servers.connect.wait_running(servers.connector, seconds)
-    deadline = time.monotonic() + slot_seconds
     name = servers.pipeline.source.slot
-    while (slot := read_slot(servers.source, name)) is None or not _used(servers, slot):
+
+    def lack() -> str | None:
+        slot = read_slot(servers.source, name)
+        if slot is not None and _used(servers, slot):
+            return None
         status = servers.connect.status(servers.connector)
         if status is not None and status.failed:
             raise failure(servers.connector, status)
-        if time.monotonic() > deadline:
-            lack = "is not used" if slot else "does not exist"
-            raise ConnectError(
-                f"connector {servers.connector} says RUNNING, but slot {name} {lack}",
-                means="no change reaches Kafka; Debezium may be trying again and again",
-                fix="read the worker's log; `headwater check FILE` may name the cause",
-            )
-        time.sleep(0.5)
+        return "is not used" if slot else "does not exist"
+
+    if lacking := poll(lack, lambda found: found is None, slot_seconds):
+        raise ConnectError(
+            f"connector {servers.connector} says RUNNING, but slot {name} {lacking}",
+            means="no change reaches Kafka; Debezium may be trying again and again",
+            fix="read the worker's log; `headwater check FILE` may name the cause",
+        )
 
 
 def _used(servers: Servers, slot: Slot) -> bool:

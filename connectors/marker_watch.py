@@ -6,14 +6,14 @@ Rows of a transaction that was open during the snapshot can bear log positions f
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from cdc.errors import HeadwaterError, KafkaError, RegistryUnavailable
 from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
+from cdc.polling import last_answer
 from connectors.debezium import marker_topic
 from connectors.marker import last_attempt, read_position
 
@@ -28,19 +28,16 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         KafkaError: there is no such record after ``patience`` seconds.
         HeadwaterError: Kafka or the schema registry did not answer for as long (transient).
     """
-    kafka, until, error = Kafka(pipeline), time.monotonic() + patience, None
-    while time.monotonic() < until:
-        try:
-            found = read_position(kafka, pipeline)
-        except HeadwaterError as caught:
-            if not caught.transient:
-                raise
-            found, error = None, caught
-        if found is not None:
-            return found
-        time.sleep(1.0)
-    if error is not None:
-        raise error
+    transient = retry_if_exception(lambda error: isinstance(error, HeadwaterError) and error.transient)
+    asking = Retrying(
+        stop=stop_after_delay(patience),
+        wait=wait_fixed(1.0),
+        retry=transient | retry_if_result(lambda found: found is None),
+        retry_error_callback=last_answer,
+    )
+    found = asking(read_position, Kafka(pipeline), pipeline)
+    if found is not None:
+        return found
     raise KafkaError(
         f"topic {marker_topic(pipeline)} does not tell the position of the initial snapshot after {patience:.0f} s",
         means="the snapshot has not begun, or the connector has failed",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from cdc.errors import ConnectError, ConnectUnavailable
 from cdc.masking import mask_text
 from cdc.pipeline import Connect
+from cdc.polling import poll
 
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
 PATIENCE_SECONDS = 30.0
@@ -191,9 +191,12 @@ class ConnectClient:
     def restart(self, name: str) -> None:
         """Restart the connector and its tasks, failed or not; returns when the old failure is not told any more."""
         self.request("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=false")
-        deadline = time.monotonic() + RESTART_SECONDS
-        while (status := self.status(name)) is not None and status.failed and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        poll(
+            lambda: self.status(name),
+            lambda status: status is None or not status.failed,
+            RESTART_SECONDS,
+            POLL_SECONDS,
+        )
 
     def delete_offsets(self, name: str) -> None:
         """Forget how far a stopped connector has read. Deleting the connector alone keeps that for a later namesake."""
@@ -222,20 +225,20 @@ class ConnectClient:
         Raises:
             ConnectError: a task failed, with the first line of its trace; or the time is over.
         """
-        deadline = time.monotonic() + seconds
-        while True:
-            status = self.status(name)
-            if status is not None and good(status):
-                return status
-            if status is not None and status.failed and not failed_too:
-                raise failure(name, status)
-            if time.monotonic() > deadline:
-                seen = "unknown" if status is None else f"{status.connector}, tasks {list(status.tasks)}"
-                raise ConnectError(
-                    f"connector {name} did not get ready in {seconds:.0f} s: it is {seen}",
-                    fix="look into the worker's log, then run the same command again",
-                )
-            time.sleep(POLL_SECONDS)
+
+        def over(status: Status | None) -> bool:
+            return status is not None and (good(status) or (status.failed and not failed_too))
+
+        status = poll(lambda: self.status(name), over, seconds, POLL_SECONDS)
+        if status is not None and good(status):
+            return status
+        if status is not None and status.failed and not failed_too:
+            raise failure(name, status)
+        seen = "unknown" if status is None else f"{status.connector}, tasks {list(status.tasks)}"
+        raise ConnectError(
+            f"connector {name} did not get ready in {seconds:.0f} s: it is {seen}",
+            fix="look into the worker's log, then run the same command again",
+        )
 
     def wait_running(self, name: str, seconds: float = 120.0) -> Status:
         """Wait until the connector and its task are RUNNING."""

@@ -6,8 +6,11 @@ Not by fork: our processes have threads, and perhaps a JVM. What is handed over 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -23,7 +26,7 @@ END_SECONDS = 30.0
 
 
 class Apart(Generic[T]):
-    """Work in a process of its own, from here on until ``end``.
+    """Work in a process of its own, from here on until ``end``, or until the process that wants it is no more.
 
     Args:
         work: a function that can be imported by its name; called with one for its lines, then with ``arguments``.
@@ -100,6 +103,7 @@ def _work(sender: Connection, work: Callable[..., Any], arguments: tuple[Any, ..
     """The other process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who waits, who then ends this one
     signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_when_orphaned, name="orphaned", daemon=True).start()
 
     def say(line: str) -> None:
         with suppress(BrokenPipeError):
@@ -112,6 +116,16 @@ def _work(sender: Connection, work: Callable[..., Any], arguments: tuple[Any, ..
     except Exception as error:
         sender.send((None, None, HeadwaterError(f"{type(error).__name__}: {error}")))
         raise
+
+
+def _when_orphaned() -> None:
+    """One that was killed could not tell us: then we end as if it had."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(END_SECONDS)
+    os._exit(1)
 
 
 def _leave(_signal: int, _frame: object) -> None:

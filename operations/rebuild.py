@@ -186,7 +186,7 @@ class Rebuild:
         """Verify the new generation in a process of its own, while this one keeps it up to date."""
         self.say(f"verifying generation {number}")
         verify = f"`headwater verify {self.file} --sink {self.sink} --generation {number}`"
-        with Apart(_verified, self.pipeline, self.sink, number) as proof:
+        with Apart(compare, self.pipeline, self.sink, number) as proof:
             while not proof.ended():
                 for line in proof.lines():
                     self.say(line)
@@ -204,8 +204,9 @@ class Rebuild:
                 raise
 
 
-def _verified(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:
-    """In the process that proves a generation."""
+def compare(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:
+    """Hold a generation against Postgres, the shape of `verify --json`: by a process of its own, because who keeps the
+    generation up to date has no time for it."""
     from operations.run.machines import alone
     from operations.verify.report import verify_report
 

@@ -28,6 +28,7 @@ import cdc
 import sinks
 import spark
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError
+from cdc.polling import poll
 
 # Where an executor finds the packed environment: Spark unpacks it below the executor's own folder.
 UNPACKED = "headwater-env"
@@ -155,17 +156,15 @@ def await_executors(spark: SparkSession, seconds: float = EXECUTOR_SECONDS) -> i
     Raises:
         ClusterUnavailable: none came (transient).
     """
-    until = time.monotonic() + seconds
-    while (count := executors(spark)) < 1:
-        if ended(spark) or time.monotonic() > until:
-            host, port = spark.conf.get("spark.driver.host"), spark.conf.get("spark.driver.port")
-            raise ClusterUnavailable(
-                f"no executor came from {spark.sparkContext.master} within {seconds:.0f} s",
-                means="nothing was started; offsets are where they were",
-                fix="see the master's page: free cores and memory (another application may hold them all: give each "
-                f"spark.cores.max), executors that fail, and whether workers can reach the driver at {host}:{port}",
-            )
-        time.sleep(0.2)
+    count = poll(lambda: executors(spark), lambda found: found > 0 or ended(spark), seconds, 0.2)
+    if count < 1:
+        host, port = spark.conf.get("spark.driver.host"), spark.conf.get("spark.driver.port")
+        raise ClusterUnavailable(
+            f"no executor came from {spark.sparkContext.master} within {seconds:.0f} s",
+            means="nothing was started; offsets are where they were",
+            fix="see the master's page: free cores and memory (another application may hold them all: give each "
+            f"spark.cores.max), executors that fail, and whether workers can reach the driver at {host}:{port}",
+        )
     settled = time.monotonic() + OTHERS_SECONDS
     while time.monotonic() < settled:
         time.sleep(0.2)

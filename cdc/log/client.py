@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.pipeline import Pipeline
+from cdc.polling import poll
 
 # Brokers that do not answer within this time are down for an operator who waits at a terminal.
 SECONDS = 15.0
@@ -203,13 +203,13 @@ class Kafka:
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""
-        deadline = time.monotonic() + self.seconds
-        while time.monotonic() < deadline:
+
+        def is_there() -> bool:
             metadata = self.admin.list_topics(topic=name, timeout=self.seconds).topics.get(name)
-            if (metadata is not None and metadata.error is None and bool(metadata.partitions)) == there:
-                return
-            time.sleep(0.1)
-        raise KafkaUnavailable(f"topic {name} did not {'appear' if there else 'vanish'} in {self.seconds:.0f} s")
+            return metadata is not None and metadata.error is None and bool(metadata.partitions)
+
+        if poll(is_there, lambda found: found == there, self.seconds, 0.1) != there:
+            raise KafkaUnavailable(f"topic {name} did not {'appear' if there else 'vanish'} in {self.seconds:.0f} s")
 
     def _result(self, what: str, future: Future[Any], allowed: str = "") -> Any:
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from cdc.polling import poll
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
@@ -56,15 +56,11 @@ def end_sessions(connection: Connection, names: Names, slot: str, seconds: float
     Raises:
         SourceError: Postgres refused (SourceUnavailable: transient).
     """
-    deadline = time.monotonic() + seconds
     with explained("ending Debezium's sessions"):
-        while left := _ours_now(connection, names, slot):
-            if time.monotonic() > deadline:
-                for pid in left:
-                    connection.execute("SELECT pg_terminate_backend(%s)", [pid])
-                return len(left)
-            time.sleep(0.2)
-    return 0
+        left = poll(lambda: _ours_now(connection, names, slot), lambda pids: not pids, seconds, 0.2)
+        for pid in left:
+            connection.execute("SELECT pg_terminate_backend(%s)", [pid])
+    return len(left)
 
 
 def _ours_now(connection: Connection, names: Names, slot: str) -> list[int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from cdc.errors import SourceError
+from cdc.polling import poll
 from connectors.postgres import Connection, explained
 
 # After a connector stops, the server notices its closed connection at once, a cut one after wal_sender_timeout (60 s).
@@ -69,21 +69,19 @@ def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECON
     Raises:
         SourceError: it is still in use after ``seconds``.
     """
-    deadline = time.monotonic() + seconds
-    while (slot := read_slot(connection, name)) is not None:
-        if not slot.active:
-            with explained(
-                f"dropping slot {name}", fix=f"as a role with REPLICATION: SELECT pg_drop_replication_slot('{name}')"
-            ):
-                connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
-            return True
-        if time.monotonic() > deadline:
-            raise SourceError(
-                f"slot {name} is still in use by backend {slot.pid}",
-                fix=f"stop what reads it, or SELECT pg_terminate_backend({slot.pid}), then run this again",
-            )
-        time.sleep(0.5)
-    return False
+    slot = poll(lambda: read_slot(connection, name), lambda found: found is None or not found.active, seconds)
+    if slot is None:
+        return False
+    if slot.active:
+        raise SourceError(
+            f"slot {name} is still in use by backend {slot.pid}",
+            fix=f"stop what reads it, or SELECT pg_terminate_backend({slot.pid}), then run this again",
+        )
+    with explained(
+        f"dropping slot {name}", fix=f"as a role with REPLICATION: SELECT pg_drop_replication_slot('{name}')"
+    ):
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+    return True
 
 
 def drop_lost_slot(connection: Connection, name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -16,8 +15,6 @@ from typing import Any
 import click
 
 from console.cli.options import is_terminal, json_option, master_option, pipeline_argument, print_json, sink_argument
-
-LINE_SECONDS = 5.0
 
 
 @click.command(
@@ -39,10 +36,9 @@ Examples:
     metavar="SHARE",
     help="Share of the time that fills of joined views may be at work.",
 )
-@click.option("--owned", is_flag=True, hidden=True, help="End when standard input ends: the process that began it did.")
 @master_option
 @json_option
-def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, master: str | None, as_json: bool) -> None:
+def command(file: Path, sink: str, auto: bool, throttle: float, master: str | None, as_json: bool) -> None:
     """Fill a new generation of SINK from the log, from offset 0, beside the living one, as the file says now.
 
     Readers see nothing of it until `promote`. The source database is not asked for its rows. Kill it when you like: the
@@ -63,13 +59,11 @@ def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, mas
 
     signal.signal(signal.SIGTERM, asked)
     signal.signal(signal.SIGINT, asked)
-    if owned:
-        threading.Thread(target=_when_orphaned, args=(stop,), name="owner", daemon=True).start()
     pipeline = with_master(load(file), master)
 
     @contextmanager
     def shown(goal: Goal) -> Iterator[Show]:
-        with FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars:
+        with FlowBars(goal, terminal=is_terminal()) as bars:
             yield bars.show
 
     say = partial(click.echo, err=True)
@@ -79,14 +73,6 @@ def command(file: Path, sink: str, auto: bool, throttle: float, owned: bool, mas
     else:
         _print(report, file)
     sys.exit(2 if report["equal"] is False else 0)
-
-
-def _when_orphaned(stop: threading.Event) -> None:
-    # A pipe that nobody writes to: it ends with the process that holds its other end. Not through Python's own buffer,
-    # whose lock this thread would hold when the interpreter ends, which is fatal to it.
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    stop.set()
 
 
 def _print(report: dict[str, Any], file: Path) -> None:

@@ -17,9 +17,9 @@ from console.cli.options import is_terminal, master_option, pipeline_argument, s
 
 if TYPE_CHECKING:
     from console.cli.flow_bars import FlowBars
+    from operations.losses.losses import Losses
     from operations.run.engine import Engine
     from operations.run.halting import Halting
-    from operations.run.losses import Losses
     from operations.run.patience import Stop
     from operations.run.source_watch import SourceWatch
 
@@ -89,9 +89,9 @@ def _run(
     from cdc.pipeline import load
     from console.cli.flow_bars import FlowBars
     from operations.catalogue import source_catalogue
+    from operations.losses.losses import Losses
     from operations.run.engine import open_engine, warn_outdated
     from operations.run.halting import Halting
-    from operations.run.losses import Losses
     from operations.run.machines import with_master
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import time
 from typing import Any
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
@@ -24,15 +25,8 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     register = register_of(pipeline, sink)
     register.begin_retiring(number)
     generation = register.generation(number)
-    until = time.monotonic() + LET_GO_SECONDS
-    while True:
-        try:
-            generation.lock()
-            break
-        except StateError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.5)
+    held = retry_if_exception_type(StateError)
+    Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.5), retry=held, reraise=True)(generation.lock)
     try:
         drop_generation(as_defined(pipeline, sink, number), sink, generation)
     except HeadwaterError:

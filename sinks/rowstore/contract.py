@@ -19,9 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-# How the namespace is laid out: what an older or newer Headwater has left behind is refused by name.
-FORMAT = 2
-
 
 class Attempt(NamedTuple):
     """Which attempt at which part of the log writes.
@@ -39,7 +36,7 @@ class Marks(NamedTuple):
     """What a store says of itself; of a cluster what all of its shards say alike.
 
     Attributes:
-        format: see ``FORMAT``; 0 when nothing is there, 1 for one of before there was a number.
+        format: ``cdc.formats.ROWS``; 0 when nothing is there, 1 for one of before there was a number.
         identity: which fill it was made by; empty when some shard does not know.
         batch: the newest batch through which it is complete; -1 for none.
         epoch: how often it had been healed when that was noted: since then batches may have been cut anew.

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from cdc.errors import SinkRefused
+from cdc.formats import ROWS
 from sinks.contract import OnWait
 from sinks.retry import quiet
 from sinks.rowstore import key_names
@@ -27,7 +28,7 @@ from sinks.rowstore.commands import (
     sscan,
     unlink,
 )
-from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
+from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 from sinks.rowstore.key_names import REGISTRY
 from sinks.rowstore.scripts import (
     ADOPT,
@@ -251,7 +252,7 @@ class RedisRowStore(Talk):
 
     def open(self, identity: str) -> None:
         """See RowStore."""
-        self._mark(OPEN, identity, str(FORMAT))
+        self._mark(OPEN, identity, str(ROWS))
 
     def adopt(self, identity: str) -> None:
         """See RowStore."""

@@ -21,8 +21,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cdc.errors import SinkUnavailable, StateError
+from cdc.formats import ROWS, refuse_newer
 from cdc.join.layout import Layout
-from sinks.rowstore.contract import FORMAT, RowStore
+from sinks.rowstore.contract import RowStore
 from spark.checkpoint import committed_offsets, planned, rewind
 from spark.files import write_atomic
 from spark.flow import Flow
@@ -153,17 +154,18 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
         the version epoch to run with.
 
     Raises:
-        StateError: it was wiped, is another Headwater's, or has lost more than the checkpoint can replay (terminal).
+        StateError: it was wiped, is an older Headwater's, or has lost more than the checkpoint can replay (terminal).
+        NewerFormat: a newer Headwater's (terminal).
     """
     ours, server, noted = known(flow), store.server(), store.noted()
     committed, _ = committed_offsets(flow.checkpoint)
     fix = rebuild_command(flow.spec.sink)
-    if noted.format not in (0, FORMAT):
-        other = "an older" if noted.format < FORMAT else "a newer"
+    what = f"sink {flow.spec.sink}: the row store of {flow.title}"
+    if noted.format and refuse_newer(what, noted.format, ROWS) < ROWS:
         raise StateError(
-            f"sink {flow.spec.sink}: the row store of {flow.title} was written by {other} Headwater",
-            means=f"its rows are laid out otherwise (format {noted.format}, here {FORMAT}); nothing was written",
-            fix=fix if noted.format < FORMAT else "run the newer one",
+            f"{what} was written by an older Headwater",
+            means=f"its rows are laid out otherwise (format {noted.format}, here {ROWS}); nothing was written",
+            fix=fix,
         )
     if noted.identity != identity or not noted.filled:
         raise StateError(

@@ -19,7 +19,8 @@ import pytest
 from tests.support.bank import ACCOUNTS, GRAND_TOTAL, TRANSFER_SECONDS, Bank, Transfers
 from tests.support.servers import Servers
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault]
+# As a whole, for the sake of what all of them share.
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.sampled(turn=0, of=2)]
 
 SEEDS = int(os.environ.get("HEADWATER_BANK_SEEDS", "1"))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +16,9 @@ import redis
 
 from cdc.pipeline import Pipeline, load
 from deploy.local.endpoints import Endpoints
-from operations.run import losses as module
-from operations.run.child import command_of
-from operations.run.losses import Losses
+from operations.apart import Apart
+from operations.losses import losses as module
+from operations.losses.losses import Losses
 from operations.state_folder import register_of
 from operations.status.sinks import _sink
 from sinks.configure import plain_config
@@ -40,29 +38,22 @@ sinks:
   cache: {{type: redis, url: "{url}", views: [order, card], key_prefix: "t:"}}
 engine: {{state_dir: {state}}}
 """
-# In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails.
-FILL = """
-    import sys, time
-    from pathlib import Path
-    from cdc.pipeline import Pipeline, load
-    from operations.state_folder import register_of
-    from sinks.configure import plain_config
-    from sinks.contract import Item
-    from sinks.factory import open_sink
-    pipeline, folder = load(Path(sys.argv[1])), Path(sys.argv[1]).parent
+
+
+def fill(say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str) -> None:
+    """In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails."""
     register = register_of(pipeline, "cache")
     number = register.create("lost").number
     generation = register.generation(number)
     generation.note_views(["order", "card"])
     sink = open_sink({**plain_config(pipeline, "cache", number, ["order", "card"]), "token": number})
     sink.setup()
-    print("filling", flush=True)
-    while (folder / "hold").exists():
+    say("filling")
+    while (file.parent / "hold").exists():
         time.sleep(0.05)
     for view in ("order", "card"):
         sink.write(view, [Item(str(n), 1, b'{"n": 1}') for n in range(500)])
     register.move(number, "ready")
-"""
 
 
 @pytest.fixture
@@ -100,13 +91,11 @@ class Run:
         self.first.setup()
         for view in ("order", "card"):
             self.first.write(view, [Item(str(n), 1, b'{"n": 1}') for n in range(500)])
-        self.losses = Losses(self.pipeline, file, command=self._command)
+        self.losses = Losses(self.pipeline, file, start=self._start)
 
-    def _command(self, verb: str, *words: str) -> list[str]:
-        self.verbs.append(verb)
-        if verb == "rebuild":
-            return [sys.executable, "-c", textwrap.dedent(FILL), *words]
-        return command_of(verb, *words)
+    def _start(self, step: Callable[..., Any], *arguments: Any) -> Apart[Any]:
+        self.verbs.append(step.__name__)
+        return Apart(fill if step.__name__ == "rebuild" else step, *arguments)
 
     def until(self, good: Callable[[], bool], seconds: float = 60) -> None:
         end = time.monotonic() + seconds
@@ -125,7 +114,7 @@ class Run:
 
 @pytest.fixture
 def run(stack: Endpoints, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    monkeypatch.setattr("operations.run.loss_watch.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("operations.losses.loss_watch.CHECK_SECONDS", 0.2)
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.2)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     file = tmp_path / "shop.yaml"

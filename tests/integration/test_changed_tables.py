@@ -171,6 +171,7 @@ def test_each_change_is_noticed_afterwards_and_one_apply_mends_all(
         assert eventually(lambda table=table: equal(source, pipeline, table)), table  # type: ignore[misc]
 
 
+@pytest.mark.sampled
 def test_a_gap_stays_until_it_is_mended(source: SourceDatabase, watch: list[TableWatch]) -> None:
     pipeline = made(source, "t", "u")
     watch.append(TableWatch(pipeline))

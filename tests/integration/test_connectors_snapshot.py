@@ -40,6 +40,7 @@ def equal(source: SourceDatabase, topic: str) -> bool:
     return latest == dict(source.rows("SELECT id, v FROM big"))
 
 
+@pytest.mark.sampled
 def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabase) -> None:
     """FAULTS 21 and 23: Debezium reads again, at a later position, and says nothing of rows deleted in between."""
     rows = 150_000  # long enough for the restart to come before the end, at 10,000 to 30,000 rows a second
@@ -72,6 +73,7 @@ def test_snapshot_restarted_half_way_under_load_ends_exact(source: SourceDatabas
     assert plan_pipeline(pipeline) == []
 
 
+@pytest.mark.sampled
 def test_lost_signal_is_noticed_and_sent_again(source: SourceDatabase) -> None:
     """FAULTS 22: Debezium notes a signal as read before its snapshot has begun; a crash in between loses it."""
     source.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE big (id int PRIMARY KEY, v text)")

@@ -16,13 +16,14 @@ import pytest
 import redis
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
+from cdc.formats import ROWS
 from deploy.local import artifacts
 from deploy.local.endpoints import Endpoints
 from deploy.local.services.redis import program
-from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
+from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from tests.support.joins import Chances, history
+from tests.support.join_search import Chances, history
 from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.stack
@@ -70,12 +71,14 @@ def store(stack: Endpoints) -> Iterator[RedisRowStore]:
     made.close()
 
 
+@pytest.mark.sampled
 def test_random_histories_converge_over_a_real_server(store: RedisRowStore) -> None:
     for seed in range(HISTORIES):
         assert history(seed, Stepped(store), chances=Chances(crashes=0.1)) is None
         store.drop()
 
 
+@pytest.mark.sampled
 def test_random_fills_converge_over_a_real_server(store: RedisRowStore) -> None:
     for seed in range(100, 100 + HISTORIES // 2):
         assert history(seed, Stepped(store), chances=Chances(fill=True)) is None
@@ -128,7 +131,7 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
         assert each.raise_versions([("v:1", 5), ("v:1", 5), ("v:1", far), ("v:1", 7)]) == [5, 6, far, far + 1]
         each.note(7, epoch=2, filled=True)
         each.note(5)
-        assert each.noted() == Marks(FORMAT, "a test's", 7, 2, True)
+        assert each.noted() == Marks(ROWS, "a test's", 7, 2, True)
         assert [each.late("t/0"), each.late("t/0", 9), each.late("t/0")] == [0, 9, 9]
 
 

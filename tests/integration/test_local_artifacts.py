@@ -35,6 +35,7 @@ def complete(cache: Path) -> bool:
     return "debezium-connector-postgres-3.7.0.Final.jar" in jars and not (cache / ".fetch").exists()
 
 
+@pytest.mark.sampled
 def test_a_wrong_digest_is_refused_and_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [right] = artifacts.pinned()[SMALL]
     monkeypatch.setattr(artifacts, "pinned", lambda: {SMALL: (replace(right, sha512="0" * 128),)})

@@ -213,6 +213,7 @@ def test_data_survive_kill_9_of_everything(full: LocalStack) -> None:
     assert requests.get(f"{ends.elasticsearch_url}/survives/_doc/1", timeout=5).json()["found"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["postgres", "kafka"])
 def test_one_killed_server_is_healed_and_the_others_are_left_alone(full: LocalStack, name: str) -> None:
     before = pids(full)
@@ -266,6 +267,7 @@ def test_a_server_that_hangs_is_started_anew(stack: LocalStack, monkeypatch: pyt
     assert state_of(stack, "redis-cache").pid != before
 
 
+@pytest.mark.sampled
 def test_the_registry_keeps_its_schemas_and_listens_on_loopback_only(stack: LocalStack) -> None:
     schema = {"schema": '{"type":"record","name":"r","fields":[{"name":"x","type":"int"}]}'}
     try:

@@ -391,6 +391,7 @@ def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> Non
     assert [table.swept for table in read_again(pipeline, "public.big").tables] == [1]
 
 
+@pytest.mark.sampled
 def test_a_row_that_comes_back_during_the_sweep_stays(source: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the first look and the second, and between the second and our tombstone."""
     pipeline = big(source, 100)
@@ -432,6 +433,7 @@ def test_an_older_installation_gains_what_it_lacks(source: SourceDatabase) -> No
     assert plan_pipeline(pipeline) == []
 
 
+@pytest.mark.sampled
 def test_memory_is_bounded_by_buckets(source: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missed, "BUCKET_KEYS", 100)
     pipeline = big(source, 5_000)

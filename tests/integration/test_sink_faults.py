@@ -40,6 +40,7 @@ def search(stack: LocalStack) -> Iterator[Subject]:
         yield made
 
 
+@pytest.mark.sampled
 def test_fault_16_killed_and_restarted_in_the_middle_of_a_write(subject: Subject, stack: LocalStack) -> None:
     sink = subject.open(request_timeout_seconds=10.0)
     sink.setup()
@@ -74,6 +75,7 @@ def test_fault_16_killed_and_restarted_in_the_middle_of_a_write(subject: Subject
     assert subject.waits
 
 
+@pytest.mark.sampled
 def test_fault_14_a_delete_survives_a_restart_of_elasticsearch(search: Subject, stack: LocalStack) -> None:
     """Elasticsearch itself forgets deletes at a restart, whatever ``gc_deletes`` says: the control index shows it."""
     control = f"{search.name}_g9"
@@ -97,6 +99,7 @@ def test_fault_14_a_delete_survives_a_restart_of_elasticsearch(search: Subject, 
     assert forgotten.meta.status == 201, "if the server remembers now, the fences may be simplified"
 
 
+@pytest.mark.sampled
 def test_a_kill_between_fence_and_delete_loses_nothing(search: Subject, stack: LocalStack) -> None:
     """The batch that was cut is repeated by the engine: fence again, delete again."""
     sink = search.open(request_timeout_seconds=10.0)

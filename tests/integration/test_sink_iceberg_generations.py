@@ -265,6 +265,7 @@ spark.stop()
 """
 
 
+@pytest.mark.sampled
 def test_spark_reads_the_promoted_table_and_its_begun_commits_fail(tmp_path: Path) -> None:
     made = {"catalog_uri": str(tmp_path / "catalog.db"), "warehouse": str(tmp_path / "w"), "namespace": "shop"}
     jars = ",".join(str(jar) for jar in artifacts.spark_jars())

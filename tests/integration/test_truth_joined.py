@@ -139,6 +139,7 @@ def test_the_comparison_can_fail(people: SourceDatabase, tables: dict[str, Table
 # -- Spark SQL --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 def test_fields_and_conditions_see_the_assembled_row(
     people: SourceDatabase, tables: dict[str, Table], tmp_path: Path
 ) -> None:

@@ -1,8 +1,8 @@
 """Joined views converge: whatever the order, the crashes and the repeats, at rest documents are what the tables say.
 
 The engine is the real one; the store is its double in memory, whose every step another worker may run in, or a crash
-may come in (tests/support/joins.py says what else). tests/integration/test_join_store.py runs the same world over a
-real Redis. Each mutation of tests/support/mutations.py must be found: what no history finds, they do not cover.
+may come in (tests/support/join_cluster.py says what else). tests/integration/test_join_store.py runs the same world
+over a real Redis. Each mutation of tests/support/mutations.py must be found: what no history finds, they do not cover.
 
 A seed that fails names the command that shows every step of it again.
 """
@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from cdc.join.tree import Node
+from tests.support.join_cluster import DEFERRED, Cluster
+from tests.support.join_search import Chances, search
 from tests.support.join_world import World, random_view, truth
-from tests.support.joins import DEFERRED, Chances, Cluster, search
 from tests.support.memory_store import MemoryStore
 from tests.support.mutations import MUTATIONS, Mutation, defers
 

@@ -13,8 +13,9 @@ from copy import deepcopy
 from typing import Any
 
 from cdc.errors import Fenced, SinkUnavailable
+from cdc.formats import ROWS
 from sinks.rowstore import key_names
-from sinks.rowstore.contract import FORMAT, Attempt, Contribution, Marks, Swap
+from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 
 Step = Callable[[str], None]
 
@@ -351,7 +352,7 @@ class MemoryStore:
         for node in self._everywhere():
             if node.get("o", {}).get("run", 0) > self.token:
                 raise Fenced("fenced")
-            node["o"] = {"run": self.token, "identity": identity, "format": FORMAT}
+            node["o"] = {"run": self.token, "identity": identity, "format": ROWS}
 
     def empty(self) -> int:
         """See RowStore."""

@@ -16,7 +16,7 @@ from spark.join.climb import Ids
 from spark.join.engine import Joiner, Made
 from spark.join.maintain import Refuse, Touched
 from spark.join.task import Part, Task
-from tests.support.joins import Chances
+from tests.support.join_search import Chances
 from tests.support.memory_store import MemoryStore
 
 

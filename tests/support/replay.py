@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from random import Random
 
-from tests.support.joins import Chances, Cluster, random_world, tell
+from tests.support.join_cluster import Cluster
+from tests.support.join_search import Chances, random_world, tell
 from tests.support.memory_store import MemoryStore, Servers
 
 

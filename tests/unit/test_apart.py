@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,6 +18,7 @@ from cdc.errors import HeadwaterError, SinkRefused
 from operations.apart import Apart
 
 Say = Callable[[str], None]
+ROOT = Path(__file__).parents[2]
 
 
 def add(say: Say, one: int, other: int) -> tuple[int, int]:
@@ -57,6 +62,47 @@ def test_an_error_of_ours_keeps_its_class_and_its_words() -> None:
 def test_any_other_end_is_an_error_with_a_reason(work: Callable[[Say], None], told: str) -> None:
     with Apart(work) as apart, pytest.raises(HeadwaterError, match=told):
         apart.result()
+
+
+def deaf(say: Say) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say(str(os.getpid()))
+    time.sleep(60)
+
+
+def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.apart.END_SECONDS", 0.2)
+    with Apart(deaf) as work:
+        while not (said := work.lines()):
+            time.sleep(0.05)
+    assert not psutil.pid_exists(int(said[0]))
+
+
+OWNER = """
+    import time
+    from operations.apart import Apart
+    from tests.unit.test_apart import wait
+    if __name__ == "__main__":
+        work = Apart(wait)
+        while not (said := work.lines()):
+            time.sleep(0.05)
+        print(said[0], flush=True)
+        time.sleep(60)
+"""
+
+
+def test_it_ends_with_the_process_that_wants_it(tmp_path: Path) -> None:
+    """Killed, it can't say so."""
+    program = tmp_path / "owner.py"
+    program.write_text(textwrap.dedent(OWNER))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    owner = subprocess.Popen([sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    work = psutil.Process(int(owner.stdout.readline()))
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    work.wait(10)
 
 
 def test_it_ends_with_the_block_that_wants_it() -> None:

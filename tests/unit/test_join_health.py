@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import SinkUnavailable, StateError
+from cdc.errors import NewerFormat, SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
 from spark.checkpoint import committed_offsets, planned, trim
@@ -267,8 +267,9 @@ def test_what_an_older_headwater_has_left_is_refused_by_name(flow: Flow) -> None
     assert "headwater rebuild FILE search --auto" in str(caught.value)
     newer = Restarting()
     newer.servers.nodes[0]["o"]["format"] = 3
-    with pytest.raises(StateError, match="written by a newer Headwater"):
+    with pytest.raises(NewerFormat, match=r"the row store of .* was written by a newer Headwater") as refused:
         health.check(newer, flow, IDENTITY)
+    assert refused.value.code == "newer-format"
 
 
 def _layout(*columns: str) -> Layout:

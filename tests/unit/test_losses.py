@@ -1,25 +1,21 @@
-"""When a cache that forgot is made again, how often, and by what: children are real processes, their verbs are not."""
+"""When a cache that forgot is made again, how often, and by what: the processes are real, what they do is not."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import psutil
 import pytest
 
-from cdc.errors import SinkUnavailable
+from cdc.errors import HeadwaterError, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
-from operations.run import losses as module
-from operations.run.child import Child
-from operations.run.loss_watch import LossWatch
-from operations.run.losses import LONGEST_PAUSE, Losses, next_step, pause_after
+from operations.apart import Apart
+from operations.losses import losses as module
+from operations.losses.loss_watch import LossWatch
+from operations.losses.losses import LONGEST_PAUSE, Losses, next_step, pause_after
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
@@ -104,7 +100,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr("operations.run.loss_watch.open_target", made.sink)
+    monkeypatch.setattr("operations.losses.loss_watch.open_target", made.sink)
     return made
 
 
@@ -172,8 +168,35 @@ def test_what_a_start_finds_missing_is_lost_too(watch: LossWatch, server: Server
 # -- making it again --------------------------------------------------------------------------------------------------
 
 
-def script(text: str) -> list[str]:
-    return [sys.executable, "-c", textwrap.dedent(text)]
+Say = Callable[[str], None]
+
+
+def work(say: Say, line: str) -> None:
+    say(line)
+
+
+def fail(_say: Say) -> None:
+    raise HeadwaterError("flow failed: because")
+
+
+def compare(_say: Say, equal: bool | None) -> bool:
+    if equal is None:
+        raise HeadwaterError("no Postgres")
+    return equal
+
+
+def wait(_say: Say) -> None:
+    time.sleep(60)
+
+
+FILLS = (work, "cache@2/main: 43% of the log")
+FAILS = (fail,)
+Steps = Callable[[str], tuple[Any, ...]]
+
+
+def steps(*rebuild: Any, verify: tuple[Any, ...] = (compare, True)) -> Steps:
+    """What a step is in the place of, by its name."""
+    return lambda name: {"rebuild": rebuild or FILLS, "verify": verify}.get(name, (work, "done"))
 
 
 class Builds:
@@ -189,20 +212,21 @@ class Builds:
 
 
 class Case:
-    """`run`'s loop around the losses of one sink; what a verb does is a small program."""
+    """`run`'s loop around the losses of one sink; what a step does is a small function, in a process."""
 
-    def __init__(self, pipeline: Pipeline, server: Server, verbs: Callable[..., list[str]]) -> None:
+    def __init__(self, pipeline: Pipeline, server: Server, does: Steps) -> None:
         self.pipeline, self.server, self.said = pipeline, server, list[str]()
-        self.asked: list[tuple[str, ...]] = []
+        self.asked: list[tuple[Any, ...]] = []
         self.stopped: list[Path] = []
         runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
         self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
 
-        def command(verb: str, *words: str) -> list[str]:
-            self.asked.append((verb, *words))
-            return verbs(verb)
+        def start(step: Callable[..., Any], *arguments: Any) -> Apart[Any]:
+            assert arguments[0] is pipeline
+            self.asked.append((step.__name__, *arguments[1:]))
+            return Apart(*does(step.__name__))
 
-        self.losses = Losses(pipeline, Path("shop.yaml"), command=command)
+        self.losses = Losses(pipeline, Path("shop.yaml"), start=start)
         server.beats[1] = 0
         self.losses.watch.follow([("cache", 1)], [])
         self.losses.watch.look()
@@ -249,26 +273,26 @@ def filled(case: Case, stage: Any) -> None:
 
 
 def test_only_sinks_that_say_so_are_made_again(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
-    cases.append(case := Case(pipeline, server, lambda verb: script("")))
+    cases.append(case := Case(pipeline, server, steps()))
     assert case.losses.sinks == ["cache"]
 
 
 @pytest.mark.usefixtures("quick")
 def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
-    cases.append(case := Case(pipeline, server, lambda verb: script("print('cache@2/main: 43% of the log')")))
+    cases.append(case := Case(pipeline, server, steps()))
     case.lose()
     case.until(lambda: bool(case.asked))
-    assert case.asked[0] == ("rebuild", "shop.yaml", "cache", "--owned")
+    assert case.asked[0] == ("rebuild", Path("shop.yaml"), "cache")
     assert case.stopped == [register_of(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
     status = _sink(pipeline, "cache", None)
     assert status["state"] == "rebuilding" and status["rebuilding"]["attempt"] == 1
     assert not [line for line in ailments(pipeline) if line.startswith("cache")]
     filled(case, "living")
     case.until(lambda: case.verbs == ["rebuild", "retire"])
-    assert case.asked[1] == ("retire", "shop.yaml", "cache", "--generation", "1", "--yes")
+    assert case.asked[1] == ("retire", "cache", 1)
     register_of(pipeline, "cache").remove(1)
     case.until(lambda: case.verbs == ["rebuild", "retire", "verify"])
-    assert case.asked[2] == ("verify", "shop.yaml", "--sink", "cache", "--generation", "2", "--wait", "60")
+    assert case.asked[2] == ("verify", "cache", 2)
     assert _sink(pipeline, "cache", None)["rebuilding"] is None  # readers have what they need; it is only looked at
     case.until(lambda: not case.losses.busy)
     assert case.said[-1] == "sink cache: what was made again equals Postgres"
@@ -281,7 +305,7 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
 
 @pytest.mark.usefixtures("quick")
 def test_a_failure_is_tried_again_and_its_reason_is_told(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
-    cases.append(case := Case(pipeline, server, lambda verb: script("print('flow failed: because'); exit(1)")))
+    cases.append(case := Case(pipeline, server, steps(*FAILS)))
     case.lose()
     case.until(lambda: len(case.asked) >= 4)
     assert set(case.verbs) == {"rebuild"}
@@ -290,33 +314,30 @@ def test_a_failure_is_tried_again_and_its_reason_is_told(pipeline: Pipeline, ser
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    ("code", "told"), [(0, "equals Postgres"), (2, "differs from Postgres"), (1, "could not be compared (no Postgres)")]
+    ("equal", "told"),
+    [(True, "equals Postgres"), (False, "differs from Postgres"), (None, "could not be compared (no Postgres)")],
 )
 def test_what_is_complete_is_promoted_and_then_compared(
-    pipeline: Pipeline, server: Server, cases: list[Case], code: int, told: str
+    pipeline: Pipeline, server: Server, cases: list[Case], equal: bool | None, told: str
 ) -> None:
     """Readers have nothing meanwhile, so the comparison does not keep them waiting; its result is told."""
-    codes = {"rebuild": 0, "promote": 0, "retire": 0, "verify": code}
-    cases.append(case := Case(pipeline, server, lambda verb: script(f"print('no Postgres'); exit({codes[verb]})")))
+    cases.append(case := Case(pipeline, server, steps(verify=(compare, equal))))
     case.lose()
     case.until(lambda: bool(case.asked))
     filled(case, "ready")
     case.until(lambda: "promote" in case.verbs)
-    assert case.asked[1] == ("promote", "shop.yaml", "cache", "--generation", "2", "--force")
+    assert case.asked[1] == ("promote", "cache", 2)
     register_of(pipeline, "cache").promote(2)
     case.until(lambda: "retire" in case.verbs)
     register_of(pipeline, "cache").remove(1)
     case.until(lambda: not case.losses.busy)
     assert case.verbs == ["rebuild", "promote", "retire", "verify"] and told in case.said[-1]
-    assert ("--repair" in case.said[-1]) == (code == 2)
+    assert ("--repair" in case.said[-1]) == (equal is False)
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_loss_while_it_is_compared_begins_anew(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
-    def child(verb: str) -> list[str]:
-        return script("import time; time.sleep(60)" if verb == "verify" else "")
-
-    cases.append(case := Case(pipeline, server, child))
+    cases.append(case := Case(pipeline, server, steps(verify=(wait,))))
     case.lose()
     case.until(lambda: bool(case.asked))
     filled(case, "living")
@@ -327,54 +348,6 @@ def test_a_loss_while_it_is_compared_begins_anew(pipeline: Pipeline, server: Ser
     case.losses.watch.look()
     case.until(lambda: case.verbs[-1] == "rebuild")
     assert case.verbs == ["rebuild", "retire", "verify", "rebuild"]
-
-
-def test_a_child_ends_with_the_process_that_owns_it() -> None:
-    """Killed, it can't tell its child: the pipe does."""
-    owner = f"""
-        import sys, time
-        from operations.run.child import Child
-        child = Child({script("import sys; sys.stdin.buffer.read()")!r})
-        print(child._process.pid, flush=True)
-        time.sleep(60)
-    """
-    process = subprocess.Popen(script(owner), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    child = psutil.Process(int(process.stdout.readline()))
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    child.wait(10)
-
-
-@pytest.mark.parametrize("orphaned", [False, True])
-def test_an_owned_rebuild_ends_well_or_when_it_is_orphaned(orphaned: bool) -> None:
-    owned = """
-        import sys, threading
-        from console.cli.rebuild import _when_orphaned
-        stop = threading.Event()
-        threading.Thread(target=_when_orphaned, args=(stop,), daemon=True).start()
-        print("up", flush=True)
-        sys.exit(7 if stop.wait(0.5 if sys.argv[1] == "False" else 30) else 0)
-    """
-    process = subprocess.Popen([*script(owned), str(orphaned)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdin is not None
-    assert process.stdout.readline() == b"up\n"
-    if orphaned:
-        process.stdin.close()
-    assert process.wait(20) == (7 if orphaned else 0)
-    process.stdin.close()
-    process.stdout.close()
-
-
-def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operations.run.child.END_SECONDS", 0.2)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    child = Child([sys.executable, "-c", deaf])
-    while not child.progress:
-        time.sleep(0.01)
-    child.end()
-    assert child._process.returncode == -9
 
 
 def test_a_reason_that_comes_through_spark_keeps_its_way_out() -> None:

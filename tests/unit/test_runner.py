@@ -167,10 +167,13 @@ def test_a_task_that_a_sink_has_fenced_says_nothing_over_its_successor(case: Cas
 
 def watch(case: Case, capsys: pytest.CaptureFixture[str]) -> Callable[[FlowStatus, int, int], str]:
     """What `run` prints of a flow whose way is so far."""
-    made = FlowBars(object.__new__(Goal), terminal=False, line_seconds=0.0)
+    goal = object.__new__(Goal)
+    goal.running = case.runner.running
+    made = FlowBars(goal, terminal=False, line_seconds=0.0)
 
     def printed(status: FlowStatus, done: int, total: int) -> str:
-        made._line(case.runner.running[0], status, done, total, due=True)
+        goal.way = lambda _run: (done, total)  # type: ignore[method-assign]
+        made.show([status])
         return capsys.readouterr().err
 
     return printed

@@ -82,6 +82,7 @@ def test_an_executor_that_lacks_something_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "new").iterdir()) == []
 
 
+@pytest.mark.sampled
 def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: Path) -> None:
     archive, again = tmp_path / "python.tar.gz", tmp_path / "again.tar.gz"
     pack(archive)

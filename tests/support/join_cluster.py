@@ -21,8 +21,9 @@ from cdc.join.incoming import Incoming
 from sinks.rowstore.contract import RowStore
 from spark.join.engine import Joiner, Made
 from spark.join.task import Task
-from tests.support.join_world import PartOf, World, random_view, truth
-from tests.support.memory_store import MemoryStore, Servers
+from tests.support.join_worker import PoorDocument, Worker
+from tests.support.join_world import PartOf, World
+from tests.support.memory_store import Servers
 
 MakeJoiner = Callable[..., Joiner]
 Ranges = dict[PartOf, tuple[int, int]]
@@ -32,62 +33,9 @@ Sink = dict[str, tuple[int, Any]]
 DEFERRED: PartOf = ("deferred", 0)
 
 
-class Crash(BaseException):
-    """A worker is killed."""
-
-
-class PoorDocument(AssertionError):
-    """A document was made of a store that had forgotten, and written."""
-
-
-class Worker:
-    """A task in a thread of its own; it moves only as ``advance`` lets it, step by step."""
-
-    def __init__(self, name: str, work: Callable[[Worker], None]) -> None:
-        self.name, self._work = name, work
-        self._go, self._rest = threading.Semaphore(0), threading.Semaphore(0)
-        self._kill = False
-        self.done = False
-        self.frozen = False  # it was given up: another one does its work
-        self.confirmed = -1
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._go.acquire()
-        try:
-            if not self._kill:
-                self._work(self)
-        except Crash:
-            pass
-        except BaseException as error:  # handed to the test's own thread
-            self.error = error
-        self.done = True
-        self._rest.release()
-
-    def pause(self) -> None:
-        """Called by the worker at each step."""
-        self._rest.release()
-        self._go.acquire()
-        if self._kill:
-            raise Crash
-
-    def advance(self, steps: int = 1) -> bool:
-        """Let it take steps; True once it has finished."""
-        for _ in range(steps):
-            if self.done:
-                break
-            self._go.release()
-            self._rest.acquire()
-        return self.done
-
-    def kill(self) -> None:
-        """End it where it stands."""
-        self._kill = True
-        if not self.done:
-            self._go.release()
-            self._rest.acquire()
+def no_refusal(change: Incoming, error: UnavailableValue) -> None:
+    """No change of these worlds lacks a value."""
+    raise AssertionError(f"{change} was refused: {error}")
 
 
 @dataclass
@@ -127,7 +75,6 @@ class Cluster:
         self.copies: list[tuple[list[dict[str, Any]], Ranges]] = []
         self.meanwhile: Callable[[], None] = lambda: None  # what happens while nobody runs
         self._here = threading.local()
-        self._filling: Joiner | None = None
         store.step = self._step
         store.repeats = lambda _what: self.random.random() < 0.02
         self.begin_anew()
@@ -146,7 +93,7 @@ class Cluster:
             if what == "confirm":
                 worker.confirmed = self.flushes
 
-    def _spawn(self, part: PartOf, work: Callable[[Worker], None]) -> None:
+    def spawn(self, part: PartOf, work: Callable[[Worker], None]) -> None:
         def run(worker: Worker) -> None:
             self._here.worker = worker
             work(worker)
@@ -218,16 +165,16 @@ class Cluster:
         cuts = sorted(self.random.randint(0, len(records)) for _ in range(self.random.choice((0, 0, 1, 2))))
         pieces = [records[a:b] for a, b in zip([0, *cuts], [*cuts, len(records)], strict=True) if a < b]
         task, store, token = Task(self.batch.number, self.attempts + 1), self.store, self.store.token
-        self._spawn(part, lambda worker: self._work(worker, task, store, token, pieces))
+        self.spawn(part, lambda worker: self._work(worker, task, store, token, pieces))
 
     def _work(self, worker: Worker, task: Task, store: RowStore, token: int, pieces: Any) -> None:
         joiner = self.make(self.world.view, store, self.epoch)
         for records in pieces:  # Arrow batches
-            for made in joiner.process(self.world.changes(records), task, _no_refusal):
-                self._write(worker, token, made, joiner.documents(made))
+            for made in joiner.process(self.world.changes(records), task, no_refusal):
+                self.write(worker, token, made, joiner.documents(made))
         store.end(task.number)
 
-    def _write(self, worker: Worker, token: int, piece: list[Made], documents: list[bytes | None]) -> None:
+    def write(self, worker: Worker, token: int, piece: list[Made], documents: list[bytes | None]) -> None:
         good = self.whole in (self.flushes, worker.confirmed)
         for item, document in zip(piece, documents, strict=True):
             self._step("write")
@@ -345,7 +292,7 @@ class Cluster:
         self.committed, self.done, self.batch, self.planned = [], [], None, None
         self.noted = self.base = self.floor = -1
         self.epoch, self.healed, self.server = 0, -1, self.store.server()
-        self.whole, self.copies, self._filling = self.flushes, [], None
+        self.whole, self.copies = self.flushes, []
 
     # -- what servers forget ------------------------------------------------------------------------------------------
 
@@ -385,98 +332,6 @@ class Cluster:
         """Where the records begin that must be there still, because a node may go back to before them."""
         return min((through.get(part, (0, 0))[1] for _, through in self.copies), default=len(self.world.log[part]))
 
-    # -- fills --------------------------------------------------------------------------------------------------------
-
-    def fill(self, crashes: float, clean: Callable[[], None]) -> None:
-        """The first fill, slice by slice: rows of all partitions but the root's, then the root's and its documents.
-
-        Workers of one slice interleave; when one crashes, it, or the whole slice, is done again.
-        """
-        root = self.world.view.tree
-        ends = {part: len(records) for part, records in self.world.log.items()}
-        rows = {part: end for part, end in ends.items() if not (root.once and part[0] == root.table.name)}
-        self._pass(rows, self._load, crashes, clean)
-        again = {part: end for part, end in ends.items() if part[0] == root.table.name}
-        self._pass(again, self._fill if root.once else self._build, crashes, clean)
-        self.store.note(filled=True)
-        if self.base >= 0:  # all slices together stand for the last one's number
-            self.committed = [Batch(self.base, {part: (0, end) for part, end in ends.items()})]
-            self.store.note(self.base, epoch=self.epoch)
-            self.noted = self.floor = self.base
-            self.base -= 1
-        self._filling = None
-
-    def _pass(self, ends: dict[PartOf, int], work: Callable[..., None], crashes: float, clean: Any) -> None:
-        at = dict.fromkeys(ends, 0)
-        while any(at[part] < end for part, end in ends.items()):
-            piece = {p: (at[p], min(end, at[p] + self.random.choice((1, 3, 9)))) for p, end in ends.items()}
-            piece = {part: bounds for part, bounds in piece.items() if bounds[0] < bounds[1]}
-            self._slice(piece, work, crashes, clean)
-            at |= {part: bounds[1] for part, bounds in piece.items()}
-            self.base += 1
-            clean()
-
-    def _slice(self, piece: Ranges, work: Callable[..., None], crashes: float, clean: Any) -> None:
-        waiting = set(piece)
-        while waiting:
-            part = self.random.choice(sorted(waiting))
-            if part not in self.live:
-                self._slice_task(part, piece[part], work)
-            elif (chance := self.random.random()) < crashes:
-                worker = self.live.pop(part)
-                if chance < crashes / 2:
-                    self.zombies.append(worker)
-                    worker.frozen = True
-                else:
-                    worker.kill()
-                clean()
-                if self.random.random() < 0.5:  # the whole slice: another runner
-                    for other in self.live.values():
-                        other.kill()
-                    self.live.clear()
-                    waiting = set(piece)
-                    self.store = self.store.again(self.store.token + 1)
-                    self.sink_token = self.store.token
-                    self.store.adopt(self.identity)
-                    self._filling = None
-            elif self.zombies and self.random.random() < 0.1:
-                self.wake(self.random.choice((1, 5, 50)))
-            elif self.live[part].advance(self.random.choice((1, 5, 50))):
-                worker = self.live.pop(part)
-                if worker.error is not None:
-                    raise worker.error
-                waiting.discard(part)
-
-    def _slice_task(self, part: PartOf, bounds: tuple[int, int], work: Callable[..., None]) -> None:
-        records = self.world.read(part, *bounds)
-        task, joiner, token = Task(self.base + 1, self.attempts + 1), self._filler(), self.store.token
-        self._spawn(part, lambda worker: work(worker, task, joiner, token, records))
-
-    def _load(self, _worker: Worker, task: Task, joiner: Joiner, _token: int, records: Any) -> None:
-        joiner.load(self.world.changes(records), task, _no_refusal)
-        joiner.store.end(task.number)
-
-    def _fill(self, worker: Worker, task: Task, joiner: Joiner, token: int, records: Any) -> None:
-        for piece in joiner.fill(self.world.changes(records), task, _no_refusal):
-            self._write_filled(worker, token, piece, joiner)
-        joiner.store.end(task.number)
-
-    def _build(self, worker: Worker, task: Task, joiner: Joiner, token: int, records: Any) -> None:
-        keys = [change.key for change in self.world.changes(records)]
-        for piece in joiner.build(keys, task):
-            self._write_filled(worker, token, piece, joiner)
-
-    def _write_filled(self, worker: Worker, token: int, piece: list[Made], joiner: Joiner) -> None:
-        if worker.frozen:  # sinks/rowstore/awake.py: one that was away for so long gives up by itself
-            raise SinkUnavailable("away")
-        self._write(worker, token, piece, joiner.documents(piece))
-
-    def _filler(self) -> Joiner:
-        """An engine that remembers rows; as in a worker, one serves all slices of a fill."""
-        if self._filling is None:
-            self._filling = self.make(self.world.view, self.store, self.epoch, filling=True)
-        return self._filling
-
     # -- what fan-outs have deferred ----------------------------------------------------------------------------------
 
     def make_deferred(self) -> None:
@@ -488,10 +343,10 @@ class Cluster:
             shards = store.claim()
             for shard in shards:
                 for made in joiner.later(shard):
-                    self._write(worker, token, made, joiner.documents(made))
+                    self.write(worker, token, made, joiner.documents(made))
             store.settle(shards)
 
-        self._spawn(DEFERRED, work)
+        self.spawn(DEFERRED, work)
 
     def rest(self) -> None:
         """The batch that is under way ends, and is committed; the store is not told yet."""
@@ -530,161 +385,3 @@ class Cluster:
     def held(self) -> dict[str, Any]:
         """The documents that the sink holds."""
         return {key: document for key, (_, document) in self.sink.items() if document is not None}
-
-
-def _no_refusal(change: Incoming, error: UnavailableValue) -> None:
-    raise AssertionError(f"{change} was refused: {error}")
-
-
-# -- the search -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Chances:
-    """How often what happens.
-
-    Attributes:
-        crashes: a worker crashes or is frozen, each time one is looked at.
-        losses: servers forget, each turn.
-        fill: the first changes come by a fill.
-        nodes: of the store.
-        small: the same view each time, of two tables: less variety, and more that meets.
-        flushes: how often a server is emptied, each turn.
-    """
-
-    crashes: float = 0.04
-    losses: float = 0.0
-    fill: bool = False
-    nodes: int = 1
-    small: bool = False
-    flushes: float = 0.0
-
-    @property
-    def options(self) -> str:
-        """The same for the command line of tests/support/replay.py."""
-        words = [f" --crashes {self.crashes} --losses {self.losses} --flushes {self.flushes} --nodes {self.nodes}"]
-        return "".join([*words, " --fill" * self.fill, " --small" * self.small])
-
-
-def random_world(random: Random, *, small: bool = False) -> World:
-    """Empty tables under a random view, and a log of one or two partitions a topic."""
-    pace, rows = random.choice((0.05, 0.5, 0.9)), random.choice((3, 6))
-    return World(random_view(random, small=small), parts=random.choice((1, 2)), pace=pace, rows=rows)
-
-
-# Histories a seed: short ones, because what goes wrong early is often made good by what comes later.
-ROUNDS = 4
-
-
-def history(seed: int, store: Any, joiner: MakeJoiner = Joiner, chances: Chances = Chances()) -> str | None:
-    """A seed's random histories; what is wrong at rest, or was meanwhile, in the first that shows it; or None."""
-    for number in range(ROUNDS):
-        named = f"{seed}.{number}"
-        # Each history's runners have tokens of their own above those of the one before.
-        if (wrong := one_history(named, store.again(1 + 10_000 * number), joiner, chances)) is not None:
-            return f"{wrong}; see `python -m tests.support.replay {named}{chances.options}`"
-    return None
-
-
-def one_history(seed: str, store: Any, joiner: MakeJoiner, chances: Chances) -> str | None:
-    """One history; its seed is named ``SEED.NUMBER``."""
-    try:
-        random = Random(seed)
-        cluster = Cluster(random_world(random, small=chances.small), store, joiner, random)
-        return tell(seed, cluster, random, chances)
-    except PoorDocument as error:
-        return f"seed {seed}: {error}"
-
-
-def tell(seed: str, cluster: Cluster, random: Random, chances: Chances) -> str | None:
-    """A history on a cluster that is there; what is wrong at rest, or None."""
-    world = cluster.world
-
-    def clean() -> None:
-        if random.random() < 0.3:
-            cluster.say("the cleaner comes")
-            world.clean(random, cluster.young)
-
-    def meanwhile() -> None:
-        for _ in range(random.choice((0, 2, 4))):
-            world.transaction(random)
-        cluster.say("the cleaner comes")
-        world.clean(random, cluster.young)
-
-    cluster.meanwhile = meanwhile
-
-    if chances.fill:
-        for _ in range(random.randint(1, 20)):
-            world.transaction(random)
-        alone = random.random() < 0.5  # nobody writes meanwhile
-        cluster.fill(5 * chances.crashes, clean if alone else meanwhile)
-        # At once: what follows makes most documents anew.
-        if alone and (wrong := _wrong(seed, cluster)) is not None:
-            return f"after the fill: {wrong}"
-    for _ in range(random.randint(1, 6)):
-        for _ in range(random.randint(1, 4)):
-            world.transaction(random)
-        for _ in range(random.randint(0, 40)):
-            _turn(cluster, random, chances)
-            clean()
-    cluster.settle()
-    return _wrong(seed, cluster)
-
-
-def _servers(cluster: Cluster, random: Random, chances: Chances) -> None:
-    if random.random() < chances.losses:
-        random.choice((cluster.copy, cluster.copy, cluster.rest, cluster.lose))()
-    if random.random() < chances.flushes:
-        cluster.flush()
-
-
-def _turn(cluster: Cluster, random: Random, chances: Chances) -> None:
-    if random.random() < 0.15:
-        cluster.world.transaction(random)
-    if random.random() < 0.8:
-        cluster.begin()
-    if random.random() < 0.5:
-        cluster.commit()
-    if random.random() < 0.3:
-        cluster.note()
-    _servers(cluster, random, chances)
-    if cluster.zombies and random.random() < 0.4:
-        cluster.wake(random.choice((1, 2, 5, 20)))
-    if DEFERRED not in cluster.live and cluster.store.waiting() and random.random() < 0.6:
-        cluster.make_deferred()
-    if not cluster.live:
-        return
-    part = random.choice(sorted(cluster.live))
-    chance = random.random() / (4 if part == DEFERRED else 1)
-    if chance < chances.crashes:
-        cluster.crash(part)
-    elif chance < 2 * chances.crashes:
-        cluster.freeze(part)
-    elif chance < 2.3 * chances.crashes:
-        cluster.restart()
-    else:
-        cluster.advance(part, random.choice((1, 2, 5, 20, 100, 100)))
-
-
-def _wrong(seed: str, cluster: Cluster) -> str | None:
-    want = orjson.loads(orjson.dumps(truth(cluster.world.view, cluster.world.tables)))
-    for got, where in ((cluster.held(), ""), (cluster.rendered(want), " in the store")):
-        keys = [key for key in sorted({*want, *got}) if str(want.get(key)) != str(got.get(key))]
-        if keys:
-            return f"seed {seed}{where}: {keys[0]!r}: want {want.get(keys[0])}, got {got.get(keys[0])}"
-    return None
-
-
-def search(
-    seeds: Iterable[int],
-    joiner: MakeJoiner = Joiner,
-    chances: Chances = Chances(),
-    store: Callable[..., Any] = MemoryStore,
-) -> list[str]:
-    """What is wrong in many histories."""
-    found = []
-    for seed in seeds:
-        made = store(servers=Servers(chances.nodes), token=1)
-        if (wrong := history(seed, made, joiner, chances)) is not None:
-            found.append(wrong)
-    return found

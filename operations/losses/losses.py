@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cdc.errors import Fenced
+from cdc.errors import Fenced, HeadwaterError
 from cdc.pipeline import Pipeline
+from operations.apart import Apart
 from operations.loss_note import LossNote
-from operations.run.child import Child, command_of
-from operations.run.loss_watch import LossWatch
+from operations.losses import steps
+from operations.losses.loss_watch import LossWatch
+from operations.run.machines import with_master
 from operations.state_folder import chosen_sinks, register_of, state_dir
 
 if TYPE_CHECKING:
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0
 # How often the note for `status` is written anew while nothing else happens.
 NOTE_SECONDS = 2.0
-# How long the new generation may stand still while the comparison waits for it.
-SETTLE_SECONDS = 60
 
 Next = Literal["remove", "promote", "again"]
-Command = Callable[..., Sequence[str]]
+Start = Callable[..., Apart[Any]]
 
 
 def next_step(*, living_is_there: bool, ready: bool) -> Next:
@@ -64,8 +64,9 @@ class _Healing:
     since: float = field(default_factory=time.time)
     attempt: int = 0
     due: float = 0.0  # on the monotonic clock
-    child: Child | None = None
+    child: Apart[Any] | None = None
     doing: str = ""
+    progress: str = ""
     error: str | None = None
     noted: float = 0.0
 
@@ -78,7 +79,7 @@ class Losses:
         file: its path.
         only: the sinks that this process runs; none for all.
         master: where Spark runs, if not where the file says.
-        command: makes the command of a child, of a verb and its words.
+        start: begins a step in a process of its own.
     """
 
     def __init__(
@@ -87,9 +88,9 @@ class Losses:
         file: Path,
         only: Sequence[str] = (),
         master: str | None = None,
-        command: Command = command_of,
+        start: Start = Apart,
     ) -> None:
-        self.pipeline, self.file, self.master, self.command = pipeline, file, master, command
+        self.pipeline, self.file, self.master, self.start = pipeline, file, master, start
         self.sinks = [
             name
             for name in chosen_sinks(pipeline, only)
@@ -138,32 +139,34 @@ class Losses:
             self._over(one)  # the next step begins anew
             return [f"sink {one.sink}: its server has forgotten again while it was compared"]
         if one.child is not None:
-            said += [f"{one.sink}, being made again: {line}" for line in one.child.lines()]
-            code = one.child.poll()
-            if code is not None:
-                said += self._ended(one, code)
+            ended, lines = one.child.ended(), one.child.lines()
+            one.progress = lines[-1] if lines else one.progress
+            said += [f"{one.sink}, being made again: {line}" for line in lines]
+            if ended:
+                said += self._ended(one, one.child)
         elif time.monotonic() >= one.due:
             one.attempt += 1
             self._stop_lost(engine, one.sink)
-            self._begin(one, "rebuild", "--owned", *(("--master", self.master) if self.master else ()))
+            self._begin(one, steps.rebuild, with_master(self.pipeline, self.master), self.file, one.sink)
         waits = one.sink in self.healing and one.doing != "verify"
         if waits and time.monotonic() - one.noted > NOTE_SECONDS:
             one.noted = time.monotonic()
-            progress = one.child.progress if one.child else ""
-            self._note_of(one.sink).write(one.since, one.attempt, one.doing, progress, one.error)
+            self._note_of(one.sink).write(one.since, one.attempt, one.doing, one.progress, one.error)
         return said
 
-    def _begin(self, one: _Healing, verb: str, *words: str) -> None:
-        one.doing = verb
-        sink = ("--sink", one.sink) if verb == "verify" else (one.sink,)
-        one.child = Child(self.command(verb, str(self.file), *sink, *words))
+    def _begin(self, one: _Healing, step: Callable[..., Any], *arguments: Any) -> None:
+        one.doing, one.progress, one.child = step.__name__, "", self.start(step, *arguments)
 
-    def _ended(self, one: _Healing, code: int) -> list[str]:
-        assert one.child is not None
-        last, verb = one.child.last_words(), one.doing
+    def _ended(self, one: _Healing, child: Apart[Any]) -> list[str]:
+        equal, error, verb = None, None, one.doing
+        try:
+            equal = child.result()
+        except HeadwaterError as failure:
+            error = str(failure)
+        child.end()
         one.child, one.doing = None, ""
         if verb == "verify":
-            return self._compared(one, code, last)
+            return self._compared(one, equal, error)
         register = register_of(self.pipeline, one.sink)
         self.watch.look()  # what was lost before the child began may be lost no more, and the other way round
         lost = self.watch.lost(one.sink)
@@ -173,30 +176,31 @@ class Losses:
         match next_step(living_is_there=there, ready=waits):
             case "remove":
                 gone = [number for number in lost if number in register.kept()]
-                if gone and not (verb == "retire" and code):
-                    self._begin(one, "retire", "--generation", str(gone[0]), "--yes")
+                if gone and not (verb == "retire" and error):
+                    self._begin(one, steps.retire, self.pipeline, one.sink, gone[0])
                     return [f"sink {one.sink}: readers see generation {living} since {self._for(one)} after the loss"]
                 self._note_of(one.sink).clear()
-                self._begin(one, "verify", "--generation", str(living), "--wait", str(SETTLE_SECONDS))
+                self._begin(one, steps.verify, self.pipeline, one.sink, living)
                 return [f"sink {one.sink}: made again in {self._for(one)}, generation {living}; comparing it now"]
             case "promote" if verb != "promote":
                 assert ready is not None
-                self._begin(one, "promote", "--generation", str(ready.number), "--force")
+                self._begin(one, steps.promote, self.pipeline, one.sink, ready.number)
                 return []
             case _:
                 pause = pause_after(one.attempt)
-                one.due, one.error = time.monotonic() + pause, last or f"{verb} ended with exit code {code}"
+                one.due, one.error = time.monotonic() + pause, error or "readers still have nothing"
                 return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]
 
-    def _compared(self, one: _Healing, code: int, last: str) -> list[str]:
+    def _compared(self, one: _Healing, equal: bool | None, error: str | None) -> list[str]:
         """The end: what stands in the place of the lost ones was held against Postgres, or could not be."""
         self._over(one)
-        if code == 0:
+        if equal:
             return [f"sink {one.sink}: what was made again equals Postgres"]
+        warning = f"warning: sink {one.sink}: what was made again"
         verify = f"`headwater verify {self.file} --sink {one.sink}`"
-        if code == 2:
-            return [f"warning: sink {one.sink}: what was made again differs from Postgres: {verify} --repair"]
-        return [f"warning: sink {one.sink}: what was made again could not be compared ({last}): {verify} does it later"]
+        if equal is False:
+            return [f"{warning} differs from Postgres: {verify} --repair"]
+        return [f"{warning} could not be compared ({error}): {verify} does it later"]
 
     @staticmethod
     def _for(one: _Healing) -> str:

@@ -1,0 +1,1 @@
+"""Promoted caches that have forgotten: noticed, and made again."""

@@ -1,0 +1,53 @@
+"""The steps by which a cache that has forgotten is made again: what `run` has done for it in processes of their own.
+
+Named as the verbs that do the same: the names stand in ``status`` and in the log. What they need is imported by the
+process that does it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cdc.pipeline import Pipeline
+
+Say = Callable[[str], None]
+
+
+def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str) -> None:
+    """A generation from offset 0; asked to end, it stops where the next attempt goes on."""
+    from operations.rebuild import Rebuild
+    from operations.run.flow_lines import lines
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=False)
+
+
+def promote(say: Say, pipeline: Pipeline, sink: str, number: int) -> None:
+    """However far it is behind: readers have nothing meanwhile."""
+    from operations.generations import promote as generations
+
+    entry = generations.candidate(pipeline, sink, number, "ready", "previous", "living")
+    generations.promote(pipeline, sink, entry.number, say)
+
+
+def retire(say: Say, pipeline: Pipeline, sink: str, number: int) -> None:
+    """What was lost, with what is left of it."""
+    from operations.generations.retire import retire as retired
+
+    retired(pipeline, sink, number, say)
+
+
+def verify(say: Say, pipeline: Pipeline, sink: str, number: int) -> bool:
+    """Whether it equals Postgres."""
+    from cdc.errors import HeadwaterError
+    from operations.rebuild import compare
+
+    report = compare(say, pipeline, sink, number)
+    if error := report["sinks"][0]["error"]:
+        raise HeadwaterError(error)
+    return bool(report["equal"])

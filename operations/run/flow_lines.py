@@ -1,0 +1,65 @@
+"""How far flows are, as plain lines: for a log, and for whoever started the process that they run in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from operations.pace import pace
+from operations.status.caught_up import Goal
+from spark.runner import Running
+from spark.status import FlowStatus
+
+Say = Callable[[str], None]
+LINE_SECONDS = 5.0
+
+
+class FlowLines:
+    """Tells every flow's way to the log's end, a line a flow now and then.
+
+    Args:
+        goal: what they are on their way to.
+        say: told the lines.
+        line_seconds: pause between lines; a change of a flow's state, or of its error, is told at once.
+    """
+
+    def __init__(self, goal: Goal, say: Say, line_seconds: float = LINE_SECONDS) -> None:
+        self.goal, self.say, self.line_seconds = goal, say, line_seconds
+        self._told: dict[str, tuple[str, str | None, int]] = {}
+        self._begun: dict[str, int] = {}
+        self._since = self._next = time.monotonic()
+
+    def show(self, statuses: Sequence[FlowStatus]) -> None:
+        """Tell what is new, given the flows' states now."""
+        due = time.monotonic() >= self._next
+        for run, status in zip(self.goal.running, statuses, strict=True):
+            self._line(run, status, due=due)
+        if due:
+            self._next = time.monotonic() + self.line_seconds
+
+    def _line(self, run: Running, status: FlowStatus, *, due: bool) -> None:
+        done, total = self.goal.way(run)
+        title, before = run.flow.title, self._told.get(run.flow.title)
+        troubled = status.last_error or status.warning
+        # A warning's days change all the time: it is told again when a line is due anyhow.
+        now = (status.state, status.last_error, status.records)
+        if before == now or (before is not None and before[:2] == now[:2] and not due):
+            return
+        self._told[title] = now
+        trouble = f" · {troubled.splitlines()[0]}" if troubled else ""
+        waiting = f" · {status.deferred:,} documents to be written" if status.deferred else ""
+        # Before the log's end is known, or how much a fill has to read, there is no share to tell.
+        way = f"{100 * done // total}% of the log{self._pace(title, done, total)} · " if total else ""
+        self.say(f"{title}: {status.state} · {way}{status.records:,} records{waiting}{trouble}")
+
+    def _pace(self, title: str, done: int, total: int) -> str:
+        """``, 12,000/s, 3 min left``; nothing when it is done or has not begun."""
+        came = done - self._begun.setdefault(title, done)
+        return pace(done, total, came, time.monotonic() - self._since)
+
+
+@contextmanager
+def lines(say: Say, goal: Goal) -> Iterator[Callable[[Sequence[FlowStatus]], None]]:
+    """As `operations.rebuild.Shown` wants it."""
+    yield FlowLines(goal, say).show

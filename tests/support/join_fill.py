@@ -62,7 +62,7 @@ class Fill:
                 self._slice_task(part, piece[part], work)
             elif (chance := self.cluster.random.random()) < self.crashes:
                 worker = self.cluster.live.pop(part)
-                if chance < self.self.crashes / 2:
+                if chance < self.crashes / 2:
                     self.cluster.zombies.append(worker)
                     worker.frozen = True
                 else:

@@ -147,7 +147,8 @@ def accept(build: Opened) -> None:
         keep_definition(generation, build.definition)
     if build.identity is not None:
         generation.bind(build.identity)
-    generation.note_views([view.name for view in build.views])
+    # Views of an attempt that never came to write have no target, and could not be promoted.
+    generation.note_views([view.name for view in build.views], anew=build.definition is not None)
     generation.accepted()
 
 

@@ -171,6 +171,17 @@ class Target(Protocol):
 class Sink(Target, Protocol):
     """A target that takes documents. Built by ``sinks.factory.open_sink`` from plain data, so that an executor can."""
 
+    def empty(self, target: str) -> None:
+        """Remove every document and every memory of a deleted one, for a fill that begins anew; ``setup`` comes next.
+
+        Who claimed it, and what was left with it to tell a server that went back, stays: nothing was lost.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: rights are missing.
+        """
+        ...
+
     def setup(self) -> None:
         """Make the target ready: server checks, index, mapping, alias. Idempotent; run once per start, by the driver.
 

@@ -160,6 +160,12 @@ def plan_flows(spec: FlowSpec, reading: Reading, folder: Path, *, separate: bool
     return [Flow(name, _part(spec, views), reading, folder / name) for name, views in groups]
 
 
+def has_set_up(folder: Path) -> bool:
+    """Whether the flow of a folder came so far as to have made its targets ready: Spark's metadata, and a fill's place,
+    are written after that."""
+    return (folder / "checkpoint" / "metadata").exists() or (folder / "fill.json").exists()
+
+
 def flow_name(view: View, *, separate: bool) -> str:
     """The flow that keeps a view: plain views share one, and a view that needs more has one of its own name.
 

@@ -24,7 +24,7 @@ from cdc.errors import DiskFull, Fenced, HeadwaterError
 from spark import told
 from spark.files import disk_full
 from spark.flow import Flow
-from spark.join.query import is_filling
+from spark.join.query import is_filling, is_joined
 from spark.log_gaps import LogWatch, Vigil
 from spark.meter import Meter
 from spark.status import FlowStatus, Restarts
@@ -101,9 +101,10 @@ class Running:
         return is_filling(self.flow)
 
     @property
-    def deferred(self) -> int:
-        """Documents that a fan-out has changed and that are still to be written."""
-        return int(getattr(self.query, "waiting", 0))
+    def deferred(self) -> int | None:
+        """Documents that a fan-out has changed and that are still to be written; None while nobody knows."""
+        waiting: int | None = getattr(self.query, "waiting", None if is_joined(self.flow) else 0)
+        return waiting
 
 
 class Runner:
@@ -267,7 +268,7 @@ class Runner:
             run.flow,
             state,
             run.last_error,
-            deferred=run.deferred,
+            deferred=run.deferred or 0,
             unread_since=run.vigil.since,
             warning=None if run.failed or run.finished else run.vigil.warning,
             restarts=run.restarts.count,

@@ -108,9 +108,27 @@ class Generation:
         """Take back what ``refuse`` has said."""
         (self.folder / "refused.json").unlink(missing_ok=True)
 
-    def note_views(self, views: Sequence[str]) -> None:
-        """Remember which views the generation has written, so that they can be removed when the file says otherwise."""
-        write_atomic(self.folder / "views.json", json.dumps(sorted({*views, *self.views()})))
+    def note_views(self, views: Sequence[str], *, anew: bool = False) -> None:
+        """Remember which views the generation has written, so that they can be removed when the file says otherwise.
+
+        Args:
+            views: their names.
+            anew: nothing was written before, whatever was noted.
+        """
+        write_atomic(self.folder / "views.json", json.dumps(sorted({*views, *(() if anew else self.views())})))
+
+    def note_beats(self, beats: Mapping[str, int]) -> None:
+        """Remember the numbers that were left with the targets: a server that has older ones has lost writes."""
+        write_atomic(self.folder / "beats.json", json.dumps(beats))
+
+    def beats(self) -> dict[str, int]:
+        """The number that was left last with each view's target."""
+        try:
+            return {
+                str(view): int(number) for view, number in json.loads((self.folder / "beats.json").read_text()).items()
+            }
+        except (FileNotFoundError, ValueError, AttributeError):
+            return {}  # then a loss is noticed from now on
 
     def views(self) -> list[str]:
         """The views this generation has ever written."""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from cdc.errors import HeadwaterError
@@ -15,6 +16,7 @@ from sinks import contract
 from sinks.configure import plain_config
 from sinks.factory import open_target
 from sinks.redis import RedisSink
+from spark.flow import has_set_up
 from spark.register import as_defined
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ class _Spec(Protocol):
 class _Flow(Protocol):
     @property
     def spec(self) -> _Spec: ...
+    @property
+    def folder(self) -> Path: ...
 
 
 class _Running(Protocol):
@@ -80,8 +84,10 @@ class LossWatch:
             running: flows; targets of those that have failed are looked at although they were never seen.
         """
         self._ours = frozenset(which for which in ours if which[0] in self.sinks)
-        failed = (run.flow.spec for run in running if run.failed and run.flow.spec.sink in self.sinks)
-        self._suspects = {(spec.sink, spec.generation, view) for spec in failed for view in spec.views}
+        failed = (run.flow for run in running if run.failed and run.flow.spec.sink in self.sinks)
+        # One that never came to make its target ready has nothing to lose: it is refused for another reason.
+        written = (flow.spec for flow in failed if has_set_up(flow.folder))
+        self._suspects = {(spec.sink, spec.generation, view) for spec in written for view in spec.views}
 
     @property
     def pending(self) -> bool:
@@ -131,16 +137,24 @@ class LossWatch:
 
     def _there(self, sink: str, number: int) -> dict[Target, bool]:
         """Each view of a generation, and whether it is there as it was left."""
-        views = register_of(self.pipeline, sink).generation(number).views()
+        generation = register_of(self.pipeline, sink).generation(number)
+        views = generation.views()
         if not views:
             return {}
+        before = generation.beats()
         opened = open_target(plain_config(as_defined(self.pipeline, sink, number), sink, number, views))
         try:
-            return {(sink, number, view): self._is_whole(opened, (sink, number, view)) for view in views}
+            there = {view: self._is_whole(opened, (sink, number, view), before.get(view, 0)) for view in views}
         finally:
             opened.close()
+        # What is left with them is known to who comes next: a loss must not be forgotten with the process that saw it.
+        left = {view: self._seen.get((sink, number, view), 0) for view in views}
+        after = before | {view: beat for view, beat in left.items() if beat > before.get(view, 0)}
+        if after != before and generation.folder.exists():
+            generation.note_beats(after)
+        return {(sink, number, view): whole for view, whole in there.items()}
 
-    def _is_whole(self, opened: contract.Target, target: Target) -> bool:
+    def _is_whole(self, opened: contract.Target, target: Target, before: int) -> bool:
         if target in self._lost:
             return False  # what writes to it next makes it no more whole
         if not isinstance(opened, RedisSink):
@@ -148,9 +162,11 @@ class LossWatch:
             if there:
                 self._seen[target] = 0
             return there
-        before, number = self._seen.get(target, 0), time.time_ns() // 1_000_000
-        held = opened.beat(target[2], number)
+        number = time.time_ns() // 1_000_000
+        held = opened.beat(target[2], number, before)
         if held is None or held < before:
+            if before:
+                self._seen.setdefault(target, before)  # by a process before this one
             return False
         self._seen[target] = number
         return True

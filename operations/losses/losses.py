@@ -21,7 +21,6 @@ from operations.apart import Apart
 from operations.loss_note import LossNote
 from operations.losses import steps
 from operations.losses.loss_watch import LossWatch
-from operations.run.machines import with_master
 from operations.state_folder import chosen_sinks, register_of, state_dir
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class Losses:
         elif time.monotonic() >= one.due:
             one.attempt += 1
             self._stop_lost(engine, one.sink)
-            self._begin(one, steps.rebuild, with_master(self.pipeline, self.master), self.file, one.sink)
+            self._begin(one, steps.rebuild, one.sink, self.master)
         waits = one.sink in self.healing and one.doing != "verify"
         if waits and time.monotonic() - one.noted > NOTE_SECONDS:
             one.noted = time.monotonic()
@@ -155,7 +154,7 @@ class Losses:
         return said
 
     def _begin(self, one: _Healing, step: Callable[..., Any], *arguments: Any) -> None:
-        one.doing, one.progress, one.child = step.__name__, "", self.start(step, *arguments)
+        one.doing, one.progress, one.child = step.__name__, "", self.start(step, self.file, *arguments)
 
     def _ended(self, one: _Healing, child: Apart[Any]) -> list[str]:
         equal, error, verb = None, None, one.doing
@@ -177,16 +176,19 @@ class Losses:
             case "remove":
                 gone = [number for number in lost if number in register.kept()]
                 if gone and not (verb == "retire" and error):
-                    self._begin(one, steps.retire, self.pipeline, one.sink, gone[0])
+                    self._begin(one, steps.retire, one.sink, gone[0])
                     return [f"sink {one.sink}: readers see generation {living} since {self._for(one)} after the loss"]
                 self._note_of(one.sink).clear()
-                self._begin(one, steps.verify, self.pipeline, one.sink, living)
+                self._begin(one, steps.verify, one.sink, living)
                 return [f"sink {one.sink}: made again in {self._for(one)}, generation {living}; comparing it now"]
             case "promote" if verb != "promote":
                 assert ready is not None
-                self._begin(one, steps.promote, self.pipeline, one.sink, ready.number)
+                self._begin(one, steps.promote, one.sink, ready.number)
                 return []
             case _:
+                if ready is not None and not waits and not (verb == "retire" and error):
+                    self._begin(one, steps.retire, one.sink, ready.number)  # it was lost too, and is in the way
+                    return []
                 pause = pause_after(one.attempt)
                 one.due, one.error = time.monotonic() + pause, error or "readers still have nothing"
                 return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]

@@ -24,8 +24,8 @@ from sinks.iceberg.catalogue import catalog_name
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
 from spark.join.child_expressions import analysed
-from spark.join.query import went_live
-from spark.join.start import is_joined, start_joined
+from spark.join.query import is_joined, went_live
+from spark.join.start import start_joined
 from spark.log_gaps import check_log
 from spark.runner import Query, Start
 from spark.spec import FlowSpec

@@ -61,7 +61,7 @@ class Goal:
         """Whether every flow that is not failed has committed what the log held at the start."""
         for run in self.running:
             goal = self._of(run)
-            there = not run.filling and not run.deferred and reached(committed_offsets(run.flow.checkpoint)[1], goal)
+            there = not run.filling and run.deferred == 0 and reached(committed_offsets(run.flow.checkpoint)[1], goal)
             if not self._ends or (not run.failed and not there):
                 return False
         return True

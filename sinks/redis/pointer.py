@@ -40,12 +40,13 @@ end
 return redis.call('DEL', KEYS[1])
 """
 
-# KEYS: pointer. ARGV: generation, number. Answers the number that was there, 0 for none, or nothing when the generation
-# is not claimed. It never goes back, whatever two processes with different clocks leave.
+# KEYS: pointer. ARGV: generation, number, the one that was left last. Answers the number that was there, 0 for none, or
+# nothing when the generation is not claimed. It never goes back, whatever two processes with different clocks leave;
+# one that has gone back stays so, as the trace of a loss.
 BEAT = b"""\
 if redis.call('HEXISTS', KEYS[1], 'lease:' .. ARGV[1]) == 0 then return false end
 local held = redis.call('HGET', KEYS[1], 'beat:' .. ARGV[1]) or '0'
-if tonumber(held) < tonumber(ARGV[2]) then
+if tonumber(held) < tonumber(ARGV[2]) and tonumber(held) >= tonumber(ARGV[3]) then
   redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], 'beat:' .. ARGV[1], ARGV[2])
 end

@@ -187,18 +187,24 @@ class RedisSink:
         """See the contract: whoever sets it up claims it, and a server that has forgotten that has forgotten more."""
         return self.claimed(target) is not None
 
-    def beat(self, target: str, number: int) -> int | None:
+    def beat(self, target: str, number: int, before: int = 0) -> int | None:
         """Leave a number with a generation, larger each time; returns the one that was there.
 
         One that is lower than what was left last tells of a server that was restored from an older state, although
-        the generation itself is there. 0 before the first; None when the generation is not there.
+        the generation itself is there. It is left as it is then, so that whoever asks next sees it too. 0 before the
+        first; None when the generation is not there.
+
+        Args:
+            target: the view.
+            number: to be left.
+            before: the one that was left last, as far as is known.
 
         Raises:
             SinkUnavailable: the server went away (transient).
         """
         where = self._where(target)
         with self._server.once("beat"):
-            held = self._server.client().eval(BEAT, 1, where.pointer, where.generation, number)
+            held = self._server.client().eval(BEAT, 1, where.pointer, where.generation, number, before)
         return None if held is None else int(held)
 
     def claimed(self, target: str) -> int | None:
@@ -215,22 +221,33 @@ class RedisSink:
         where = self._where(target)
         with self._server.once("drop"):
             client = self._server.client()
-            found = self._claims.in_the_way(client, where.stem)
-            if found is not None:
-                log.warning("nothing was removed: %s", self._claims.refused(where.stem, found).what)
+            if not self._unlink_all(client, where):
                 return
-            promotion.finish(client, where)
-            pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
-            places = {where.hidden}
-            if self._settings.cluster:
-                places.add(where.own)
-            elif pointer.generation == where.generation:
-                places.add(where.plain)
-            for prefix in (*places, names.VERSION_PREFIX + where.own):
-                self._unlink(client, names.pattern(prefix))
             client.eval(FORGET, 1, where.pointer, where.generation)
             if not client.exists(where.pointer):  # no generation is left
                 self._claims.release(client, where.stem)
+
+    def empty(self, target: str) -> None:
+        """See the contract; the pointer is left as it is."""
+        with self._server.once("empty"):
+            self._unlink_all(self._server.client(), self._where(target))
+
+    def _unlink_all(self, client: Client, where: Names) -> bool:
+        """Remove a generation's values; False, and nothing is done, where somebody else's may be among them."""
+        found = self._claims.in_the_way(client, where.stem)
+        if found is not None:
+            log.warning("nothing was removed: %s", self._claims.refused(where.stem, found).what)
+            return False
+        promotion.finish(client, where)
+        pointer = Pointer.of(client.hmget(where.pointer, FIELDS))
+        places = {where.hidden}
+        if self._settings.cluster:
+            places.add(where.own)
+        elif pointer.generation == where.generation:
+            places.add(where.plain)
+        for prefix in (*places, names.VERSION_PREFIX + where.own):
+            self._unlink(client, names.pattern(prefix))
+        return True
 
     @staticmethod
     def _unlink(client: Client, pattern: bytes) -> None:

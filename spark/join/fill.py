@@ -50,8 +50,15 @@ def _save(flow: Flow, state: FillState) -> None:
     write_atomic(flow.folder / "fill.json", state.to_json())
 
 
-def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
-    """Begin a flow's fill, or see to it that it can go on; it is begun anew when rows may have been lost meanwhile.
+def prepare(flow: Flow, sink: Sink, store: RedisRowStore, *, there: bool) -> None:
+    """Begin a flow's fill, or see to it that it can go on; it is begun anew when rows or documents may have been lost
+    meanwhile.
+
+    Args:
+        flow: one that is not live.
+        sink: its sink, made ready.
+        store: its row store, made ready.
+        there: whether the target was there before it was made ready: an empty new one lacks the documents made so far.
 
     Raises:
         StateError: a new flow finds its target filled, or one that has run has lost its state (terminal).
@@ -60,7 +67,8 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
     state, server = load(flow), store.server()
     # From its beginning, not from its newest slice: a row of the first slice may have been deleted just after.
     young = state is not None and time.time() - (state.begun or state.at) < flow.reading.tombstone_seconds
-    if state is not None and state.server == server and young and store.noted().identity == state.attempt:
+    same = state is not None and state.server == server and store.noted().identity == state.attempt
+    if state is not None and there and young and same:
         store.adopt(state.attempt)
         return
     view, interrupted = view_of(flow.spec).name, (flow.folder / "phase.json").exists()
@@ -75,7 +83,7 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore) -> None:
             flow.refuse_filled(view)
     else:
         # Documents of rows that are gone meanwhile must not stay, and a part of the rows may be lost.
-        sink.drop(view)
+        sink.empty(view)
         sink.setup()
         shutil.rmtree(flow.checkpoint, ignore_errors=True)
     for name in ("rowstore.json", "layout.json"):

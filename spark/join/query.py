@@ -51,7 +51,7 @@ class JoinedQuery:
         self._fill: Fill | None = None
         self._before = 0  # slices of the fill: they count as batches, so that batches have one sequence of numbers
         self._error: Exception | None = None
-        self.waiting = 0  # documents that a fan-out has deferred
+        self.waiting: int | None = None  # documents that a fan-out has deferred; None while nobody has looked
         self._stop = threading.Event()
         self._pool = spark.sparkContext.getLocalProperty("spark.scheduler.pool")
         self._thread = threading.Thread(target=self._run, name=flow.title, daemon=True)
@@ -175,9 +175,14 @@ def read_phase(flow: Flow) -> Phase:
     return filled.progress()[0] if filled is not None else "rows"
 
 
+def is_joined(flow: Flow) -> bool:
+    """Whether a flow keeps a joined view."""
+    return any(isinstance(view, JoinedView) for view in flow.spec.views.values())
+
+
 def is_filling(flow: Flow) -> bool:
     """Whether documents may be missing because a joined view's sink is still being filled."""
-    return any(isinstance(view, JoinedView) for view in flow.spec.views.values()) and read_phase(flow) != "live"
+    return is_joined(flow) and read_phase(flow) != "live"
 
 
 def write_phase(flow: Flow, phase: Phase) -> None:

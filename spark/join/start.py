@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from cdc.join.view import JoinedView
 from sinks.factory import open_sink
 from sinks.rowstore.contract import RowStore
 from spark.checkpoint import committed_offsets
@@ -31,11 +30,12 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
     sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
     try:
         store.setup()
-        if live and not sink.there(view_of(flow.spec).name):
+        there = sink.there(view_of(flow.spec).name)  # asked before it is made ready, which makes it anew
+        if live and not there:
             flow.refuse_gone(view_of(flow.spec).name)
         sink.setup()
         if not live:
-            prepare(flow, sink, store)
+            prepare(flow, sink, store, there=there)
         health.check_layout(view_of(flow.spec).layout, flow)
         epoch = take_over(store, flow) if live else 0
         if committed_offsets(flow.checkpoint)[0] < batch:
@@ -53,8 +53,3 @@ def take_over(store: RowStore, flow: Flow) -> int:
     epoch = health.check(store, counted(flow), identity, flow.spec.compaction_lag_seconds)
     store.adopt(identity)
     return epoch
-
-
-def is_joined(flow: Flow) -> bool:
-    """Whether a flow keeps a joined view."""
-    return any(isinstance(view, JoinedView) for view in flow.spec.views.values())

@@ -77,6 +77,7 @@ def test_a_cache_that_was_flushed_is_made_again(cached: Scenario) -> None:
 
 
 def rebuilds(shop: Scenario) -> list[psutil.Process]:
-    """Processes that the runner has begun to make a sink again."""
+    """Processes that the runner has begun to make a sink again (operations/apart.py)."""
     assert shop.runner is not None
-    return [one for one in psutil.Process(shop.runner.pid).children() if "rebuild" in one.cmdline()]
+    children = psutil.Process(shop.runner.pid).children()
+    return [one for one in children if any("spawn_main" in word for word in one.cmdline())]

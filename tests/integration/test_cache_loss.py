@@ -40,8 +40,9 @@ engine: {{state_dir: {state}}}
 """
 
 
-def fill(say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str) -> None:
+def fill(say: Callable[[str], None], file: Path, _sink: str, _master: str | None) -> None:
     """In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails."""
+    pipeline = load(file)
     register = register_of(pipeline, "cache")
     number = register.create("lost").number
     generation = register.generation(number)

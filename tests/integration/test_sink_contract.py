@@ -256,6 +256,16 @@ def test_an_unknown_view_is_an_error(sink: Sink) -> None:
         sink.write("nope", items(1, 1))
 
 
+def test_emptied_it_takes_any_version_again(sink: Sink) -> None:
+    """A fill begins anew with versions from 1; documents, and deletes that are remembered, would refuse them."""
+    sink.write(VIEW, [Item("1", 300, doc(1)), Item("2", 300, None)])
+    sink.empty(VIEW)
+    sink.setup()
+    assert held(sink) == {} and sink.there(VIEW)
+    assert sink.write(VIEW, [Item("1", 1, doc(1)), Item("2", 1, doc(2))]) == [WRITTEN, WRITTEN]
+    assert held(sink) == {"1": (1, doc(1)), "2": (1, doc(2))}
+
+
 def test_drop_forgets_documents_and_deletes(sink: Sink) -> None:
     sink.write(VIEW, [Item("1", 10, doc(1)), Item("2", 10, None)])
     sink.drop(VIEW)

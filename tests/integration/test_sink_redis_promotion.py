@@ -293,6 +293,9 @@ def test_a_number_left_with_a_generation_tells_of_an_older_state(stage: Stage) -
     assert second.beat(VIEW, 7) == 5
     assert second.beat(VIEW, 3) == 7  # somebody whose clock is behind
     assert second.beat(VIEW, 8) == 7
+    assert [second.beat(VIEW, 20, before=9), second.beat(VIEW, 21, before=9)] == [8, 8]  # what was lost stays so
+    second.empty(VIEW)
+    assert second.beat(VIEW, 8) == 8  # a fill that begins anew is no loss
     assert isinstance(stage.first, RedisSink) and stage.first.beat(VIEW, 1) == 0  # each generation has its own
     stage.client.delete(f"{stage.name}@live")
     assert second.beat(VIEW, 8) is None

@@ -115,9 +115,9 @@ class Target:
         """What the test put there."""
         return iter([Held(key, 1, b"{}") for key in self.held])
 
-    def drop(self, _view: str) -> None:
-        """Forget everything."""
-        self.calls.append("drop")
+    def empty(self, _view: str) -> None:
+        """Hold nothing any more."""
+        self.calls.append("empty")
         self.held.clear()
 
     def setup(self) -> None:
@@ -146,8 +146,8 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
     return Flow("v", spec, Reading("", cast(Any, {}), None), tmp_path)
 
 
-def prepare(flow: Flow, target: Target, store: Store) -> FillState:
-    fill.prepare(flow, cast(Any, target), cast(Any, store))
+def prepare(flow: Flow, target: Target, store: Store, *, there: bool = True) -> FillState:
+    fill.prepare(flow, cast(Any, target), cast(Any, store), there=there)
     found = fill.load(flow)
     assert found is not None
     return found
@@ -163,6 +163,18 @@ def test_a_fill_goes_on_where_it_was(flow: Flow) -> None:
     target.held.append("1")
     assert prepare(flow, target, store).rows == piece.ends
     assert (target.calls, store.dropped) == ([], 1)
+
+
+def test_a_fill_whose_target_was_lost_begins_anew(flow: Flow) -> None:
+    """An index that was deleted, a cache that came back empty: what is made ready for it lacks the documents so far."""
+    target, store = Target(), Store()
+    first = prepare(flow, target, store, there=False)  # a new flow's target is not there yet
+    piece = first.next(10)
+    assert piece is not None
+    fill._save(flow, first.after(piece, time.time()))
+    again = prepare(flow, target, store, there=False)
+    assert (again.rows, again.slices) == ({}, 1) and again.attempt != first.attempt
+    assert target.calls == ["empty", "setup"]
 
 
 def test_a_new_flow_refuses_a_target_that_holds_something(flow: Flow) -> None:
@@ -181,7 +193,7 @@ def test_fault_37_a_row_store_restarted_during_a_fill_begins_it_anew(flow: Flow)
     again = prepare(flow, target, store)
     assert (again.rows, again.server, again.slices) == ({}, "two", 1)
     assert again.attempt != first.attempt
-    assert (target.calls, target.held, store.dropped) == (["drop", "setup"], [], 2)
+    assert (target.calls, target.held, store.dropped) == (["empty", "setup"], [], 2)
     assert not flow.checkpoint.exists()
 
 
@@ -193,7 +205,7 @@ def test_a_fill_over_a_store_that_was_emptied_meanwhile_begins_anew(flow: Flow) 
     fill._save(flow, first.after(piece, time.time()))
     store.servers.flush(0)  # the same run of the server
     assert prepare(flow, target, store).rows == {}
-    assert target.calls == ["drop", "setup"]
+    assert target.calls == ["empty", "setup"]
 
 
 @pytest.mark.parametrize("newest", [8 * 86400, 60], ids=["cut", "slow"])
@@ -205,7 +217,7 @@ def test_a_fill_begun_longer_ago_than_deletes_are_remembered_begins_anew(flow: F
     assert piece is not None
     fill._save(flow, replace(first, begun=time.time() - 8 * 86400).after(piece, time.time() - newest))
     assert prepare(flow, target, store).rows == {}
-    assert target.calls == ["drop", "setup"]
+    assert target.calls == ["empty", "setup"]
 
 
 def test_a_fill_of_an_earlier_release_that_was_cut_begins_anew(flow: Flow) -> None:
@@ -214,7 +226,7 @@ def test_a_fill_of_an_earlier_release_that_was_cut_begins_anew(flow: Flow) -> No
     flow.checkpoint.mkdir(parents=True)
     (flow.checkpoint / "metadata").write_text("{}")
     assert prepare(flow, target, store).rows == {}
-    assert target.calls == ["drop", "setup"]
+    assert target.calls == ["empty", "setup"]
 
 
 def test_a_living_target_is_not_emptied_because_a_file_is_gone(flow: Flow) -> None:

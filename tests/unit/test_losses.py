@@ -72,11 +72,11 @@ class Server:
             def __init__(self) -> None: ...
             def close(self) -> None: ...
 
-            def beat(_self, _view: str, number: int) -> int | None:
+            def beat(_self, _view: str, number: int, before: int = 0) -> int | None:
                 if self.away:
                     raise SinkUnavailable("away")
                 held = self.beats.get(generation)
-                if held is not None:
+                if held is not None and held >= before:
                     self.beats[generation] = max(held, number)
                 return held
 
@@ -104,9 +104,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return made
 
 
-def failed(sink: str, generation: int) -> Any:
+def failed(pipeline: Pipeline, sink: str, generation: int, *, wrote: bool = True) -> Any:
     spec = SimpleNamespace(sink=sink, generation=generation, views={"order": None})
-    return SimpleNamespace(flow=SimpleNamespace(spec=spec), failed=True)
+    folder = register_of(pipeline, "cache").generation(generation).flow_folder(f"{sink}-{wrote}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if wrote:
+        (folder / "fill.json").touch()
+    return SimpleNamespace(flow=SimpleNamespace(spec=spec, folder=folder), failed=True)
 
 
 @pytest.fixture
@@ -155,14 +159,43 @@ def test_what_another_process_holds_is_for_that_to_look_at(watch: LossWatch, ser
     assert watch.lost("cache") == []
 
 
-def test_what_a_start_finds_missing_is_lost_too(watch: LossWatch, server: Server) -> None:
+@pytest.mark.usefixtures("server")
+def test_what_a_start_finds_missing_is_lost_too(pipeline: Pipeline, watch: LossWatch) -> None:
     """It was never seen by this process, but its flow knows that it has written to it."""
-    watch.follow([("cache", 1)], [failed("cache", 1), failed("other", 1)])
+    watch.follow([("cache", 1)], [failed(pipeline, "cache", 1), failed(pipeline, "other", 1)])
     assert watch.pending  # `run` must not end before it has been seen why its last flow has failed
     watch.look()
     assert not watch.pending
     assert watch.lost("cache") == [1] and watch.lost("other") == []
     assert watch.gone("cache", 1)
+
+
+@pytest.mark.usefixtures("server")
+def test_what_was_never_made_ready_is_not_lost(pipeline: Pipeline, watch: LossWatch) -> None:
+    """A flow that is refused before it writes, because its row store may evict keys, say."""
+    watch.follow([("cache", 1)], [failed(pipeline, "cache", 1, wrote=False)])
+    watch.look()
+    assert not watch.pending and watch.lost("cache") == []
+
+
+def test_a_loss_is_not_forgotten_with_the_process_that_saw_it(pipeline: Pipeline, server: Server) -> None:
+    def another() -> list[int]:
+        made = LossWatch(pipeline, ["cache"], seconds=3600)
+        made.follow([("cache", 1)], [])
+        made.look()
+        made.close()
+        return made.lost("cache")
+
+    server.beats[1] = 0
+    assert another() == []
+    older = server.beats[1]
+    time.sleep(0.002)
+    assert another() == []
+    server.beats[1] = older  # restored, while a process was there or none
+    assert another() == [1]
+    assert another() == [1]
+    del server.beats[1]
+    assert another() == [1]
 
 
 # -- making it again --------------------------------------------------------------------------------------------------
@@ -222,7 +255,7 @@ class Case:
         self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
 
         def start(step: Callable[..., Any], *arguments: Any) -> Apart[Any]:
-            assert arguments[0] is pipeline
+            assert arguments[0] == Path("shop.yaml")
             self.asked.append((step.__name__, *arguments[1:]))
             return Apart(*does(step.__name__))
 
@@ -282,7 +315,7 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
     cases.append(case := Case(pipeline, server, steps()))
     case.lose()
     case.until(lambda: bool(case.asked))
-    assert case.asked[0] == ("rebuild", Path("shop.yaml"), "cache")
+    assert case.asked[0] == ("rebuild", "cache", None)
     assert case.stopped == [register_of(pipeline, "cache").generation(1).folder] * 2 and case.losses.busy
     status = _sink(pipeline, "cache", None)
     assert status["state"] == "rebuilding" and status["rebuilding"]["attempt"] == 1
@@ -333,6 +366,21 @@ def test_what_is_complete_is_promoted_and_then_compared(
     case.until(lambda: not case.losses.busy)
     assert case.verbs == ["rebuild", "promote", "retire", "verify"] and told in case.said[-1]
     assert ("--repair" in case.said[-1]) == (equal is False)
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_ready_and_lost_as_well_is_out_of_the_way(
+    pipeline: Pipeline, server: Server, cases: list[Case]
+) -> None:
+    """Restored from before both: it is there, and lacks what came after."""
+    cases.append(case := Case(pipeline, server, steps(*FAILS)))
+    filled(case, "ready")
+    case.losses.watch.follow([("cache", 1), ("cache", 2)], [])
+    case.losses.watch.look()
+    case.server.beats.update({1: 0, 2: 0})
+    case.losses.watch.look()
+    case.until(lambda: case.verbs[:2] == ["rebuild", "retire"])
+    assert case.asked[1] == ("retire", "cache", 2)
 
 
 @pytest.mark.usefixtures("quick")

@@ -12,7 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
 from console.cli.flow_bars import FlowBars
 from operations.status.caught_up import Goal
 from spark import files, runner
@@ -196,6 +199,21 @@ def test_caught_up_is_who_has_written_what_a_fan_out_has_touched(case: Case) -> 
     assert not made.caught_up()
     case.queries[0].waiting = 0
     assert made.caught_up()
+
+
+def test_caught_up_is_not_who_has_yet_to_look_for_what_a_fan_out_has_touched(case: Case) -> None:
+    """A joined view's flow between two attempts, or just started: its batch is committed, its documents may not be."""
+    table = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
+    root = Node("v", "root", table, columns=(("id", "id"),))
+    joined = JoinedView("v", table, ("id",), root.columns, root=root)
+    (run,) = case.runner.running
+    run.flow = replace(run.flow, spec=replace(run.flow.spec, views={"v": joined}))
+    run.query = None
+    assert run.deferred is None
+    run.query = cast(Any, SimpleNamespace(waiting=None))
+    assert run.deferred is None
+    run.query = cast(Any, SimpleNamespace(waiting=0))
+    assert run.deferred == 0
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------------

@@ -5,14 +5,10 @@ Somebody who writes a view and is told one typing error a try gives up at the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from cdc.errors import ConfigError, PipelineFileError
-
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 
 
 class Gathering:
@@ -32,14 +28,6 @@ class Gathering:
             yield
         except ConfigError as error:
             self.wrong += parts_of(error)
-
-    def each(self, items: Iterable[Item], do: Callable[[Item], Made]) -> list[Made]:
-        """What ``do`` makes of each item, but for those where it fails."""
-        made: list[Made] = []
-        for item in items:
-            with self.step():
-                made.append(do(item))
-        return made
 
     def end(self) -> None:
         """Raise what was found.

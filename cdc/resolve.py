@@ -15,7 +15,7 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX
 from cdc.resolve_joins import resolve_tree
-from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known, near
+from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near
 from cdc.view import View
 
 
@@ -33,9 +33,10 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
     """
     spec = pipeline.sinks[sink]
     found, views = Gathering(), list[View]()
-    if spec.view_names:
-        views = found.each(spec.view_names, lambda name: resolve_view(pipeline, catalogue, name))
-    else:
+    for name in spec.view_names:
+        with found.step():
+            views.append(resolve_view(pipeline, catalogue, name))
+    if not spec.view_names:
         with found.step():
             views = _identities(pipeline, catalogue, sink, spec.tables)
     if spec.form == "columns":
@@ -62,7 +63,7 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     found, tree = Gathering(), None
     key: tuple[str, ...] = ()
     with found.step():
-        key = _key(pipeline, table, tuple(model.key or ()), (*path, "key"))
+        key = key_of(pipeline, table, tuple(model.key or ()), (*path, "key"))
     with found.step():
         tree = resolve_tree(pipeline, catalogue, name, model, table) if model.joins else None
         columns = columns_of(pipeline, table, model.picks, (*path, "columns")) if tree is None else tree.columns
@@ -84,18 +85,21 @@ def _identities(
 ) -> list[View]:
     """A view of all columns for each chosen table."""
     path: Path = ("sinks", sink, "tables")
-    wrong = Gathering()
+    wrong, found = Gathering(), list[tuple[Table, Path]]()
     if chosen is None or chosen == "all":
         found = [(table, path) for table in catalogue.tables.values()]
-        wrong.each(enumerate(pipeline.source.tables), lambda one: _present(pipeline, catalogue, *one))
+        for index, name in enumerate(pipeline.source.tables):
+            with wrong.step():
+                _present(pipeline, catalogue, index, name)
     else:
-        places: list[Path] = [(*path, index) for index in range(len(chosen))]
-        found = wrong.each(
-            zip(chosen, places, strict=True), lambda one: (find_table(pipeline, catalogue, *one), one[1])
-        )
+        for index, name in enumerate(chosen):
+            with wrong.step():
+                found.append((find_table(pipeline, catalogue, name, (*path, index)), (*path, index)))
     with wrong.step():
         distinct(pipeline, [table.name for table, _ in found], path, f"sink {sink}: two of its views are called")
-    wrong.each(found, lambda one: keyed(pipeline, *one))
+    for table, place in found:
+        with wrong.step():
+            keyed(pipeline, table, place)
     wrong.end()
     return [View.identity(table) for table, _ in found]
 
@@ -127,14 +131,3 @@ def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None
             what = f"sink {sink}: {other} and {name} are one column to Spark"
             found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
     found.end()
-
-
-def _key(pipeline: Pipeline, table: Table, chosen: tuple[str, ...], path: Path) -> tuple[str, ...]:
-    found = Gathering()
-    found.each(enumerate(chosen), lambda one: known(pipeline, table, one[1], (*path, one[0])))
-    found.end()
-    if chosen and sorted(chosen) != sorted(table.primary_key):
-        # A delete names the primary key and nothing else: a document under another id could never be deleted.
-        columns = ", ".join(table.primary_key)
-        raise error(pipeline, path, f"the key must be {table.qualified}'s primary key ({columns})", "leave `key` out")
-    return chosen or table.primary_key

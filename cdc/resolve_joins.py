@@ -109,19 +109,19 @@ class _Row:
         on: On = (),
     ) -> Node:
         """This row and all below it; what is wrong goes to ``found``, and the node is then not to be used."""
-        columns = Columns()
+        columns, refs, children, aggregates = Columns(), list[Node](), list[Node](), list[Aggregate]()
         with found.step():
             columns = self.columns(model)
-        return Node(
-            name,
-            kind,
-            supported(self.table),
-            on,
-            columns,
-            tuple(found.each(model.refs.items(), lambda item: self.ref(*item))),
-            tuple(found.each(model.children.items(), lambda item: self.child(*item))),
-            tuple(found.each(model.aggregates.items(), lambda item: self.aggregate(*item))),
-        )
+        for label, ref in model.refs.items():
+            with found.step():
+                refs.append(self.ref(label, ref))
+        for label, child in model.children.items():
+            with found.step():
+                children.append(self.child(label, child))
+        for label, aggregate in model.aggregates.items():
+            with found.step():
+                aggregates.append(self.aggregate(label, aggregate))
+        return Node(name, kind, supported(self.table), on, columns, tuple(refs), tuple(children), tuple(aggregates))
 
     # -- the key rule -------------------------------------------------------------------------------------------------
 
@@ -179,7 +179,9 @@ class _Row:
     def _pairs(self, on: Mapping[str, str], table: Table, path: Path) -> None:
         """Columns that are there, once each, and whose values can be compared."""
         found = Gathering()
-        found.each(on.items(), lambda pair: self._pair(on, *pair, table, (*path, pair[0])))
+        for left, right in on.items():
+            with found.step():
+                self._pair(on, left, right, table, (*path, left))
         found.end()
 
     def _pair(self, on: Mapping[str, str], left: str, right: str, table: Table, at: Path) -> None:
@@ -205,8 +207,10 @@ class _Row:
             orders = parse_order(text)
         except TextError as wrong:
             raise self._wrong(path, wrong.what, wrong.fix) from None
-        found = Gathering()
-        sorted_by = found.each(orders, lambda order: self._sortable(table, order, path))
+        found, sorted_by = Gathering(), list[Order]()
+        for order in orders:
+            with found.step():
+                sorted_by.append(self._sortable(table, order, path))
         found.end()
         return tuple(sorted_by)
 

@@ -100,7 +100,9 @@ def columns_of(
         ConfigError: columns are not there; all of them are named.
     """
     found = Gathering()
-    found.each(enumerate(picks), lambda pick: known(pipeline, table, pick[1][0], (*path, pick[0]), where))
+    for index, (column, _) in enumerate(picks):
+        with found.step():
+            known(pipeline, table, column, (*path, index), where)
     found.end()
     return picks or tuple((c.name, c.name) for c in supported(table).columns if c.name not in taken)
 
@@ -125,3 +127,21 @@ def near(name: str, names: Iterable[str]) -> str:
 def error(pipeline: Pipeline, path: Path, what: str, fix: str) -> ConfigError:
     """An error that names the place in the file."""
     return pipeline.error_at(path, what, fix=fix, means="nothing was changed")
+
+
+def key_of(pipeline: Pipeline, table: Table, chosen: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    """A view's key: its root's primary key, in the order that the file says.
+
+    Raises:
+        ConfigError: the file names other columns.
+    """
+    found = Gathering()
+    for index, column in enumerate(chosen):
+        with found.step():
+            known(pipeline, table, column, (*path, index))
+    found.end()
+    if chosen and sorted(chosen) != sorted(table.primary_key):
+        # A delete names the primary key and nothing else: a document under another id could never be deleted.
+        columns = ", ".join(table.primary_key)
+        raise error(pipeline, path, f"the key must be {table.qualified}'s primary key ({columns})", "leave `key` out")
+    return chosen or table.primary_key

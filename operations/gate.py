@@ -103,10 +103,11 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
     wrong: list[tuple[str, int, HeadwaterError]] = []
     for sink in pipeline.sinks:
         for number in register_of(pipeline, sink).kept():
-            if not register_of(pipeline, sink).generation(number).started:
+            generation = register_of(pipeline, sink).generation(number)
+            if not generation.started:
                 continue
             try:
-                defined = as_defined(pipeline, sink, number)
+                defined = as_defined(pipeline, generation)
                 views = resolve_views(defined, catalogue, sink)
             except HeadwaterError as error:
                 wrong.append((sink, number, error))

@@ -14,7 +14,7 @@ from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
 from operations.rowstore import row_store_settings
-from operations.state_folder import keep_number, state_dir
+from operations.state_folder import numbered_state_dir
 from sinks.rowstore.settings import StoreSettings
 from spark.flow import flow_name
 from spark.register import as_defined, define, keep_definition, proposed
@@ -110,8 +110,8 @@ def open_generation(
         StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
         ConfigError: its views do not fit the source's tables (terminal).
     """
-    keep_number(pipeline)
-    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
+    folder = numbered_state_dir(pipeline)
+    generation = Generation(folder, pipeline.name, sink, number)
     token = generation.lock()
     try:
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
@@ -122,7 +122,7 @@ def open_generation(
             generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
         definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
         kept = definition or define(generation, pipeline, list(catalogue.tables))
-        defined = as_defined(pipeline, sink, number) if started else pipeline
+        defined = as_defined(pipeline, generation) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
         ids = topic_ids(pipeline, build.topics)
@@ -152,16 +152,17 @@ def accept(build: Opened) -> None:
     generation.accepted()
 
 
-def peek(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: int) -> Opened:
+def peek(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> Opened:
     """A generation as whoever runs it has it, without taking it: writes carry the holder's token.
 
     Raises:
         ConfigError: its views do not fit the source's tables (terminal).
     """
-    generation = Generation(state_dir(pipeline), pipeline.name, sink, number)
     holder = generation.lease.holder()
-    defined = as_defined(pipeline, sink, number)
-    return Opened(defined, generation, resolve_views(defined, catalogue, sink), holder.token if holder else 0)
+    defined = as_defined(pipeline, generation)
+    return Opened(
+        defined, generation, resolve_views(defined, catalogue, generation.sink), holder.token if holder else 0
+    )
 
 
 def identity(pipeline: Pipeline, catalogue: Catalogue, ids: Mapping[str, str], spec_hash: str) -> Identity:

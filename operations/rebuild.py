@@ -10,14 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, HeadwaterError, SinkUnavailable, StateError
+from cdc.errors import HeadwaterError, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
-from operations.opened import peek
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
 from operations.state_folder import chosen_sinks, register_of
@@ -25,8 +23,8 @@ from operations.status.caught_up import Goal
 from sinks.configure import plain_config
 from sinks.factory import open_sink, open_target
 from spark.files import write_atomic
-from spark.flow import has_set_up
-from spark.register import Registered, outdated
+from spark.flow import flow_of, has_set_up
+from spark.register import Registered, as_defined, outdated
 from spark.status import FlowStatus
 
 STEP_SECONDS = 0.5
@@ -82,7 +80,7 @@ class Rebuild:
         self.registry.living()  # what is wrong here is said before a server is asked
         catalogue = source_catalogue(self.pipeline)
         refuse_changed(self.pipeline, self.sink, catalogue)
-        entry = self._entry(catalogue)
+        entry = self._entry()
         self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
         started = time.monotonic()
         engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
@@ -108,38 +106,37 @@ class Rebuild:
             "equal": equal,
         }
 
-    def _entry(self, catalogue: Catalogue) -> Registered:
+    def _entry(self) -> Registered:
         """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
-        ready = self._unless_lost(self.registry.newest("ready"), catalogue)
+        ready = self._unless_lost(self.registry.newest("ready"))
         if ready is not None:
             raise StateError(
                 f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
                 fix=f"`headwater promote {self.file} {self.sink}`, or "
                 f"`headwater retire {self.file} {self.sink} --generation {ready.number}`",
             )
-        begun = self._unless_lost(self.registry.newest("filling"), catalogue)
+        begun = self._unless_lost(self.registry.newest("filling"))
         if begun is not None:
-            differs = outdated(self.pipeline, self.sink, begun.number)
+            differs = outdated(self.pipeline, self.registry.generation(begun.number))
             if not differs:
                 return begun
             self.say(f"generation {begun.number} was begun from another file ({', '.join(differs[:3])}): removed")
             retire(self.pipeline, self.sink, begun.number, self.say)
-        differs = outdated(self.pipeline, self.sink, self.registry.living())
+        differs = outdated(self.pipeline, self.registry.generation(self.registry.living()))
         return self.registry.create(", ".join(differs[:5]) or "asked for")
 
-    def _unless_lost(self, entry: Registered | None, catalogue: Catalogue) -> Registered | None:
+    def _unless_lost(self, entry: Registered | None) -> Registered | None:
         """A generation whose target was lost with its server's data can't be gone on with: it is removed."""
         if entry is None or not self.registry.generation(entry.number).started:
             return entry
-        try:
-            begun = peek(self.pipeline, catalogue, self.sink, entry.number)
-        except ConfigError:
-            return entry  # made of what the tables are no more: whoever goes on with it will say so
+        generation = self.registry.generation(entry.number)
+        defined = as_defined(self.pipeline, generation)
         # Each flow makes its own targets, when what it needs is there: one that never did has lost nothing.
-        views = [view.name for view in begun.views if has_set_up(begun.flow_folder(view))]
+        flows = {view: generation.flow_folder(flow_of(defined, self.sink, view)) for view in generation.views()}
+        views = [view for view, folder in flows.items() if has_set_up(folder)]
         if not views:
             return entry
-        opened = open_target(plain_config(begun.pipeline, self.sink, entry.number, views))
+        opened = open_target(plain_config(defined, self.sink, entry.number, views))
         try:
             if all(opened.there(view) for view in views):
                 return entry

@@ -37,16 +37,19 @@ def state_dir(pipeline: Pipeline) -> Path:
         StateError: its number can't be read.
     """
     folder = Path(pipeline.engine.state_dir)
-    refuse_newer(f"the state of pipeline {pipeline.name} in {folder}", _number(folder / pipeline.name), STATE)
+    found = _number(folder / pipeline.name)
+    refuse_newer(f"the state of pipeline {pipeline.name} in {folder}", found, STATE)
     return folder
 
 
-def keep_number(pipeline: Pipeline) -> None:
-    """Write down in what form the state folder is, before anything is put there."""
-    folder = state_dir(pipeline) / pipeline.name
+def numbered_state_dir(pipeline: Pipeline) -> Path:
+    """``state_dir``, for who puts something there: first of all is written down in what form it is."""
+    top = state_dir(pipeline)
+    folder = top / pipeline.name
     if _number(folder) is None:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / NUMBER, json.dumps({"format": STATE}))
+    return top
 
 
 def _number(folder: Path) -> Any:
@@ -59,6 +62,16 @@ def _number(folder: Path) -> Any:
         raise StateError(f"{path} can't be read: {error}", fix='restore it from a copy ({"format": 1})') from error
 
 
+def registers_of(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Register]:
+    """The registers of the sinks to work on, by their names.
+
+    Raises:
+        ConfigError: a name that the pipeline file does not have.
+    """
+    return {sink: register_of(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
+
+
 def register_of(pipeline: Pipeline, sink: str) -> Register:
     """The register of a sink's generations."""
-    return Register(state_dir(pipeline), pipeline.name, sink)
+    folder = state_dir(pipeline)
+    return Register(folder, pipeline.name, sink)

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from cdc.errors import CheckpointLost, SinkRefused, StateError
 from cdc.join.view import JoinedView
 from cdc.log.ends import Offsets
+from cdc.pipeline import Pipeline
 from cdc.view import View
 from spark import replay
 from spark.checkpoint import check_checkpoint, committed_offsets, planned, trim
@@ -174,6 +175,14 @@ def flow_name(view: View, *, separate: bool) -> str:
         separate: a flow for every view (the warehouse).
     """
     return view.name if _alone(view, separate=separate) else SHARED
+
+
+def flow_of(pipeline: Pipeline, sink: str, view: str) -> str:
+    """As ``flow_name``, of a view by its name: when the tables are not to be asked for."""
+    part = pipeline.sinks[sink]
+    model = pipeline.views.get(view) if part.view_names else None
+    own = model is not None and (model.joins or model.fields or model.where is not None)
+    return view if own or part.form == "columns" else SHARED
 
 
 def _alone(view: View, *, separate: bool) -> bool:

@@ -279,31 +279,32 @@ def _definition(path: Path) -> Mapping[str, Any]:
     return kept
 
 
-def as_defined(pipeline: Pipeline, sink: str, number: int) -> Pipeline:
+def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
     """The pipeline with a sink and its views as one of its generations was made of.
 
     Args:
         pipeline: the loaded file.
-        sink: the sink's name.
-        number: the generation; one that was never started is as the file says.
+        generation: of the sink; one that was never started is as the file says.
 
     Raises:
         StateError: the definition can't be used with this file (terminal).
     """
-    path = Generation(Path(pipeline.engine.state_dir), pipeline.name, sink, number).folder / "definition.json"
-    title = f"generation {number} of sink {sink}, as it was defined"
-    return defined_as(pipeline, sink, _definition(path), title) if path.exists() else pipeline
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        return pipeline
+    kept, title = _definition(path), f"generation {generation.number} of sink {generation.sink}, as it was defined"
+    return defined_as(pipeline, generation.sink, kept, title)
 
 
-def outdated(pipeline: Pipeline, sink: str, number: int) -> list[str]:
+def outdated(pipeline: Pipeline, generation: Generation) -> list[str]:
     """In what the file differs from what a generation was made of, in words; empty if it does not.
 
     Tables that a sink of whole tables has gained since are not known here without the catalogue, only those named.
     """
-    path = Generation(Path(pipeline.engine.state_dir), pipeline.name, sink, number).folder / "definition.json"
+    path = generation.folder / "definition.json"
     if not path.exists():
         return []
-    kept = _definition(path)
+    kept, sink = _definition(path), generation.sink
     part = pipeline.sinks[sink]
     tables = kept["sink"].get("tables") or () if part.tables == "all" else part.tables or ()
     if kept["sink"]["type"] != part.type:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 from tests.support import sampling
@@ -25,6 +26,7 @@ SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorde
 ALONE = ("-m", "alone and not slow")
 AGAIN = ("-m", "not slow", "--last-failed", "--last-failed-no-failures", "none")
 NOTHING_TO_RUN = 5
+FILES_TOLD = 25
 
 
 def stage(name: str, *options: str) -> tuple[int, int]:
@@ -38,7 +40,20 @@ def stage(name: str, *options: str) -> tuple[int, int]:
     words = [sys.executable, "-m", "pytest", "--durations=40", "--durations-min=5", f"--junitxml={report}", *options]
     environment = {**os.environ, sampling.VARIABLE: os.environ.get(sampling.VARIABLE) or sampling.commit()}
     code = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    _slowest(report)
     return code, _ran(report)
+
+
+def _slowest(report: Path) -> None:
+    """Print which files have taken longest: where a suite that has become slow is to be mended."""
+    if not report.exists():
+        return
+    seconds: Counter[str] = Counter()
+    for case in ET.parse(report).getroot().iter("testcase"):
+        seconds[str(case.get("classname"))] += float(case.get("time", 0))
+    for file, took in seconds.most_common(FILES_TOLD):
+        print(f"{took:8.0f} s  {file}")
+    print(f"{seconds.total():8.0f} s  in all, setups included", flush=True)
 
 
 def _ran(report: Path) -> int:

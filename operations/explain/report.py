@@ -63,7 +63,8 @@ def explain_report(
         HeadwaterError: a server that is needed does not answer.
     """
     if sink in pipeline.sinks:  # what the sink holds is what its living generation was made of
-        pipeline = as_defined(pipeline, sink, register_of(pipeline, sink).living())
+        register = register_of(pipeline, sink)
+        pipeline = as_defined(pipeline, register.generation(register.living()))
     view = find_view(pipeline, sink, view_name, live=expected)
     with _session(pipeline, view, progress, wanted=expected) as spark:
         typed = view

@@ -26,9 +26,11 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
     """
     found = []
     for name in pipeline.sinks:
-        number = register_of(pipeline, name).living()
-        because = outdated(pipeline, name, number)
-        if because and register_of(pipeline, name).generation(number).started:  # else `run` takes the file as it is now
+        register = register_of(pipeline, name)
+        number = register.living()
+        generation = register.generation(number)
+        because = outdated(pipeline, generation)
+        if because and generation.started:  # else `run` takes the file as it is now
             documents = _documents(pipeline, name)
             minutes = None if documents is None else round(documents / _rate(pipeline, name, number) / 60, 1)
             found.append(

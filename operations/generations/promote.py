@@ -95,7 +95,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
             say(f"sink {sink}: readers see generation {number} already")
             return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
         old = begun.origin if begun.number == number else begun.number
-    defined = as_defined(pipeline, sink, number)
+    defined = as_defined(pipeline, register.generation(number))
     part = defined.sinks[sink]
     started = time.monotonic()
     register.begin_promotion(number, old)
@@ -122,7 +122,7 @@ class _Shown:
         self.old = old
         self.ends = {old} | ({begun.number, begun.origin} if begun else set())
         self.ours = {entry.number for entry in register.entries()}
-        before = as_defined(pipeline, sink, old).sinks[sink]
+        before = as_defined(pipeline, register.generation(old)).sinks[sink]
         same_place = all(getattr(before, name, None) == getattr(part, name, None) for name in _PLACE)
         self.kept = set(register.generation(old).views()) if same_place else set[str]()
 

@@ -28,7 +28,7 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     held = retry_if_exception_type(StateError)
     Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.5), retry=held, reraise=True)(generation.lock)
     try:
-        drop_generation(as_defined(pipeline, sink, number), sink, generation)
+        drop_generation(as_defined(pipeline, generation), sink, generation)
     except HeadwaterError:
         generation.unlock()
         raise

@@ -55,7 +55,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
             generation = register.generation(entry.number)
             generation.lock()
             try:
-                drop_generation(as_defined(pipeline, name, entry.number), name, generation)
+                drop_generation(as_defined(pipeline, generation), name, generation)
             finally:
                 generation.unlock()
         shutil.rmtree(folder)

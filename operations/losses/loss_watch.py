@@ -142,7 +142,7 @@ class LossWatch:
         if not views:
             return {}
         before = generation.beats()
-        opened = open_target(plain_config(as_defined(self.pipeline, sink, number), sink, number, views))
+        opened = open_target(plain_config(as_defined(self.pipeline, generation), sink, number, views))
         try:
             there = {view: self._is_whole(opened, (sink, number, view), before.get(view, 0)) for view in views}
         finally:

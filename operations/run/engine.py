@@ -249,7 +249,7 @@ def warn_outdated(pipeline: Pipeline, builds: Sequence[Opened]) -> list[str]:
     for build in builds:
         number, started = build.generation.number, build.definition is None
         living = started and number == register_of(pipeline, build.sink).living()
-        if living and (differs := outdated(pipeline, build.sink, number)):
+        if living and (differs := outdated(pipeline, build.generation)):
             said.append(
                 f"sink {build.sink} goes on as generation {number} was defined; the file differs "
                 f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"

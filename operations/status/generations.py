@@ -20,7 +20,8 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
             register = register_of(pipeline, name)
             found = []
             for entry in register.entries():
-                status = generation_status(register.generation(entry.number), log)
+                generation = register.generation(entry.number)
+                status = generation_status(generation, log)
                 found.append(
                     {
                         "generation": entry.number,
@@ -31,7 +32,7 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
                         "state": status["state"],
                         "lag_events": status["lag_events"],
                         "lag_seconds": status["lag_seconds"],
-                        "differs_from_file": outdated(pipeline, name, entry.number),
+                        "differs_from_file": outdated(pipeline, generation),
                     }
                 )
             sinks.append({"sink": name, "type": pipeline.sinks[name].type, "generations": found})

@@ -22,7 +22,7 @@ from operations.holding import holding
 from operations.opened import Opened, peek
 from operations.pace import Pace
 from operations.run.session import open_spark
-from operations.state_folder import chosen_sinks, register_of, state_dir
+from operations.state_folder import registers_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
@@ -102,19 +102,16 @@ class Verifier:
         self.source_rows: dict[str, int] = {}
         self.failed: dict[str, HeadwaterError] = {}
         self.builds: dict[str, Opened] = {}
-        self.names = chosen_sinks(pipeline, asked.only)
-        for name in self.names:
+        registers = registers_of(pipeline, asked.only)
+        self.names = list(registers)
+        for name, register in registers.items():
             try:
-                self.builds[name] = self._build(name)
+                number = register.living() if asked.generation is None else register.get(asked.generation).number
+                self.builds[name] = peek(pipeline, catalogue, register.generation(number))
             except HeadwaterError as error:
                 self._fail(name, error)
         self._refuse_nothing()
         self._spark: SparkSession | None = None
-
-    def _build(self, name: str) -> Opened:
-        known = register_of(self.pipeline, name)
-        number = known.living() if self.asked.generation is None else known.get(self.asked.generation).number
-        return peek(self.pipeline, self.catalogue, name, number)
 
     def _fail(self, sink: str, error: HeadwaterError) -> None:
         self.failed.setdefault(sink, error)

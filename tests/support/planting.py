@@ -18,6 +18,7 @@ from cdc.pipeline import Pipeline, load
 from operations.catalogue import source_catalogue
 from operations.holding import Holding, Holds, holding
 from operations.opened import peek
+from operations.state_folder import register_of
 from sinks.iceberg.catalogue import catalog_name
 from tests.support.scenario import Scenario
 
@@ -108,7 +109,8 @@ class Planter:
         return planted
 
     def _holding(self, target: Target) -> Any:
-        build = peek(self.pipeline, source_catalogue(self.pipeline), target.sink, 1)
+        generation = register_of(self.pipeline, target.sink).generation(1)
+        build = peek(self.pipeline, source_catalogue(self.pipeline), generation)
         (view,) = (view for view in build.views if view.name == self.name(target))
         return holding(build, view)
 

@@ -9,18 +9,39 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.catalogue import Column, Table
+from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import CheckpointLost
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from cdc.pipeline import loads
+from cdc.resolve import resolve_views
 from cdc.view import View
 from operations.run import flows
-from spark.flow import Flow, Reading
+from spark.flow import Flow, Reading, flow_name, flow_of
 from spark.spec import FlowSpec
 from spark.status import FlowStatus
 
 TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
 ROOT = Node("v", "root", TABLE, columns=(("id", "id"),))
+FILE = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.t]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+row_store: {url: "redis://127.0.0.1:1"}
+views:
+  plain: {root: t}
+  some: {root: t, where: id > 1}
+  more: {root: t, fields: {n: id + 1}}
+  joined: {root: t, aggregates: {n: {table: public.t, on: {id: id}, value: count(*)}}}
+  t: {root: t, where: id > 1}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", views: [plain, some, more, joined]}
+  whole: {type: redis, url: "redis://127.0.0.1:1", tables: all, key_prefix: "w:"}
+  warehouse: {type: iceberg, catalog_uri: "sqlite:////tmp/c.db", warehouse: /tmp/w, namespace: n, views: [plain, some]}
+engine: {state_dir: /tmp/s}
+"""
 JOINED = JoinedView("v", TABLE, ("id",), ROOT.columns, root=ROOT)
 
 
@@ -72,3 +93,11 @@ def test_a_flow_that_never_came_to_run_has_no_checkpoint_to_lose(
     with pytest.raises(CheckpointLost) if refused else nullcontext():
         start(tmp_path, View.identity(TABLE), started)
     assert started == ([] if refused else ["v"])
+
+
+def test_a_view_s_flow_is_known_without_its_tables() -> None:
+    made = loads(FILE, "shop.yaml", {})
+    for sink in made.sinks:
+        for view in resolve_views(made, Catalogue({"public.t": TABLE}, "1", 1), sink):
+            name = flow_name(view, separate=made.sinks[sink].form == "columns")
+            assert flow_of(made, sink, view.name) == name, (sink, view.name)

@@ -16,7 +16,7 @@ from cdc.formats import as_comment, from_comment, refuse_newer
 from cdc.pipeline import Pipeline, load
 from cdc.pipeline.definition import defined_as, definition_of
 from console.cli.main import cli
-from operations.state_folder import NUMBER, keep_number, register_of, state_dir
+from operations.state_folder import NUMBER, numbered_state_dir, register_of, state_dir
 
 FILE = """
 version: 1
@@ -67,18 +67,18 @@ def test_a_comment_carries_a_number() -> None:
 
 def test_a_state_folder_gets_its_number_once(pipeline: Pipeline) -> None:
     assert state_dir(pipeline) == Path(pipeline.engine.state_dir)  # nothing is there, nothing is wrong
-    keep_number(pipeline)
+    numbered_state_dir(pipeline)
     path = Path(pipeline.engine.state_dir) / "shop" / NUMBER
     assert json.loads(path.read_text()) == {"format": formats.STATE}
     before = path.stat().st_mtime_ns
-    keep_number(pipeline)
+    numbered_state_dir(pipeline)
     assert path.stat().st_mtime_ns == before
     assert register_of(pipeline, "cache").living() == 1
 
 
 def test_a_newer_state_folder_is_refused_and_left_alone(pipeline: Pipeline) -> None:
     path = number(pipeline, '{"format": 99}')
-    for look in (state_dir, keep_number, lambda one: register_of(one, "cache")):
+    for look in (state_dir, numbered_state_dir, lambda one: register_of(one, "cache")):
         with pytest.raises(NewerFormat, match=r"the state of pipeline shop in .*newer Headwater"):
             look(pipeline)
     assert path.read_text() == '{"format": 99}'

@@ -104,9 +104,9 @@ def test_a_generation_goes_on_as_it_was_defined(tmp_path: Path) -> None:
     first, later = load(tmp_path), load(tmp_path, ("id > 1", "id > 2"))
     register = Register(tmp_path, "shop", "search")
     define(register.generation(), first, ["public.orders"])
-    assert outdated(first, "search", 1) == []
-    assert outdated(later, "search", 1) == ["views.card.where changed"]
-    assert as_defined(later, "search", 1).views["card"].where == "id > 1"
+    assert outdated(first, register.generation()) == []
+    assert outdated(later, register.generation()) == ["views.card.where changed"]
+    assert as_defined(later, register.generation()).views["card"].where == "id > 1"
     assert define(register.generation(), later, ["public.orders"])["spec_hash"] == first.spec_hash("search")
 
 
@@ -128,8 +128,8 @@ def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: 
     first = load(tmp_path)
     register = Register(tmp_path, "shop", "whole")
     define(register.generation(), first, ["public.orders", "public.customers"])
-    assert as_defined(first, "whole", 1).sinks["whole"].tables == ("public.customers", "public.orders")
-    assert outdated(first, "whole", 1) == []
+    assert as_defined(first, register.generation()).sinks["whole"].tables == ("public.customers", "public.orders")
+    assert outdated(first, register.generation()) == []
 
 
 def test_the_register_of_a_sink_that_never_was_rebuilt(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ class Case:
         self.losses.watch.look()
 
     def until(self, good: Callable[[], bool]) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while not good():
             assert time.monotonic() < end, self.said
             self.said += self.losses.step(self.engine)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import Pipeline, loads
 from operations.rebuild import Rebuild
 from operations.state_folder import register_of
@@ -29,8 +28,6 @@ sinks:
   cache: {type: redis, url: "redis://127.0.0.1:1", views: [order, card]}
 engine: {state_dir: STATE}
 """
-ORDERS = Table("public", "orders", (Column("id", "integer", "int4"), Column("n", "integer", "int4")), ("id",))
-CATALOGUE = Catalogue({"public.orders": ORDERS}, "1", 1)
 
 
 class Target:
@@ -66,7 +63,7 @@ def pipeline(state: Path, columns: str = "id") -> Pipeline:
 
 def entry(made: Pipeline) -> int:
     rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
-    return rebuild._entry(CATALOGUE).number
+    return rebuild._entry().number
 
 
 def begun(made: Pipeline, *flows: str) -> None:

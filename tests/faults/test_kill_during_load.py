@@ -29,6 +29,7 @@ def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
     scenario.assert_equal()
 
 
+@pytest.mark.sampled
 def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> None:
     poison, good = str(uuid.uuid4()), str(uuid.uuid4())
     insert = (

@@ -43,9 +43,9 @@ def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _has_its_turn(item: pytest.Item, drawn: int) -> bool:
-    mark = item.get_closest_marker("sampled")
-    if mark is None:
-        return True
-    turn = mark.kwargs.get("turn", zlib.crc32(item.nodeid.encode()))
-    of = mark.kwargs.get("of", EVERY)
-    return bool(drawn % of == turn % of)
+    """By all of its marks: of a fixture that takes turns by twos, say, and of its own, by threes."""
+    for mark in item.iter_markers("sampled"):
+        of = mark.kwargs.get("of", EVERY)
+        if drawn % of != mark.kwargs.get("turn", zlib.crc32(item.nodeid.encode())) % of:
+            return False
+    return True

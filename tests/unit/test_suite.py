@@ -17,6 +17,7 @@ HOOKS = "from tests.conftest import pytest_collection_modifyitems\n"
 INI = "[pytest]\nmarkers =\n    slow\n    alone\n    sampled\n"
 SAMPLED = """
 import pytest
+from tests.support.sampling import in_turn
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("n", range(30))
@@ -29,6 +30,12 @@ def test_one(): pass
 def test_other(): pass
 
 def test_short(): pass
+
+@pytest.fixture(params=in_turn("a", "b"))
+def form(request): return request.param
+
+@pytest.mark.sampled
+def test_of_a_form(form): pass
 """
 
 
@@ -47,17 +54,18 @@ def collected(folder: Path, commit: str) -> set[str]:
     return {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
 
 
-def test_each_long_proof_has_its_turn_once_in_three_commits(tmp_path: Path) -> None:
+def test_each_long_proof_has_its_turn_once_in_three_or_six_commits(tmp_path: Path) -> None:
     folder = project(tmp_path, SAMPLED)
     everything = collected(folder, "")
-    assert len(everything) == 33
-    turns = [collected(folder, f"{number:08x}abcdef") for number in range(3)]
+    assert len(everything) == 35
+    turns = [collected(folder, f"{number:08x}abcdef") for number in range(6)]
     long = {name for name in everything if "long" in name}
     assert all("test_short" in turn for turn in turns)
     assert set().union(*turns) == everything
-    assert sum(len(turn & long) for turn in turns) == len(long)
+    assert sum(len(turn & long) for turn in turns) == 2 * len(long)
     assert all(len(turn & long) > 3 for turn in turns)
-    assert [len(turn & {"test_one", "test_other"}) for turn in turns] == [1, 1, 1]
+    assert sorted(len([name for name in turn if "of_a_form" in name]) for turn in turns) == [0, 0, 0, 0, 1, 1]
+    assert [len(turn & {"test_one", "test_other"}) for turn in turns] == [1] * 6
 
 
 def test_a_commit_is_known_here() -> None:

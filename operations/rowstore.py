@@ -6,13 +6,18 @@ from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from sinks.rowstore.awake import AWAY_SECONDS
+from sinks.awake import AWAY_SECONDS
 from sinks.rowstore.key_names import namespace
 from spark.cluster import is_local
 from spark.state import Generation
 
 # A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
 GIVE_UP_SECONDS = 60.0
+
+
+def away_seconds(pipeline: Pipeline) -> float:
+    """How long a worker may be away: for ever where all of them live and die with this process."""
+    return 0.0 if is_local(pipeline.engine.master) else AWAY_SECONDS
 
 
 def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) -> dict[str, Any]:
@@ -34,5 +39,5 @@ def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) ->
         "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
         "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
         "give_up_seconds": GIVE_UP_SECONDS,
-        "away_seconds": 0.0 if is_local(pipeline.engine.master) else AWAY_SECONDS,
+        "away_seconds": away_seconds(pipeline),
     }

@@ -31,6 +31,7 @@ class FlowSpec:
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
         batches_before: slices of the fill: micro-batches are counted on from there.
+        away_seconds: see ``sinks.awake``; 0 where workers live and die with this process.
         compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
         generation: which build of the sink.
         registry: settings of the schema registry (``cdc.log.registry.encoding_of``); None when no record can be Avro.
@@ -49,6 +50,7 @@ class FlowSpec:
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
     batches_before: int = 0
+    away_seconds: float = 0.0
     compaction_lag_seconds: float = 0.0
     generation: int = 1
     registry: Mapping[str, str] | None = field(default=None, repr=False)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from cdc.deadletter import DeadLetter
 from cdc.log import letters as deadletters
 from cdc.view import merge_fields
+from sinks.awake import Awake
 from sinks.contract import Answer, Item, Outcome, Sink
 from sinks.factory import open_sink
 from spark.behind import Behind
@@ -109,12 +110,15 @@ def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.Reco
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     written: dict[str, Counter[str]] = defaultdict(Counter)  # the writing thread's own
     writes: Behind[list[DeadLetter]] = Behind()
+    awake = Awake(0.0 if spec.row_store else spec.away_seconds)  # steps in a row store are watched there
+    awake.begin()
     try:
         for batch in decoded:
+            awake.check()
             totals[""]["records"] += batch.records
             totals[""]["rejected"] += len(batch.letters) + batch.sent
             if batch.entries:
-                writes.submit(partial(_write, _sink(packed), spec, batch.entries, written))
+                writes.submit(partial(_write, _sink(packed), awake, spec, batch.entries, written))
             deadletters.send(spec.dead_letters, [*batch.letters, *chain(*writes.ended())])
         deadletters.send(spec.dead_letters, list(chain(*writes.finish())))
         end_task(spec, packed)
@@ -123,12 +127,15 @@ def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.Reco
     yield _summary(totals | written)
 
 
-def _write(sink: Sink, spec: FlowSpec, entries: list[Entry], totals: dict[str, Counter[str]]) -> list[DeadLetter]:
+def _write(
+    sink: Sink, awake: Awake, spec: FlowSpec, entries: list[Entry], totals: dict[str, Counter[str]]
+) -> list[DeadLetter]:
     by_view: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         by_view[entry.view].append(entry)
     letters: list[DeadLetter] = []
     for view, group in by_view.items():
+        awake.check()
         answers = sink.write(view, [Item(entry.id, entry.version, entry.document) for entry in group])
         letters += _account(spec, group, answers, totals[view])
     return letters

@@ -17,7 +17,7 @@ from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.resolve import view_tables
 from cdc.view import View
 from operations.opened import Opened
-from operations.rowstore import row_store_settings
+from operations.rowstore import away_seconds, row_store_settings
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
@@ -182,5 +182,6 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
             "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
         },
         registry=pipeline.source.reader(),
+        away_seconds=away_seconds(pipeline),
         compaction_lag_seconds=pipeline.kafka.compaction_lag_hours * 3600,
     )

@@ -14,7 +14,7 @@ class StoreSettings:
         title: what the namespace stands for, in words.
         fade_seconds: how long marks of deleted rows and documents are kept: longer than any replay.
         token: of the runner's lease; 0 for whoever only looks, or writes what anybody may (versions).
-        away_seconds: see ``sinks.rowstore.awake``; 0 where workers live and die with this process.
+        away_seconds: see ``sinks.awake``; 0 where workers live and die with this process.
     """
 
     url: str = field(repr=False)

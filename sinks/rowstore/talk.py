@@ -10,12 +10,12 @@ from typing import Any, NoReturn, TypeVar
 import orjson
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
+from sinks.awake import Awake
 from sinks.contract import OnWait
 from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, lacks_rights, reason_of
 from sinks.redis.settings import Settings
 from sinks.retry import Patience, quiet
 from sinks.rowstore import key_names
-from sinks.rowstore.awake import Awake
 from sinks.rowstore.commands import Command, batches, pipelined
 from sinks.rowstore.contract import Attempt
 from sinks.rowstore.scripts import ALL, CALL, CHANGE, FENCED, LOST, MANY, TAKEN, Script

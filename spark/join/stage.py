@@ -48,7 +48,7 @@ def _filler(packed: bytes, attempt: str) -> Joiner:
 
 
 def begin(joiner: Joiner) -> Joiner:
-    """A task begins: from now on its worker must not be away for long (sinks/rowstore/awake.py)."""
+    """A task begins: from now on its worker must not be away for long (sinks/awake.py)."""
     cast(RedisRowStore, joiner.store).awake.begin()
     return joiner
 

@@ -21,7 +21,7 @@ from tests.support.cluster import FLIGHTS, SILENCE_SECONDS, Clustered, clustered
 from tests.support.scenario import START_SECONDS
 from tests.support.servers import Servers
 
-# Until the master has given a silent worker up, and more than a task may be away (sinks/rowstore/awake.py).
+# Until the master has given a silent worker up, and more than a task may be away (sinks/awake.py).
 FROZEN_SECONDS = 2 * SILENCE_SECONDS + 5
 END_SECONDS = 60
 

@@ -109,7 +109,7 @@ class Fill:
             self._write_filled(worker, token, piece, joiner)
 
     def _write_filled(self, worker: Worker, token: int, piece: list[Made], joiner: Joiner) -> None:
-        if worker.frozen:  # sinks/rowstore/awake.py: one that was away for so long gives up by itself
+        if worker.frozen:  # sinks/awake.py: one that was away for so long gives up by itself
             raise SinkUnavailable("away")
         self.cluster.write(worker, token, piece, joiner.documents(piece))
 

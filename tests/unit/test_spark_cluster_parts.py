@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,14 @@ from cdc.pipeline import Pipeline, load
 from cdc.pipeline.rowstore import RowStore
 from operations.rowstore import row_store_settings
 from operations.run.machines import ALONE, alone, with_master
-from sinks.rowstore.awake import AWAY_SECONDS, Awake
+from sinks.awake import AWAY_SECONDS, Awake
+from sinks.contract import UNVERSIONED, Answer, Item, Outcome
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark import cluster
+from spark import cluster, write
+from spark.entries import Decoded, Entry
 from spark.packing import pack, packages
+from spark.spec import FlowSpec
 from spark.state import Generation
 
 FILE = """
@@ -156,3 +161,30 @@ def test_the_row_store_looks_at_the_clock_before_each_call(tmp_path: Path) -> No
         pipeline = _pipeline(tmp_path, master)
         pipeline = pipeline.model_copy(update={"row_store": RowStore(url="redis://r:1/0")})
         assert row_store_settings(pipeline, generation, "t")["away_seconds"] == seconds
+
+
+def test_a_worker_that_was_away_writes_nothing_for_its_old_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one has done it, and what came after it: a delete that bears no version would remove a row of today."""
+    now, calls = [0.0], list[str]()
+
+    class Sink:
+        def write(self, view: str, items: list[Item]) -> list[Answer]:
+            calls.append(view)
+            return [Answer(Outcome.WRITTEN)] * len(items)
+
+    def decoded() -> Iterator[Decoded]:
+        yield Decoded([Entry("v", "1", UNVERSIONED, None, "t", 0, 1, 0)], [], 1, 0)
+        now[0] += 41.0
+        yield Decoded([Entry("v", "2", UNVERSIONED, None, "t", 0, 2, 0)], [], 1, 0)
+
+    monkeypatch.setattr(write, "_sink", lambda _packed: Sink())
+    monkeypatch.setattr(write, "Awake", lambda limit: Awake(limit, lambda: now[0]))
+    letters = {"topic": "d", "client": {}}
+    spec = FlowSpec("cache", {}, {}, {}, {}, letters, away_seconds=AWAY_SECONDS)
+    with pytest.raises(SinkUnavailable, match="was away for 41 s"):
+        list(write.apply_decoded(spec.pack(), decoded()))
+    assert len(calls) <= 1
+    now[0], calls[:] = 0.0, []
+    local = replace(spec, away_seconds=0.0)
+    list(write.apply_decoded(local.pack(), decoded()))
+    assert calls == ["v", "v"]

@@ -2,7 +2,8 @@
 
 One row's changes are applied by one worker at a time; that is what the order of steps is proved for. A machine that is
 paused and wakes up breaks it: what it still does for its old batch comes between the steps of later ones. So a task
-that has not touched the store for longer than a cluster's patience gives up, as a lease's holder does.
+that has not touched the store for longer than a cluster's patience gives up, as a lease's holder does. So does a task
+of plain views before it writes: a delete whose record does not tell its place in the log is done at whatever is held.
 """
 
 from __future__ import annotations

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from elasticsearch import Elasticsearch
 
+from cdc.errors import SourceError
 from deploy.local.endpoints import Endpoints
+from examples.common import Server, connect, conninfo
 from tests.support import inside
 from tests.support.local import ready
+from tests.support.servers import servers
+from tests.support.sinks import Subject, subject_on
 from tests.support.source import SourceDatabase, source_database
 
 
@@ -37,3 +42,29 @@ def shared_source(stack: Endpoints) -> Iterator[SourceDatabase]:
     """A source database for the tests of one file."""
     with source_database(stack) as database:
         yield database
+
+
+@pytest.fixture
+def subject() -> Iterator[Subject]:
+    """Elasticsearch as a sink; files about another one have their own."""
+    with subject_on(servers(), "elasticsearch") as made:
+        yield made
+
+
+@pytest.fixture
+def client(subject: Subject) -> Iterator[Elasticsearch]:
+    """Its server, asked directly."""
+    with Elasticsearch(subject.url, request_timeout=60) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server() -> Server:
+    """The stack's Postgres: as the environment says, or started here."""
+    try:
+        connect(conninfo(Server.from_environment(), "postgres")).close()
+        return Server.from_environment()
+    except SourceError:
+        stack = servers()
+        stack.up(["postgres"])
+        return Server.from_environment(stack.endpoints.environment())

@@ -20,20 +20,6 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")
-def server() -> Server:
-    """The stack's Postgres: as the environment says, or started here."""
-    try:
-        connect(conninfo(Server.from_environment(), "postgres")).close()
-        return Server.from_environment()
-    except SourceError:
-        from tests.support.servers import servers
-
-        stack = servers()
-        stack.up(["postgres"])
-        return Server.from_environment(stack.endpoints.environment())
-
-
-@pytest.fixture(scope="module")
 def whole(server: Server) -> Iterator[psycopg.Connection]:
     """A database with everything loaded."""
     name = f"flights_test_{secrets.token_hex(4)}"

@@ -20,20 +20,6 @@ pytestmark = pytest.mark.stack
 SMALL = Sizes(customers=60, products=40, orders=80)
 
 
-@pytest.fixture(scope="module")
-def server() -> Server:
-    """The stack's Postgres: as the environment says, or started here."""
-    try:
-        connect(conninfo(Server.from_environment(), "postgres")).close()
-        return Server.from_environment()
-    except SourceError:
-        from tests.support.servers import servers
-
-        stack = servers()
-        stack.up(["postgres"])
-        return Server.from_environment(stack.endpoints.environment())
-
-
 @pytest.fixture
 def shops(server: Server) -> Iterator[list[str]]:
     """Connection strings of two shops with the same rows."""

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +13,13 @@ import redis
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.formats import ROWS
-from deploy.local import artifacts
 from deploy.local.endpoints import Endpoints
-from deploy.local.services.redis import program
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from tests.support.join_search import Chances, history
 from tests.support.memory_store import MemoryStore
+from tests.support.redis_server import StartRedis, redis_servers
 
 pytestmark = pytest.mark.stack
 
@@ -182,7 +177,7 @@ def test_fault_40_a_task_whose_batch_another_has_begun_writes_nothing_more(store
     calls(store, Attempt("t/1", 2))["swap"]()
 
 
-def test_fault_37_a_store_that_was_emptied_takes_nothing_more(start: Callable[..., str]) -> None:
+def test_fault_37_a_store_that_was_emptied_takes_nothing_more(start: StartRedis) -> None:
     url = start()
     made = RedisRowStore(settings_of(url, token=1))
     made.setup()
@@ -230,33 +225,12 @@ def dump(store: RedisRowStore) -> dict[bytes, bytes]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Starts a redis-server of the test's own with the given options; its URL."""
-    executable = program(artifacts.ensure(["redis"], lambda _line: None)["redis"])
-    running: list[subprocess.Popen[bytes]] = []
-
-    def run(*options: str) -> str:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        argv = [str(executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
-        running.append(subprocess.Popen([*argv, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        with redis.Redis(port=port) as client:
-            for _ in range(100):
-                try:
-                    client.ping()
-                    break
-                except redis.ConnectionError:
-                    time.sleep(0.05)
-        return f"redis://127.0.0.1:{port}/0"
-
-    yield run
-    for process in running:
-        process.send_signal(signal.SIGKILL)
-        process.wait(10)
+def start(tmp_path: Path) -> Iterator[StartRedis]:
+    with redis_servers(tmp_path) as made:
+        yield made
 
 
-def test_a_server_that_may_evict_is_refused(start: Callable[..., str]) -> None:
+def test_a_server_that_may_evict_is_refused(start: StartRedis) -> None:
     made = RedisRowStore(settings_of(start("--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb")))
     with pytest.raises(SinkRefused) as caught:
         made.setup()
@@ -264,7 +238,7 @@ def test_a_server_that_may_evict_is_refused(start: Callable[..., str]) -> None:
     assert "noeviction" in str(caught.value)
 
 
-def test_fault_37_a_full_server_holds_the_batch_and_goes_on_when_there_is_room(start: Callable[..., str]) -> None:
+def test_fault_37_a_full_server_holds_the_batch_and_goes_on_when_there_is_room(start: StartRedis) -> None:
     url = start("--maxmemory-policy", "noeviction", "--maxmemory", "3mb")
     waits: list[str] = []
     made = RedisRowStore(settings_of(url, give_up_seconds=0.5), waits.append)

@@ -13,32 +13,12 @@ from elasticsearch import Elasticsearch
 
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Item, Outcome
-from sinks.elasticsearch import ElasticsearchSink
 from sinks.elasticsearch.bulk import encode
 from sinks.retry import Patience
 from tests.support.proxy import HttpGate
-from tests.support.servers import servers
-from tests.support.sinks import PROPERTIES, VIEW, Subject, doc, held, items, subject_on
+from tests.support.sinks import PROPERTIES, VIEW, Subject, doc, held, items, opened
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def subject() -> Iterator[Subject]:
-    with subject_on(servers(), "elasticsearch") as made:
-        yield made
-
-
-@pytest.fixture
-def client(subject: Subject) -> Iterator[Elasticsearch]:
-    with Elasticsearch(subject.url, request_timeout=60) as made:
-        yield made
-
-
-def opened(subject: Subject, **over: Any) -> ElasticsearchSink:
-    sink = subject.open(**over)
-    assert isinstance(sink, ElasticsearchSink)
-    return sink
 
 
 def target(subject: Subject, **over: Any) -> dict[str, Any]:

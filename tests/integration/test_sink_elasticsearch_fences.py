@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from elasticsearch import Elasticsearch
 
 from sinks.contract import WRITTEN, Item
-from sinks.elasticsearch import ElasticsearchSink
-from tests.support.servers import servers
-from tests.support.sinks import VIEW, Subject, doc, subject_on
+from tests.support.sinks import VIEW, Subject, doc, opened
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def subject() -> Iterator[Subject]:
-    with subject_on(servers(), "elasticsearch") as made:
-        yield made
-
-
-@pytest.fixture
-def client(subject: Subject) -> Iterator[Elasticsearch]:
-    with Elasticsearch(subject.url, request_timeout=60) as made:
-        yield made
-
-
-def opened(subject: Subject, **over: Any) -> ElasticsearchSink:
-    sink = subject.open(**over)
-    assert isinstance(sink, ElasticsearchSink)
-    return sink
 
 
 def fences(client: Elasticsearch, subject: Subject) -> set[str]:

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from elasticsearch import Elasticsearch
 
 from cdc.errors import Fenced, SinkRefused
 from sinks.contract import WRITTEN, Item
 from sinks.elasticsearch import ElasticsearchSink
-from tests.support.servers import servers
-from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
+from tests.support.sinks import VIEW, Subject, doc, held, items
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def subject() -> Iterator[Subject]:
-    with subject_on(servers(), "elasticsearch") as made:
-        yield made
-
-
-@pytest.fixture
-def client(subject: Subject) -> Iterator[Elasticsearch]:
-    with Elasticsearch(subject.url, request_timeout=60) as made:
-        yield made
 
 
 def aliases(client: Elasticsearch, subject: Subject) -> dict[str, set[str]]:

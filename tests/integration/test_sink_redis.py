@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import signal
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +16,10 @@ import redis
 from redis.cluster import key_slot
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
-from deploy.local import artifacts
-from deploy.local.services.redis import program
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Item, Outcome
 from sinks.redis import RedisSink, names
 from sinks.redis.reader import Reader
+from tests.support.redis_server import free_port, redis_servers
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, Subject, doc, held, items, subject_on
 
@@ -46,54 +43,20 @@ Start = Callable[..., Subject]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts redis-servers of the test's own; ``start("--maxmemory", "3mb")`` gives a subject on one."""
-    executable = program(artifacts.ensure(["redis"], lambda _line: None)["redis"])
-    running: list[subprocess.Popen[bytes]] = []
+    """Starts Redis servers of the test's own; ``start("--maxmemory", "3mb")`` gives a subject on one."""
     subjects: list[Subject] = []
 
-    def run(*options: str, port: int = 0) -> Subject:
-        port = port or free_port()
-        folder = tmp_path / str(port)
-        folder.mkdir(exist_ok=True)
-        argv = [
-            str(executable),
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            str(folder),
-            "--save",
-            "",
-            *options,
-        ]
-        running.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        with redis.Redis(port=port) as probe:
-            for _ in range(100):
-                try:
-                    probe.ping()
-                    break
-                except redis.ConnectionError:
-                    time.sleep(0.05)
-        subject = Subject("redis", f"redis://127.0.0.1:{port}/0")
-        subjects.append(subject)
-        return subject
+    with redis_servers(tmp_path) as server:
 
-    yield run
-    for made in subjects:
-        for sink in made._open:
-            sink.close()
-    for process in running:
-        process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        def run(*options: str, port: int = 0) -> Subject:
+            subjects.append(Subject("redis", server(*options, port=port)))
+            return subjects[-1]
+
+        yield run
+        for made in subjects:
+            for sink in made._open:
+                sink.close()
     shutil.rmtree(tmp_path, ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def opened(subject: Subject, generation: int = 1, **over: Any) -> RedisSink:

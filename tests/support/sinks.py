@@ -14,6 +14,7 @@ from elasticsearch import Elasticsearch
 
 from cdc.keyspaces import CLAIMS
 from sinks.contract import UNVERSIONED, Item, Sink
+from sinks.elasticsearch import ElasticsearchSink
 from sinks.factory import open_sink
 from tests.support.servers import Servers
 
@@ -98,6 +99,13 @@ def subject_on(stack: Servers, kind: str) -> Iterator[Subject]:
         yield subject
     finally:
         subject.clean()
+
+
+def opened(subject: Subject, **over: Any) -> ElasticsearchSink:
+    """An Elasticsearch sink, as what it is."""
+    sink = subject.open(**over)
+    assert isinstance(sink, ElasticsearchSink)
+    return sink
 
 
 def doc(n: int, text: str = "x") -> bytes:

@@ -10,6 +10,7 @@ from tests.support.scenario import Scenario
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault]
 
+# Turns by hand: two of them in each run, for each takes a minute and more.
 LOAD_SECONDS, KILL_AFTER = 14.0, 4.0
 
 
@@ -20,7 +21,7 @@ def test_nothing_killed(scenario: Scenario) -> None:
     assert {sink["sink"] for sink in report["sinks"]} == {"search", "cache", "warehouse"}
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(turn=0)
 def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
     with scenario.load(seed=2, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)
@@ -29,7 +30,7 @@ def test_fault_03_spark_is_killed(scenario: Scenario) -> None:
     scenario.assert_equal()
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(turn=1)
 def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> None:
     poison, good = str(uuid.uuid4()), str(uuid.uuid4())
     insert = (
@@ -64,7 +65,7 @@ def test_fault_15_a_poison_document_is_quarantined_alone(scenario: Scenario) -> 
     ],
 )
 @pytest.mark.alone
-@pytest.mark.sampled
+@pytest.mark.sampled(turn=2)
 def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     with scenario.load(seed=hash(server) % 1000, seconds=LOAD_SECONDS):
         time.sleep(KILL_AFTER)
@@ -80,7 +81,7 @@ def test_fault_16_a_server_is_killed(scenario: Scenario, server: str) -> None:
     assert scenario.runner is not None and scenario.runner.poll() is None
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(turn=1)
 def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) -> None:
     scenario.stop()
     with scenario.load(seed=7, seconds=4):
@@ -97,7 +98,7 @@ def test_fault_03_a_batch_whose_commit_was_lost_is_replayed(scenario: Scenario) 
     scenario.assert_equal()
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(turn=2)
 def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: Scenario) -> None:
     scenario.stop()
     flow = scenario.folder / "state" / scenario.name / "search" / "g1" / "main"
@@ -109,7 +110,7 @@ def test_fault_31_a_lost_checkpoint_is_refused_and_its_return_goes_on(scenario: 
     scenario.assert_equal("--sink", "search")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(turn=0)
 def test_a_lost_state_folder_over_a_filled_target_is_refused(scenario: Scenario) -> None:
     scenario.stop()
     folder = scenario.folder / "state" / scenario.name / "cache"

@@ -23,7 +23,7 @@ from connectors.servers import open_servers
 from connectors.snapshot import Progress, wait_snapshot
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled]
 
 TABLES = ("public.item", "public.tag")
 
@@ -318,7 +318,6 @@ def _streams(source: SourceDatabase, applied: Pipeline) -> bool:
     ]
 
 
-@pytest.mark.sampled
 def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: SourceDatabase) -> None:
     """FAULTS 30: a clear failure, and the row arrives once the limit is raised."""
     source.execute("CREATE TABLE doc (id int PRIMARY KEY, body text)", "INSERT INTO doc VALUES (1, 'small')")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -349,14 +350,22 @@ def test_servers_outlive_the_command_in_a_session_of_their_own(stack: LocalStack
     assert os.getsid(state["pid"]) == state["pid"]
 
 
+def starts_elasticsearch(pid: int) -> bool:
+    """Whether a process has come as far as that; it may look for a Java first."""
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if any("elasticsearch" in word for word in child.cmdline()):
+                return True
+    return False
+
+
 def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, home: Path) -> None:
     env = {**os.environ, "HEADWATER_HOME": str(home), "HEADWATER_PORT_BASE": str(BASE)}
     argv = [sys.executable, "-m", "console.cli", "up", "--only", "elasticsearch"]
     for with_signal in (signal.SIGINT, signal.SIGKILL):
         stack.down(["elasticsearch"])
         with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
-            assert eventually(lambda: bool(psutil.Process(child.pid).children()), 60)
-            time.sleep(1)  # in the middle of Elasticsearch's start
+            assert eventually(lambda: starts_elasticsearch(child.pid), 120)
             child.send_signal(with_signal)
             output, _ = child.communicate(timeout=30)
             assert child.returncode != 0

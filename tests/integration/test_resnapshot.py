@@ -38,7 +38,7 @@ from console.cli import resnapshot as verb
 from tests.integration.test_connectors_console import written
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled]
 
 
 def captured(source: SourceDatabase, *tables: str) -> Pipeline:
@@ -222,7 +222,6 @@ def test_a_lost_signal_is_sent_again_with_its_condition(
         assert (entry.state, entry.condition, entry.sweep) == ("done", None, False)
 
 
-@pytest.mark.sampled
 def test_only_rows_under_the_condition_are_read(source: SourceDatabase) -> None:
     source.execute('CREATE TABLE "Odd_Name" (id int PRIMARY KEY, "Kind" text)')
     source.execute("""INSERT INTO "Odd_Name" SELECT i, CASE WHEN i % 10 = 0 THEN 'a;b (' ELSE 'c' END
@@ -266,7 +265,6 @@ def test_what_is_not_a_condition_is_refused(shared_source: SourceDatabase, condi
             check_condition(connection, "public.big", condition)
 
 
-@pytest.mark.sampled
 def test_the_verb_says_what_it_can_not_do(source: SourceDatabase, tmp_path: Path) -> None:
     source.execute("CREATE TABLE orders (id int PRIMARY KEY)")
     pipeline = source.pipeline("public.orders")
@@ -321,7 +319,6 @@ KEYS = {
 }
 
 
-@pytest.mark.sampled
 def test_missed_deletes_are_found_by_keys_of_every_kind(source: SourceDatabase) -> None:
     source.execute("CREATE TYPE mood AS ENUM ('so so', 'good')", "CREATE DOMAIN short AS varchar(5)")
     for name, (columns, values) in KEYS.items():
@@ -370,7 +367,6 @@ def test_keys_that_all_look_deleted_are_a_reason_to_stop(
     assert equal(source, pipeline)
 
 
-@pytest.mark.sampled
 def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> None:
     pipeline = big(source, 50)
     topic = pipeline.topic("public.big")
@@ -391,7 +387,6 @@ def test_the_sweep_can_be_left_out_and_done_later(source: SourceDatabase) -> Non
     assert [table.swept for table in read_again(pipeline, "public.big").tables] == [1]
 
 
-@pytest.mark.sampled
 def test_a_row_that_comes_back_during_the_sweep_stays(source: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the first look and the second, and between the second and our tombstone."""
     pipeline = big(source, 100)
@@ -433,7 +428,6 @@ def test_an_older_installation_gains_what_it_lacks(source: SourceDatabase) -> No
     assert plan_pipeline(pipeline) == []
 
 
-@pytest.mark.sampled
 def test_memory_is_bounded_by_buckets(source: SourceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missed, "BUCKET_KEYS", 100)
     pipeline = big(source, 5_000)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.errors import HeadwaterError, SinkUnavailable
+from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline, loads
 from operations.apart import Apart
 from operations.losses import losses as module
@@ -20,6 +20,7 @@ from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
 from spark.runner import explain
+from tests.support.steps import compare, fail, wait, work
 
 TEXT = """\
 version: 1
@@ -199,27 +200,6 @@ def test_a_loss_is_not_forgotten_with_the_process_that_saw_it(pipeline: Pipeline
 
 
 # -- making it again --------------------------------------------------------------------------------------------------
-
-
-Say = Callable[[str], None]
-
-
-def work(say: Say, line: str) -> None:
-    say(line)
-
-
-def fail(_say: Say) -> None:
-    raise HeadwaterError("flow failed: because")
-
-
-def compare(_say: Say, equal: bool | None) -> bool:
-    if equal is None:
-        raise HeadwaterError("no Postgres")
-    return equal
-
-
-def wait(_say: Say) -> None:
-    time.sleep(60)
 
 
 FILLS = (work, "cache@2/main: 43% of the log")

@@ -1,0 +1,32 @@
+"""What processes of `operations.apart.Apart` do in tests. Imports next to nothing: each of them imports this anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from cdc.errors import HeadwaterError
+
+Say = Callable[[str], None]
+
+
+def work(say: Say, line: str) -> None:
+    """Say so, and be done."""
+    say(line)
+
+
+def fail(_say: Say) -> None:
+    """As a flow that has failed."""
+    raise HeadwaterError("flow failed: because")
+
+
+def compare(_say: Say, equal: bool | None) -> bool:
+    """What came of it; None if that could not be seen."""
+    if equal is None:
+        raise HeadwaterError("no Postgres")
+    return equal
+
+
+def wait(_say: Say) -> None:
+    """Go on until it is ended."""
+    time.sleep(60)

@@ -105,16 +105,16 @@ def _work(sender: Connection, work: Callable[..., Any], arguments: tuple[Any, ..
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_when_orphaned, name="orphaned", daemon=True).start()
 
-    def say(line: str) -> None:
-        with suppress(BrokenPipeError):
-            sender.send((line, None, None))
+    def tell(line: str | None, value: Any = None, error: HeadwaterError | None = None) -> None:
+        with suppress(BrokenPipeError):  # nobody wants it any more
+            sender.send((line, value, error))
 
     try:
-        sender.send((None, work(say, *arguments), None))
+        tell(None, work(tell, *arguments))
     except HeadwaterError as error:
-        sender.send((None, None, error))
+        tell(None, error=error)
     except Exception as error:
-        sender.send((None, None, HeadwaterError(f"{type(error).__name__}: {error}")))
+        tell(None, error=HeadwaterError(f"{type(error).__name__}: {error}"))
         raise
 
 

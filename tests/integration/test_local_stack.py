@@ -359,6 +359,7 @@ def starts_elasticsearch(pid: int) -> bool:
     return False
 
 
+@pytest.mark.alone  # interrupted by the clock
 def test_up_that_is_killed_half_way_is_healed_by_the_next(stack: LocalStack, home: Path) -> None:
     env = {**os.environ, "HEADWATER_HOME": str(home), "HEADWATER_PORT_BASE": str(BASE)}
     argv = [sys.executable, "-m", "console.cli", "up", "--only", "elasticsearch"]

@@ -313,6 +313,7 @@ def test_fault_40_a_broken_wire_holds_the_batch_and_then_all_of_it_lands(subject
     assert subject.waits
 
 
+@pytest.mark.alone
 def test_a_slow_wire_is_only_slow(subject: Subject) -> None:
     subject.open().setup()
     with proxy_to(*subject.address) as proxy:

@@ -39,8 +39,8 @@ views:
 sinks:
   cache: {type: redis, url: "redis://127.0.0.1:1", views: [plain, some, more, joined]}
   whole: {type: redis, url: "redis://127.0.0.1:1", tables: all, key_prefix: "w:"}
-  warehouse: {type: iceberg, catalog_uri: "sqlite:////tmp/c.db", warehouse: /tmp/w, namespace: n, views: [plain, some]}
-engine: {state_dir: /tmp/s}
+  warehouse: {type: iceberg, catalog_uri: "sqlite:///STATE/c", warehouse: STATE/w, namespace: n, views: [plain, some]}
+engine: {state_dir: STATE}
 """
 JOINED = JoinedView("v", TABLE, ("id",), ROOT.columns, root=ROOT)
 
@@ -95,8 +95,8 @@ def test_a_flow_that_never_came_to_run_has_no_checkpoint_to_lose(
     assert started == ([] if refused else ["v"])
 
 
-def test_a_view_s_flow_is_known_without_its_tables() -> None:
-    made = loads(FILE, "shop.yaml", {})
+def test_a_view_s_flow_is_known_without_its_tables(tmp_path: Path) -> None:
+    made = loads(FILE.replace("STATE", str(tmp_path)), "shop.yaml", {})
     for sink in made.sinks:
         for view in resolve_views(made, Catalogue({"public.t": TABLE}, "1", 1), sink):
             name = flow_name(view, separate=made.sinks[sink].form == "columns")

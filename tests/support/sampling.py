@@ -28,9 +28,9 @@ def commit() -> str:
         return ""
 
 
-def in_turn(*values: str) -> list[Any]:
-    """Parameters of a fixture, of which each commit takes one."""
-    turns = (pytest.mark.sampled(turn=turn, of=len(values)) for turn in range(len(values)))
+def in_turn(*values: str, of: int = 0) -> list[Any]:
+    """Parameters of a fixture, of which each commit takes one; with ``of``, one in so many commits takes each."""
+    turns = (pytest.mark.sampled(turn=turn, of=of or len(values)) for turn in range(len(values)))
     return [pytest.param(value, marks=mark) for value, mark in zip(values, turns, strict=True)]
 
 

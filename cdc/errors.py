@@ -172,6 +172,13 @@ class UnknownSchema(DecodeError):
     code = "unknown-schema"
 
 
+class ShapeUnknown(HeadwaterError):
+    """A record has columns that are not those its table was last seen with, and is newer than that."""
+
+    code = "shape-unknown"
+    transient = True
+
+
 class UnavailableValue(DecodeError):
     """An event lacks a large value that did not change (TOAST), and a view needs it; goes to dead letters."""
 

@@ -51,7 +51,9 @@ class Table:
         columns: in order of ``ordinal``.
         primary_key: column names in the key's order; empty if there is none.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+        generated: names of generated columns, which are not captured.
         renamed: (former name, present name) of its columns, as far as it was noticed; see cdc/shapes.py.
+        later: names of columns that it did not have when it was first seen.
         since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
     """
 
@@ -60,8 +62,10 @@ class Table:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     replica_identity: str = "default"
+    generated: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     since: int = field(default=0, compare=False, repr=False)
+    later: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -131,7 +135,17 @@ def table_of(raw: Mapping[str, Any]) -> Table:
     columns = tuple(Column(**{**c, "enum_values": _tuple(c["enum_values"])}) for c in raw["columns"])
     renamed = tuple((str(former), str(present)) for former, present in raw.get("renamed", ()))
     key, identity = tuple(raw["primary_key"]), raw["replica_identity"]
-    return Table(raw["schema"], raw["name"], columns, key, identity, renamed, int(raw.get("since", 0)))
+    return Table(
+        raw["schema"],
+        raw["name"],
+        columns,
+        key,
+        identity,
+        tuple(raw.get("generated", ())),
+        renamed,
+        int(raw.get("since", 0)),
+        tuple(raw.get("later", ())),
+    )
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:

@@ -65,7 +65,8 @@ class Decoder:
         fit: Fit = Fit(),
     ) -> None:
         self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
-        self._fit, self._former = fit, frozenset(former for former, _ in table.renamed)
+        self._fit = fit
+        self._former = frozenset((*(former for former, _ in table.renamed), *table.generated))
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
         self._qualified = table.qualified

@@ -170,7 +170,7 @@ class Shapes:
     def told_to(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue whose tables know what their columns were called, and since when they are what they are."""
         tables = {
-            name: replace(table, renamed=self.renamed(name), since=self._rewritten(name))
+            name: replace(table, renamed=self.renamed(name), since=self._rewritten(name), later=self._later(name))
             for name, table in catalogue.tables.items()
         }
         return replace(catalogue, tables=tables)
@@ -181,6 +181,11 @@ class Shapes:
         return max(
             (new.since for old, new in pairwise(shapes) if any(c.unlogged for c in column_changes(old, new))), default=0
         )
+
+    def _later(self, table: str) -> tuple[str, ...]:
+        shapes = self.tables.get(table, ())
+        first = {column.ordinal for column in shapes[0].table.columns} if shapes else set()
+        return tuple(c.name for c in shapes[-1].table.columns if c.ordinal not in first) if shapes else ()
 
     def to_json(self) -> str:
         """For the disk."""

@@ -17,8 +17,9 @@ from connectors.postgres import Connection, explained
 # one of the column's domain, and an identity's sequence.
 FACTS = """
 SELECT n.nspname || '.' || c.relname, c.oid::bigint,
-       (SELECT md5(coalesce(string_agg(pg_relation_filenode(p.relid)::text, ',' ORDER BY p.relid::oid), ''))
-        FROM pg_partition_tree(c.oid) p WHERE p.isleaf),
+       coalesce(pg_relation_filenode(c.oid)::text, (
+           SELECT md5(coalesce(string_agg(pg_relation_filenode(p.relid)::text, ',' ORDER BY p.relid::oid), ''))
+           FROM pg_partition_tree(c.oid) p WHERE p.isleaf)),
        ARRAY(SELECT a.attnum::int FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL)

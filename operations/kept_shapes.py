@@ -74,6 +74,7 @@ class Todo:
         at: when that was noticed, epoch seconds.
         read: which of its rows are to be read again: a condition, or empty for all; None for none, or done.
         rebuild: sinks that get a new generation; those that are done are taken out.
+        capture: the connector's settings are to be brought to the table.
         waits: stopped by ``policy.schema`` until `headwater apply`.
         error: why the last attempt at a step has failed.
     """
@@ -82,13 +83,14 @@ class Todo:
     at: float
     read: str | None = None
     rebuild: tuple[str, ...] = ()
+    capture: bool = False
     waits: bool = False
     error: str | None = None
 
     @property
     def over(self) -> bool:
         """Nothing is left to do."""
-        return self.read is None and not self.rebuild and not self.waits
+        return self.read is None and not self.rebuild and not self.capture and not self.waits
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,10 @@ def _table(
     pipeline: Pipeline, out: Acted, table: str, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
 ) -> None:
     changes = column_changes(known, now)
-    what = tuple(change.words for change in changes) or ("nothing that documents show",)
+    what = tuple(change.words for change in changes)
+    if known.table.generated != now.table.generated:
+        what += (f"generated columns are ({', '.join(now.table.generated)})",)
+    what = what or ("nothing that documents show",)
     concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
     policy, todo = pipeline.policy.schema_, out.evolution.todo.get(table)
     allowed = out.evolution.allowed.get(table)
@@ -192,8 +195,10 @@ def _table(
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
     if todo is not None and todo.read is not None and not todo.waits:
         read = todo.read if read is None else "" if "" in (read, todo.read) else f"({todo.read}) OR ({read})"
+    # Debezium reads what it is not told to leave out, and then misses it in what is streamed.
+    capture = known.table.generated != now.table.generated or bool(todo and todo.capture)
     evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
-    out.evolution = evolution.having(table, Todo(what, time.time(), read, tuple(sorted(rebuild))))
+    out.evolution = evolution.having(table, Todo(what, time.time(), read, tuple(sorted(rebuild)), capture))
     out.said.append(title)
     for case in concerned:
         why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""

@@ -135,8 +135,9 @@ class Evolving:
             write_evolution(self.pipeline, acted.evolution)
             self.evolution = acted.evolution
             self._interrupt(acted.retake)
-        engine.catalogue = catalogue
+        # A look that has found nothing new leaves nothing to wait for: what does not fit is no column of the table.
         doubting = engine.runner.doubting
+        engine.catalogue = replace(catalogue, lsn=0) if doubting and not acted.retake else catalogue
         for build in list(engine.builds):
             if (build.sink, build.number) in acted.retake or build.generation.folder in doubting:
                 engine.take_again(build)
@@ -177,7 +178,7 @@ class Evolving:
         if time.monotonic() < self._due:
             return []
         todo = {table: one for table, one in self.evolution.todo.items() if not one.waits}
-        reading = {table: one.read for table, one in todo.items() if one.read is not None}
+        reading = {table: one.read for table, one in todo.items() if one.read is not None or one.capture}
         sinks = sorted({sink for one in todo.values() for sink in one.rebuild} - set(healing))
         if reading:
             self._begin(tuple(reading), steps.read_again, self.pipeline, reading)
@@ -240,5 +241,5 @@ def _done(todo: Todo, doing: Sequence[str], error: str) -> Todo:
         concerned = doing[0] != "" or doing[1] in todo.rebuild
         return replace(todo, error=error) if concerned else todo
     if doing[0] != "":
-        return replace(todo, read=None, error=None)
+        return replace(todo, read=None, capture=False, error=None)
     return replace(todo, rebuild=tuple(sink for sink in todo.rebuild if sink != doing[1]), error=None)

@@ -16,13 +16,13 @@ Say = Callable[[str], None]
 TELL_SECONDS = 2.0
 
 
-def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
+def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None]) -> None:
     """Bring the capture to the tables as they are, and read rows again; one that was cut goes on.
 
     Args:
         say: told how far it is.
         pipeline: the loaded file.
-        wanted: table -> a condition on its rows; empty for all.
+        wanted: table -> a condition on its rows; empty for all, None for none.
 
     Raises:
         HeadwaterError: a server refused, or a right is missing.
@@ -33,8 +33,11 @@ def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
 
     for action in apply(pipeline).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
-    for table, condition in wanted.items():
+    rows = {table: condition for table, condition in wanted.items() if condition is not None}
+    for table, condition in rows.items():
         resnapshot(pipeline, Wish((table,), condition or None, sweep=False), say)
+    if not rows:
+        return
     told = 0.0
 
     def tell(now: Progress) -> None:

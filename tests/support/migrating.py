@@ -72,6 +72,7 @@ class Migrating(Joined):
                 " i::text FROM generate_series(1, %s) i",
                 [ROWS],
             )
+            connection.execute("INSERT INTO things (id, spare) VALUES (100000, 'is always there')")
             connection.execute(
                 "INSERT INTO parts SELECT i, i %% %s + 1, i %% 20 FROM generate_series(1, %s) i", [ROWS, 2 * ROWS]
             )

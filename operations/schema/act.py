@@ -147,9 +147,13 @@ def act(
         evolution: how far the sinks have followed.
         broken: see ``changed_tables``.
     """
+    come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
     evolution = noted(evolution, shapes)
     changed = changed_tables(evolution, shapes, broken)
     out = Acted(evolution)
+    for table in come if pipeline.policy.schema_ == "evolve" else ():
+        out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True))
+        out.said.append(f"table {table} is new, and captured from now on")
     if not changed:
         return out
     found = list(cases(pipeline, only, catalogue, changed))

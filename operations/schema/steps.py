@@ -28,16 +28,15 @@ def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None]) -
         HeadwaterError: a server refused, or a right is missing.
     """
     from connectors.apply import apply
-    from connectors.resnapshot import Wish, resnapshot
+    from connectors.resnapshot import read_anew
     from connectors.snapshot import Progress, wait_snapshot
 
     for action in apply(pipeline).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
     rows = {table: condition for table, condition in wanted.items() if condition is not None}
-    for table, condition in rows.items():
-        resnapshot(pipeline, Wish((table,), condition or None, sweep=False), say)
     if not rows:
         return
+    read_anew(pipeline, rows)
     told = 0.0
 
     def tell(now: Progress) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -96,38 +97,61 @@ def random_view(random: Random, *, small: bool = False) -> JoinedView:
     return JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
 
 
+# How often a nested row is said to be a value, hidden, or the only one that points at the row above.
+WORDS = 0.2
+
+
 def _node(random: Random, keys: Keys, name: str, kind: Any, of: str, on: Any, depth: int) -> Node:
     named = [column for column, _ in keys[0]]
+    one = kind == "child" and random.random() < WORDS
+    if depth and random.random() < WORDS:
+        value = random.choice((*named, *VALUES))
+        order, limit = ((), None) if one else _order(random, kind)
+        node = Node(name, kind, table(of, keys), on, ((value, value),), (), (), (), order, limit)
+        return replace(node, one=one, value=value)
     picked = (*named, *(c for c in VALUES if random.random() < 0.4))
     refs, children, aggregates = [], [], []
     own = tuple((column, f"{of}_{column}") for column in named)
+    # What a hidden row leads to stands beside what is in the row above: no name may be there twice.
+    above = name if depth else ""
     if depth < 3:
         for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
             other = random.choice(TABLES)
             edge = tuple((f"{other}_{column}", column) for column in named)
-            refs.append(_node(random, keys, f"r{number}", "ref", other, edge, depth + 1))
+            refs.append(_node(random, keys, f"{above}r{number}", "ref", other, edge, depth + 1))
         for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
             other = random.choice(TABLES)
-            children.append(_node(random, keys, f"k{number}", "child", other, own, depth + 1))
+            children.append(_node(random, keys, f"{above}k{number}", "child", other, own, depth + 1))
     for number in range(random.choice((0, 0, 1, 3))):
         function, distinct, value = random.choice(FUNCTIONS)
         other = table(random.choice(TABLES), keys)
         where, sql = (CONDITION, "int") if value == "n * 2" else (None, None)
         aggregates.append(Aggregate(f"g{number}", other, own, function, distinct, value, where, sql))
-    order: tuple[Order, ...] = ()
-    limit = None
-    if kind == "child" and random.random() < 0.4:
-        order = (Order(random.choice(("n", "note", "amount")), random.random() < 0.5, random.random() < 0.5),)
-        limit = random.choice((None, 1, 2))
-    columns = tuple((column, column) for column in picked)
-    return Node(name, kind, table(of, keys), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)
+    order, limit = ((), None) if one else _order(random, kind)
+    hide = bool(depth) and bool(refs or children) and random.random() < 2 * WORDS
+    columns = () if hide else tuple((column, column) for column in picked)
+    if hide:
+        aggregates = []
+    node = Node(name, kind, table(of, keys), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)
+    return replace(node, one=one, hide=hide)
+
+
+def _order(random: Random, kind: str) -> tuple[tuple[Order, ...], int | None]:
+    if kind != "child" or random.random() >= 0.4:
+        return (), None
+    order = Order(random.choice(("n", "note", "amount")), random.random() < 0.5, random.random() < 0.5)
+    return (order,), random.choice((None, 1, 2))
 
 
 # -- the truth, by plain loops --------------------------------------------------------------------------------
 
 
+# In the place of what stands at one of several rows of which there is to be one: any of these.
+EITHER = "any of"
+
+
 def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
-    """Every document, straight from the tables."""
+    """Every document, straight from the tables; where a `one` has several rows, ``{EITHER: [what may stand there]}``."""
     key = view.table.primary_key
     return {
         document_id([row[column] for column in key]): _true(view.tree, row, tables)
@@ -135,23 +159,85 @@ def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]
     }
 
 
-def _true(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
+def agrees(want: Any, got: Any) -> bool:
+    """Whether a value is what ``truth`` says, types and order and all."""
+    if isinstance(want, dict) and EITHER in want:
+        return any(agrees(one, got) for one in want[EITHER])
+    if isinstance(want, dict) and isinstance(got, dict):
+        return list(want) == list(got) and all(agrees(want[name], got[name]) for name in want)
+    if isinstance(want, list) and isinstance(got, list):
+        return len(want) == len(got) and all(map(agrees, want, got))
+    return str(want) == str(got) and type(want) is type(got)
+
+
+def _true(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> Any:
+    """What a row shows: its value, an object, or of a hidden row the object that is merged into the one above."""
+    if node.value is not None:
+        return row[node.value]
     found = {out: row[source] for source, out in node.columns}
-    for ref in node.refs:
-        others = tables[ref.table.name].values()
-        other = next((r for r in others if all(r[right] == row[left] for left, right in ref.on)), None)
-        found[ref.name] = None if other is None else _true(ref, other, tables)
-    for child in node.children:
-        rows = _pointing(child.table, child.on, row, tables)
-        for order in child.order_by:
-            nulls = [r for r in rows if r[order.column] is None]
-            rest = [r for r in rows if r[order.column] is not None]
-            rest.sort(key=lambda r: _comparable(r[order.column]), reverse=order.descending)
-            rows = nulls + rest if order.nulls_first else rest + nulls
-        found[child.name] = [_true(child, r, tables) for r in rows[: child.limit]]
+    for below in node.nested:
+        shown = [_true(below, other, tables) for other in _joined(below, row, tables)]
+        if not below.hide:
+            found[below.name] = _placed(below, shown)
+        else:
+            several = below.kind == "child" and not below.one
+            for name, many in _names(below).items():
+                parts = [one[name] for one in shown]
+                found[name] = _gathered(parts, many=many) if several else _either(parts, [] if many else None)
     for aggregate in node.aggregates:
         found[aggregate.name] = _aggregate(aggregate, _pointing(aggregate.table, aggregate.on, row, tables))
     return found
+
+
+def _placed(node: Node, shown: list[Any]) -> Any:
+    if node.kind == "ref" or node.one:
+        return _either(shown, None)
+    return [one for one in shown if node.value is None or one is not None]
+
+
+def _choices(part: Any) -> list[Any]:
+    return list(part[EITHER]) if isinstance(part, dict) and EITHER in part else [part]
+
+
+def _either(shown: list[Any], none: Any) -> Any:
+    """One of several, or what stands there of none."""
+    found: list[Any] = []
+    for one in (choice for part in shown for choice in _choices(part)):
+        if str(one) not in map(str, found):
+            found.append(one)
+    if len(found) < 2:
+        return found[0] if found else none
+    return {EITHER: found}
+
+
+def _gathered(parts: list[Any], *, many: bool) -> Any:
+    """What many hidden rows lead to: their arrays one after the other, or those that are not null."""
+    ways = [list(way) for way in product(*map(_choices, parts))]
+    if many:
+        return _either([[item for part in way for item in part] for way in ways], [])
+    return _either([[item for item in way if item is not None] for way in ways], [])
+
+
+def _names(node: Node) -> dict[str, bool]:
+    """What a hidden node leads to: its name, and whether it is an array there."""
+    found: dict[str, bool] = {}
+    for below in node.nested:
+        several = below.kind == "child" and not below.one
+        found |= {n: several or many for n, many in _names(below).items()} if below.hide else {below.name: several}
+    return found
+
+
+def _joined(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
+    if node.kind == "ref":
+        others = tables[node.table.name].values()
+        return [r for r in others if all(r[right] == row[left] for left, right in node.on)]
+    rows = _pointing(node.table, node.on, row, tables)
+    for order in node.order_by:
+        nulls = [r for r in rows if r[order.column] is None]
+        rest = [r for r in rows if r[order.column] is not None]
+        rest.sort(key=lambda r: _comparable(r[order.column]), reverse=order.descending)
+        rows = nulls + rest if order.nulls_first else rest + nulls
+    return rows[: node.limit]
 
 
 def _pointing(of: Table, on: Any, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:

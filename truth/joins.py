@@ -19,6 +19,28 @@ from truth.arithmetic import Cell, aggregate, cell_of_number, cell_of_result, ce
 from truth.values import remembered
 
 TextRow = Mapping[str, str | None]
+
+
+class Several:
+    """In the place of what stands at one row where `one: true` says that there is no second, and the tables have one.
+
+    Which of them the sinks show is no question of the tables: the newest. A document with it is wrong whatever they hold.
+
+    Attributes:
+        value: what the row of the least key gives: for Spark SQL, which needs a value.
+        said: what is wrong, in words.
+    """
+
+    def __init__(self, value: Any, said: str) -> None:
+        self.value, self.said = value, said
+
+
+SEVERAL = "(`one: true`, and {} rows of {} point here)"
+
+
+def is_several(value: Any) -> bool:
+    """Whether a document's value is what ``Several`` says."""
+    return isinstance(value, str) and value.startswith("(`one: true`, and ") and value.endswith(" point here)")
 # (table, Spark SQL expressions) -> for each row of the table, in order, the expressions' values (int, Decimal, …).
 Evaluate = Callable[[Table, Sequence[str]], Iterable[Sequence[Any]]]
 Values = tuple[Any, ...]
@@ -67,7 +89,7 @@ def used_columns(root: Node, key: Sequence[str] = ()) -> dict[str, tuple[str, ..
         mine = used[node.table.qualified]
         mine.update(source for source, _ in node.columns)
         mine.update(right for _, right in node.on)
-        if node.kind == "child":
+        if node.kind == "child":  # which are sorted, whatever is shown of them
             mine.update(node.table.primary_key, (one.column for one in node.order_by))
         for below in node.nested:
             mine.update(left for left, _ in below.on)
@@ -182,7 +204,7 @@ class Assembly:
         self._readers = {name: _Reader(tables[name], used) for name, used in used_columns(root, key).items()}
         self._held: dict[str, _Held] = {}
         # Of references, (number of the row) -> its part of documents: thousands of flights share an airline.
-        self._refs: dict[int, dict[int, dict[str, Any]]] = {}
+        self._refs: dict[int, dict[int, Any]] = {}
         self._plans = {id(node): self._plan(node) for _, node in root.walk()}
         self._resting = {
             name: [id(node) for _, node in root.walk() if node.kind == "ref" and name in node.tables()]
@@ -228,19 +250,23 @@ class Assembly:
         below = [(one, tuple(left for left, _ in one.on), tuple(right for _, right in one.on)) for one in node.nested]
         return [(name, at[source]) for source, name in node.columns], below
 
-    def _document(self, node: Node, values: Values) -> dict[str, Any]:
-        """A row and everything below it."""
+    def _document(self, node: Node, values: Values) -> Any:
+        """A row and everything below it; the one value of a row that is shown as a value."""
         reader = self._readers[node.table.qualified]
         columns, nested = self._plans[id(node)]
+        if node.value is not None:
+            return values[reader.at[node.value]]
         out = {name: values[at] for name, at in columns}
         for below, lefts, rights in nested:
             held = self._held[below.table.qualified]
             numbers = held.matching(rights, reader.match(lefts, values))
             if below.kind == "ref":
-                out[below.name] = self._reference(below, held, numbers)
+                made = self._reference(below, held, numbers)
+                found = [] if made is _NOTHING else [made]
             else:
                 kept = held.sort(below, numbers)[: below.limit]
-                out[below.name] = [self._document(below, held.rows[number]) for number in kept]
+                found = [self._document(below, held.rows[number]) for number in kept]
+            _place(below, found, out)
         for item in node.aggregates:
             held = self._held[item.table.qualified]
             match = reader.match(tuple(left for left, _ in item.on), values)
@@ -248,16 +274,59 @@ class Assembly:
             out[item.name] = aggregate(item.function, cells, distinct=item.distinct)
         return out
 
-    def _reference(self, node: Node, held: _Held, numbers: list[int]) -> dict[str, Any] | None:
+    def _reference(self, node: Node, held: _Held, numbers: list[int]) -> Any:
         if not numbers:
-            return None
+            return _NOTHING
         if len(numbers) > 1:
             raise ValueError(f"{node.name} points at {len(numbers)} rows of {node.table.qualified}")
         known = self._refs.setdefault(id(node), {})
-        made = known.get(numbers[0])
-        if made is None:
+        made = known.get(numbers[0], _NOTHING)
+        if made is _NOTHING:
             made = known[numbers[0]] = self._document(node, held.rows[numbers[0]])
         return made
+
+
+# No row, as opposed to a row whose value is NULL.
+_NOTHING = object()
+
+
+def _place(node: Node, found: list[Any], out: dict[str, Any]) -> None:
+    """Put rows of a node into the object of the row above, whose object this is.
+
+    Args:
+        node: the node.
+        found: what its rows give, in order: objects, values, or for a hidden node what is below each of them.
+        out: changed.
+    """
+    array = node.kind == "child" and not node.one
+    said = SEVERAL.format(len(found), node.table.qualified) if not array and len(found) > 1 else None
+    if not node.hide:
+        shown = [one for one in found if one is not None] if node.value is not None and array else found
+        out[node.name] = shown if array else (found[0] if found else None)
+        if said is not None:
+            out[node.name] = Several(found[0], said)
+        return
+    for name, many in below_hidden(node).items():
+        parts = [one[name] for one in found]
+        wrong = next((one.said for one in parts if isinstance(one, Several)), said)
+        plain = [one.value if isinstance(one, Several) else one for one in parts]
+        value: Any = ([] if many else None) if not plain else plain[0]
+        if array:
+            value = [item for one in plain for item in (one if many else [one])]
+            value = value if many else [item for item in value if item is not None]
+        out[name] = value if wrong is None else Several(value, wrong)
+
+
+def below_hidden(node: Node) -> dict[str, bool]:
+    """What stands in the row above a hidden node: name -> whether it is an array for each row of the node."""
+    found: dict[str, bool] = {}
+    for below in node.nested:
+        array = below.kind == "child" and not below.one
+        if below.hide:
+            found |= {name: array or many for name, many in below_hidden(below).items()}
+        else:
+            found[below.name] = array
+    return found
 
 
 def _joined(root: Node) -> list[str]:

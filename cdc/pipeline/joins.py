@@ -82,6 +82,7 @@ class Nested(Part):
         "A column of this table whose value stands in the document in the place of the object; then nothing else of the "
         "row does.",
         example="full_name",
+        alternative=True,
         content=True,
     )
     hide: Flag = entry(
@@ -140,6 +141,7 @@ class Child(Nested):
         "A column of this table whose values stand in the document in the place of the objects, NULLs left out; then "
         "nothing else of the rows does.",
         example="total",
+        alternative=True,
         content=True,
     )
     hide: Flag = entry(

@@ -195,27 +195,26 @@ def _placed(node: Node, shown: list[Any]) -> Any:
     return [one for one in shown if node.value is None or one is not None]
 
 
+def _open(part: Any) -> bool:
+    return isinstance(part, dict) and EITHER in part
+
+
 def _choices(part: Any) -> list[Any]:
-    return list(part[EITHER]) if isinstance(part, dict) and EITHER in part else [part]
+    return list(part[EITHER]) if _open(part) else [part]
 
 
 def _either(shown: list[Any], none: Any) -> Any:
-    """One of several, or what stands there of none."""
-    found: list[Any] = []
-    for one in (choice for part in shown for choice in _choices(part)):
-        if str(one) not in map(str, found):
-            found.append(one)
-    if len(found) < 2:
-        return found[0] if found else none
-    return {EITHER: found}
+    """What stands where there is to be one row or none."""
+    if len(shown) < 2:
+        return shown[0] if shown else none
+    return {EITHER: [choice for part in shown for choice in _choices(part)]}
 
 
 def _gathered(parts: list[Any], *, many: bool) -> Any:
     """What many hidden rows lead to: their arrays one after the other, or those that are not null."""
     ways = [list(way) for way in product(*map(_choices, parts))]
-    if many:
-        return _either([[item for part in way for item in part] for way in ways], [])
-    return _either([[item for item in way if item is not None] for way in ways], [])
+    found = [[item for one in way for item in (one if many else [one]) if many or item is not None] for way in ways]
+    return {EITHER: found} if any(map(_open, parts)) else found[0]
 
 
 def _names(node: Node) -> dict[str, bool]:

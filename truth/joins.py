@@ -24,7 +24,7 @@ TextRow = Mapping[str, str | None]
 class Several:
     """In the place of what stands at one row where `one: true` says that there is no second, and the tables have one.
 
-    Which of them the sinks show is no question of the tables: the newest. A document with it is wrong whatever they hold.
+    Which of them sinks show is no question of the tables: the newest. A document with it is wrong whatever they hold.
 
     Attributes:
         value: what the row of the least key gives: for Spark SQL, which needs a value.
@@ -41,6 +41,8 @@ SEVERAL = "(`one: true`, and {} rows of {} point here)"
 def is_several(value: Any) -> bool:
     """Whether a document's value is what ``Several`` says."""
     return isinstance(value, str) and value.startswith("(`one: true`, and ") and value.endswith(" point here)")
+
+
 # (table, Spark SQL expressions) -> for each row of the table, in order, the expressions' values (int, Decimal, …).
 Evaluate = Callable[[Table, Sequence[str]], Iterable[Sequence[Any]]]
 Values = tuple[Any, ...]

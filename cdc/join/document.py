@@ -14,7 +14,6 @@ from cdc.join.layout import Layout
 from cdc.join.ordering import order_key
 from cdc.join.tree import Aggregate, Node, Order
 
-
 # What is made of a part of a node.
 Made = Callable[["Shape", "Part"], Any]
 
@@ -124,8 +123,8 @@ class Shape:
     def _lift(self, parts: Sequence[Part], found: dict[str, Any], made: Made) -> None:
         """Put what hidden rows of this node show into the row above, in the order of these rows.
 
-        A null is no element of an array, whether no row is there or its value is NULL. Which it is, only JSON says: some
-        values have no place in Spark's types and are null there.
+        A null is no element of an array, whether no row is there or its value is NULL. Only JSON says that it is one:
+        some values have no place in Spark's types and are null there.
         """
         rows = [(self.plain(part), made(self, part)) for part in parts]
         for name, many in self._shown:

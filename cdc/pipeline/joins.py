@@ -79,8 +79,8 @@ class Nested(Part):
     aggregates: Mapping[FieldName, Aggregate] = entry({}, "As in a view.", example=EXAMPLES["aggregates"], content=True)
     value: Text | None = entry(
         None,
-        "A column of this table whose value stands in the document in the place of the object; then nothing else of the "
-        "row does.",
+        "A column of this table whose value stands in the document in the place of the object; then nothing else of "
+        "the row does.",
         example="full_name",
         alternative=True,
         content=True,
@@ -146,8 +146,8 @@ class Child(Nested):
     )
     hide: Flag = entry(
         False,
-        "The rows are only a step on the way, as those of a junction table: what is below them stands in the row above, "
-        "in their place.",
+        "The rows are only a step on the way, as those of a junction table: what is below them stands in the row "
+        "above, in their place.",
         example=False,
         content=True,
     )

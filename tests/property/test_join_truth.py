@@ -1,4 +1,4 @@
-"""The second opinion on random joined views, held against plain loops over the same tables, and against the engine's types.
+"""The second opinion on random joined views, held against plain loops over the same tables, and the engine's types.
 
 Nothing of the engine runs here but what it says of a view's types; that its documents are what the loops say, too, is
 tests/property/test_join_convergence.py.

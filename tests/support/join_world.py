@@ -151,7 +151,7 @@ EITHER = "any of"
 
 
 def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
-    """Every document, straight from the tables; where a `one` has several rows, ``{EITHER: [what may stand there]}``."""
+    """Every document, from the tables; where a `one` has several rows ``{EITHER: [what may stand there]}``."""
     key = view.table.primary_key
     return {
         document_id([row[column] for column in key]): _true(view.tree, row, tables)

@@ -83,7 +83,7 @@ def _names(part: View | Nested, path: Path, fields: Mapping[str, str] | tuple[()
         taken.setdefault(out, "columns")
     if isinstance(part, Nested):
         yield from _columns(part, path)
-    named: list[tuple[str, Path, str]] = [("refs", where, name) for where, name, _ in standing(part)]
+    named: list[tuple[str, tuple[str, ...], str]] = [("refs", where, name) for where, name, _ in standing(part)]
     named += [("aggregates", ("aggregates", name), name) for name in part.aggregates]
     named += [("fields", ("fields", name), name) for name in fields]
     for join, where, name in named:

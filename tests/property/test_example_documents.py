@@ -2,8 +2,8 @@
 
 Each is a few tables and the document that its schema asks for, with tables and rows of our own. The engine keeps it
 through a fill and through random transactions, crashes and repeats; what it holds at rest is what the second opinion
-says of the tables. Where such a document goes through a table in between, that is `hide`; where it says one_to_one of rows
-that point here, `one`; where it says scalar, `value`.
+says of the tables. Where such a document goes through a table in between, that is `hide`; where it says one_to_one of
+rows that point here, `one`; where it says scalar, `value`.
 """
 
 from __future__ import annotations

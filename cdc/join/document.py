@@ -53,6 +53,7 @@ class Shape:
 
     def __init__(self, node: Node, layout: Layout) -> None:
         self.node = node
+        self._name, self._hide = node.name, node.hide
         stored = layout.tables[node.table.qualified]
         by_name = node.table.by_name
         places = {name: index for index, name in enumerate(stored.columns)}
@@ -105,10 +106,10 @@ class Shape:
     def _nested(self, part: Part, found: dict[str, Any], made: Made) -> None:
         """What of other rows stands in this one."""
         for shape, ref in zip(self.refs, part.refs, strict=True):
-            if shape.node.hide:
+            if shape._hide:
                 shape._lift(() if ref is None else (ref,), found, made)
             else:
-                found[shape.node.name] = None if ref is None else made(shape, ref)
+                found[shape._name] = None if ref is None else made(shape, ref)
         for shape, children in zip(self.children, part.children, strict=True):
             node = shape.node
             if node.hide:

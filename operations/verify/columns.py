@@ -66,6 +66,21 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
     return told
 
 
+def source_faults(told: Told) -> dict[str, str]:
+    """Key -> what is wrong with the source's own rows, of documents that no sink can have right.
+
+    Args:
+        told: by ``differing_columns``, with values or without.
+    """
+    found: dict[str, str] = {}
+    for key, columns in told.items():
+        for one in columns:
+            text = f"{one['field']} {one.get('expected')}" if isinstance(one, dict) else str(one)
+            if is_several(text.partition(" ")[2]):
+                found.setdefault(key, text)
+    return found
+
+
 def _named(view: View, one: Difference) -> str:
     """A column's name, with what is wrong with its rows in the source itself if it is that."""
     name = written(_column(view, one.path))

@@ -81,6 +81,7 @@ fields:
   moments: "size(times)"
   honours: "concat_ws(' ', publisher, country, to_json(prizes))"
   all: "to_json(named_struct('r', rating.stars, 't', tags, 's', said))"
+  everything: "to_json(struct(*))"
 where: "NOT array_contains(tags, 'hidden')"
 """
 BOATS = {
@@ -176,7 +177,7 @@ def test_documents_of_the_fill_are_what_the_view_says(pipeline: Words) -> None:
         assert set(held) == {"1", "2", "3"}
         found = held["1"]
         assert {name: found[name] for name in BOATS} == BOATS
-        assert set(found) - set(BOATS) == {"honours", "all"}
+        assert set(found) - set(BOATS) == {"honours", "all", "everything"}
         empty = {
             name: held["3"][name] for name in ("rating", "grams", "country", "publisher", "authors", "tags", "said")
         }
@@ -240,6 +241,9 @@ def test_a_second_row_that_stays_is_named(pipeline: Words) -> None:
         (view,) = sink["views"]
         assert (view["differences"], view["changed"], view["caught_up"]) == (1, ["1"], True)
         assert view["columns"] == {"1": [said]} or said in view["columns"]["1"]
+    mended = pipeline.told("verify", "--repair", "--wait", "5", "--sink", "cache", ok=(2,))["sinks"][0]["views"][0]
+    assert (mended["differences"], mended["repaired"]) == (1, 0)
+    assert mended["not_repaired"] == [{"key": "1", "why": f"{said}: keep one of them"}]
     explained = pipeline.told("explain", "cache", "1", "--expected", ok=(2,))
     assert [(row["path"], row["key"], row["state"]) for row in explained["rows"] if row["state"] == "second"] == [
         (f"{pipeline.view('book')}.rating", "7", "second")

@@ -16,7 +16,7 @@ from typing import Any
 from cdc.join.tree import Aggregate, Node
 from cdc.types import spark_type
 from truth.arithmetic import AVERAGE_EXTRA, Kind, kind_of, scale_of
-from truth.joins import Several
+from truth.placing import Several, standing
 from truth.spark_sql import Shape, words
 
 # Postgres allows no such character in a name.
@@ -58,24 +58,12 @@ def shape_of(node: Node, kinds: Mapping[tuple[str, str], str]) -> Shape:
     columns = {name[1:]: spark_type(by_name[source]) for source, name in node.columns if name.startswith(MARK)}
     columns |= {item.name: aggregate_type(item, kinds) for item in node.aggregates}
     lists, structs, arrays = dict[str, str](), dict[str, Shape](), dict[str, Shape]()
-    for name, (below, many) in _standing(node).items():
+    for name, (below, many) in standing(node).items():
         if below.value is not None:
             (lists if many else columns)[name] = spark_type(below.table.by_name[below.value])
         else:
             (arrays if many else structs)[name] = shape_of(below, kinds)
     return Shape(columns, structs, arrays, lists)
-
-
-def _standing(node: Node) -> dict[str, tuple[Node, bool]]:
-    """What of other rows stands in a node's row: name -> (its node, whether it is an array)."""
-    found: dict[str, tuple[Node, bool]] = {}
-    for below in node.nested:
-        array = below.kind == "child" and not below.one
-        if below.hide:
-            found |= {name: (one, array or many) for name, (one, many) in _standing(below).items()}
-        else:
-            found[below.name] = (below, array)
-    return found
 
 
 def aggregate_type(item: Aggregate, kinds: Mapping[tuple[str, str], str]) -> str:
@@ -139,7 +127,7 @@ def _marked(node: Node, seen: Mapping[str, set[str]], said: _Said, *, whole: boo
     if node.value is not None:
         return node  # the document and Spark see the same value
     # A reference `origin` hides the column of that name: `origin.name` is the airport's.
-    taken = {*_standing(node), *(item.name for item in node.aggregates)}
+    taken = {*standing(node), *(item.name for item in node.aggregates)}
     names = [
         column.name
         for column in node.table.columns
@@ -187,7 +175,7 @@ def _seen(root: Node, said: _Said) -> dict[str, set[str]]:
 
 def _project(node: Node, row: Mapping[str, Any], names: list[tuple[str, str]], below: Any) -> dict[str, Any]:
     out = {name: row[held] for name, held in names}
-    for name, (one, many) in _standing(node).items():
+    for name, (one, many) in standing(node).items():
         value = row[name]
         if isinstance(value, Several):
             if below is document_of:

@@ -16,33 +16,10 @@ from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node
 from cdc.keys import document_id
 from truth.arithmetic import Cell, aggregate, cell_of_number, cell_of_result, cells_of, order, same_of
+from truth.placing import place
 from truth.values import remembered
 
 TextRow = Mapping[str, str | None]
-
-
-class Several:
-    """In the place of what stands at one row where `one: true` says that there is no second, and the tables have one.
-
-    Which of them sinks show is no question of the tables: the newest. A document with it is wrong whatever they hold.
-
-    Attributes:
-        value: what the row of the least key gives: for Spark SQL, which needs a value.
-        said: what is wrong, in words.
-    """
-
-    def __init__(self, value: Any, said: str) -> None:
-        self.value, self.said = value, said
-
-
-SEVERAL = "(`one: true`, and {} rows of {} point here)"
-
-
-def is_several(value: Any) -> bool:
-    """Whether a document's value is what ``Several`` says."""
-    return isinstance(value, str) and value.startswith("(`one: true`, and ") and value.endswith(" point here)")
-
-
 # (table, Spark SQL expressions) -> for each row of the table, in order, the expressions' values (int, Decimal, …).
 Evaluate = Callable[[Table, Sequence[str]], Iterable[Sequence[Any]]]
 Values = tuple[Any, ...]
@@ -268,7 +245,7 @@ class Assembly:
             else:
                 kept = held.sort(below, numbers)[: below.limit]
                 found = [self._document(below, held.rows[number]) for number in kept]
-            _place(below, found, out)
+            place(below, found, out)
         for item in node.aggregates:
             held = self._held[item.table.qualified]
             match = reader.match(tuple(left for left, _ in item.on), values)
@@ -290,45 +267,6 @@ class Assembly:
 
 # No row, as opposed to a row whose value is NULL.
 _NOTHING = object()
-
-
-def _place(node: Node, found: list[Any], out: dict[str, Any]) -> None:
-    """Put rows of a node into the object of the row above, whose object this is.
-
-    Args:
-        node: the node.
-        found: what its rows give, in order: objects, values, or for a hidden node what is below each of them.
-        out: changed.
-    """
-    array = node.kind == "child" and not node.one
-    said = SEVERAL.format(len(found), node.table.qualified) if not array and len(found) > 1 else None
-    if not node.hide:
-        shown = [one for one in found if one is not None] if node.value is not None and array else found
-        out[node.name] = shown if array else (found[0] if found else None)
-        if said is not None:
-            out[node.name] = Several(found[0], said)
-        return
-    for name, many in below_hidden(node).items():
-        parts = [one[name] for one in found]
-        wrong = next((one.said for one in parts if isinstance(one, Several)), said)
-        plain = [one.value if isinstance(one, Several) else one for one in parts]
-        value: Any = ([] if many else None) if not plain else plain[0]
-        if array:
-            value = [item for one in plain for item in (one if many else [one])]
-            value = value if many else [item for item in value if item is not None]
-        out[name] = value if wrong is None else Several(value, wrong)
-
-
-def below_hidden(node: Node) -> dict[str, bool]:
-    """What stands in the row above a hidden node: name -> whether it is an array for each row of the node."""
-    found: dict[str, bool] = {}
-    for below in node.nested:
-        array = below.kind == "child" and not below.one
-        if below.hide:
-            found |= {name: array or many for name, many in below_hidden(below).items()}
-        else:
-            found[below.name] = array
-    return found
 
 
 def _joined(root: Node) -> list[str]:

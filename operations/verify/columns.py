@@ -13,7 +13,7 @@ from cdc.view import View
 from operations.explain.differences import Difference, Path, differences, written
 from truth.columns import NO_DOCUMENT, as_read, tree_of
 from truth.expected import expected, form_of
-from truth.joins import is_several
+from truth.placing import is_several
 from truth.rows import snapshot
 
 if TYPE_CHECKING:

@@ -17,10 +17,12 @@ import pytest
 from cdc.catalogue import Table
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
-from tests.support.join_world import EITHER, TABLES, Row, World, agrees, random_view
-from tests.support.join_world import truth as by_loops
+from tests.support.join_loops import EITHER, agrees
+from tests.support.join_loops import truth as by_loops
+from tests.support.join_world import TABLES, Row, World, random_view
 from truth.assembled import document_of, marked, shape_of, spark_row, sparks
-from truth.joins import documents, is_several
+from truth.joins import documents
+from truth.placing import is_several
 from truth.spark_sql import Shape
 
 SEEDS = range(250)

@@ -16,7 +16,7 @@ from operations.state_folder import register_of
 from operations.verify.columns import _named, source_faults
 from spark.status import FlowStatus
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node
-from truth.joins import SEVERAL
+from truth.placing import SEVERAL
 
 TEXT = """
 version: 1

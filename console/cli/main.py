@@ -17,6 +17,7 @@ VERBS = {
     "up": "start the local servers (Postgres, Kafka, Connect, Elasticsearch, Redis)",
     "down": "stop the local servers that `up` started",
     "ps": "show the local servers",
+    "init": "write a pipeline file for a database: its tables, and documents along its foreign keys",
     "template": "print an annotated pipeline file",
     "schema": "print the pipeline file's JSON Schema for editors",
     "check": "preflight: is the source database ready for change data capture?",

@@ -34,7 +34,8 @@ ORDER BY 1
 
 ROLES = """
 SELECT r.rolname, r.rolcanlogin, r.rolsuper, r.rolreplication OR EXISTS (
-    SELECT FROM pg_roles s WHERE s.rolname = ANY(%s) AND pg_has_role(r.oid, s.oid, 'MEMBER'))
+    SELECT FROM pg_roles s WHERE s.rolname = ANY(%s) AND pg_has_role(r.oid, s.oid, 'MEMBER')),
+    has_database_privilege(r.oid, current_database(), 'CREATE')
 FROM pg_roles r WHERE r.rolname !~ '^pg_'
 """
 # A pipeline file takes no more tables than this.
@@ -58,12 +59,13 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Role:
-    """A role of the server: may it log in, is it a superuser, may it replicate?"""
+    """A role of the server: may it log in, is it a superuser, may it replicate, may it create in the database?"""
 
     name: str
     login: bool
     superuser: bool
     replicates: bool
+    creates: bool
 
 
 @dataclass(frozen=True)

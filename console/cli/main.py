@@ -18,6 +18,7 @@ VERBS = {
     "down": "stop the local servers that `up` started",
     "ps": "show the local servers",
     "init": "write a pipeline file for a database: its tables, and documents along its foreign keys",
+    "preview": "show the documents that a view makes, straight from Postgres",
     "template": "print an annotated pipeline file",
     "schema": "print the pipeline file's JSON Schema for editors",
     "check": "preflight: is the source database ready for change data capture?",

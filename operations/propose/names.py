@@ -97,6 +97,11 @@ def pointed_at(columns: Sequence[str], target: str, target_key: Sequence[str]) -
     return one if columns[0] in (*target_key, "id") else field(f"{columns[0]}_{one}")
 
 
+def pointing(columns: Sequence[str]) -> str:
+    """What tells rows apart that point at a row by several ways: ``sender`` of ``sender_id``."""
+    return field("_".join(_SUFFIX.sub("", column) or column for column in columns))
+
+
 def free(name: str, taken: Collection[str], *others: str) -> str:
     """A name that is not taken, letter case apart: this one, else one of the others, else one with a number."""
     used = {one.lower() for one in taken}

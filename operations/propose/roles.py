@@ -37,7 +37,7 @@ def propose_roles(found: Survey, database: str, wanted: str | None = None) -> Ro
         database: its name.
         wanted: a role that shall replicate, whatever there is; None to choose.
     """
-    asked = found.roles.get(found.user, Role(found.user, login=True, superuser=False, replicates=False))
+    asked = found.roles.get(found.user, Role(found.user, login=True, superuser=False, replicates=False, creates=False))
     owner = _owner(found, asked)
     user = wanted or _replicating(found.roles, asked, owner)
     role = found.roles.get(user)
@@ -48,7 +48,7 @@ def propose_roles(found: Survey, database: str, wanted: str | None = None) -> Ro
     elif not (role.replicates or role.superuser):
         first.append(f"ALTER ROLE {quoted(user)} LOGIN REPLICATION;")
     setup = None if user == owner else owner
-    if setup is not None and not _superuser(found.roles, setup):
+    if setup is not None and not (setup in found.roles and found.roles[setup].creates):
         first.append(f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(setup)};")
     why = "a superuser: a role with REPLICATION that owns nothing is enough" if role and role.superuser else ""
     return Roles(user, setup, tuple(first), why)
@@ -70,10 +70,6 @@ def _replicating(roles: Mapping[str, Role], asked: Role, owner: str) -> str:
         return asked.name
     # On a machine of one's own everything is done as one superuser, and works.
     return asked.name if asked.superuser else USUAL
-
-
-def _superuser(roles: Mapping[str, Role], name: str) -> bool:
-    return name in roles and roles[name].superuser
 
 
 def quoted(name: str) -> str:

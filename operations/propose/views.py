@@ -222,7 +222,8 @@ class _Proposer:
     def _ref(self, key: ForeignKey, taken: list[str]) -> Join:
         target = self.tables[key.target]
         name = names.pointed_at(key.columns, target.name, key.keys)
-        name = self._take(name, taken, names.field(f"{name}_{names.singular(target.name)}"))
+        one = names.field(names.singular(target.name))
+        name = self._take(name, taken, f"{name}_{one}" if name != one else f"{one}_row")
         return Join(name, "refs", self._said(key.target), key.forward, shown_columns(target)[0])
 
     def _pointing(self, key: ForeignKey, taken: list[str]) -> list[Join]:
@@ -233,7 +234,7 @@ class _Proposer:
         several = len([one for one in self.keys if (one.table, one.target) == (key.table, key.target)]) > 1
         name = names.field(names.plural(table.name))
         if several or itself:
-            name = f"{name}_by_{names.pointed_at(key.columns, self.tables[key.target].name, key.keys)}"
+            name = f"{name}_by_{names.pointing(key.columns)}"
         name = names.free(name, taken)
         most, found = self.sizes.fan_out(key), list[Join]()
         # Below itself there would be another level of the same, and nobody knows how many: they are counted.

@@ -212,7 +212,8 @@ def _sinks(draft: Draft) -> Iterator[str]:
         else:
             yield _remarked("  warehouse:", "a table for each table; joins are made there")
             yield "    type: iceberg"
-            yield f"    tables: {'all' if draft.warehouse is None else value(list(draft.warehouse))}"
+            yield f"    tables:{' all' if draft.warehouse is None else ''}"
+            yield from (f"      - {value(name)}" for name in draft.warehouse or ())
             yield f"    catalog_uri: {HOME}/warehouse/catalog.db"
             yield f"    warehouse: {HOME}/warehouse"
             yield f"    namespace: {draft.name}"

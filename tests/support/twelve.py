@@ -12,7 +12,8 @@ SCHEMA = """
 CREATE TYPE {grade} AS ENUM ('poor', 'fair', 'good');
 CREATE TABLE {countries} (code char(2) PRIMARY KEY, name text NOT NULL);
 CREATE TABLE {categories} (
-    category_id integer PRIMARY KEY, name text NOT NULL, "position" integer NOT NULL, parent_id integer REFERENCES {categories});
+    category_id integer PRIMARY KEY, name text NOT NULL, "position" integer NOT NULL,
+    parent_id integer REFERENCES {categories});
 CREATE TABLE {customers} (
     customer_id bigint PRIMARY KEY, name text NOT NULL, email text NOT NULL UNIQUE, password_hash text NOT NULL,
     country_code char(2) REFERENCES {countries}, referred_by bigint REFERENCES {customers});
@@ -33,7 +34,8 @@ CREATE TABLE {OrderItems} (
     quantity integer NOT NULL, PRIMARY KEY ("orderId", line));
 CREATE TABLE {reviews} (
     review_id integer PRIMARY KEY, product_id integer NOT NULL REFERENCES {products},
-    author_id bigint NOT NULL REFERENCES {customers}, grade {grade} NOT NULL, body text, created_at timestamptz NOT NULL);
+    author_id bigint NOT NULL REFERENCES {customers}, grade {grade} NOT NULL, body text,
+    created_at timestamptz NOT NULL);
 CREATE TABLE {shelves} (
     house text, number integer, label text, width integer, PRIMARY KEY (house, number));
 CREATE TABLE {stock} (
@@ -57,8 +59,8 @@ INSERT INTO {product_tags} SELECT p, t FROM generate_series(1, 15) p, generate_s
 INSERT INTO {orders} SELECT n, 1 + n % 20, timestamptz '2026-01-01' + n * interval '1 hour', 1 + n % 30,
     CASE WHEN n % 3 = 0 THEN 1 + n % 7 END, (1 + n % 20) || '@example.org' FROM generate_series(1, 60) n;
 INSERT INTO {OrderItems} SELECT o, l, 1 + (o + l) % 15, l FROM generate_series(1, 60) o, generate_series(1, 3) l;
-INSERT INTO {reviews} SELECT n, 1 + n % 15, 1 + n % 20, (ARRAY['poor', 'fair', 'good'])[1 + n % 3]::{grade}, 'body ' || n,
-    timestamptz '2026-02-01' + n * interval '1 hour' FROM generate_series(1, 40) n;
+INSERT INTO {reviews} SELECT n, 1 + n % 15, 1 + n % 20, (ARRAY['poor', 'fair', 'good'])[1 + n % 3]::{grade},
+    'body ' || n, timestamptz '2026-02-01' + n * interval '1 hour' FROM generate_series(1, 40) n;
 INSERT INTO {shelves} SELECT h, n, h || n, n * 10 FROM unnest(ARRAY['a', 'b']) h, generate_series(1, 3) n;
 INSERT INTO {stock} SELECT n, 1 + n % 15, (ARRAY['a', 'b'])[1 + n % 2], 1 + n % 3, n FROM generate_series(1, 30) n;
 INSERT INTO {audit_log} VALUES (now(), 'nothing');

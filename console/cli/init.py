@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,11 +140,9 @@ def _asked(
         for one in sinks:
             if one not in KINDS:
                 raise click.UsageError(f"{one} is no kind of sink: choose from {', '.join(KINDS)}")
-    return (
-        looked,
-        sinks,
-        name or Prompt.ask("Name of the pipeline", default=proposed_name(looked.source), console=console),
-    )
+    if name is None:
+        name = str(Prompt.ask("Name of the pipeline", default=proposed_name(looked.source), console=console))
+    return looked, sinks, name
 
 
 def _console() -> Any:
@@ -156,7 +155,7 @@ def _tell(made: Draft, file: Path) -> None:
     """What was made, what was left out and what comes next, on standard error."""
     from operations.propose.writing import variables
 
-    say = lambda line: click.echo(line, err=True)  # noqa: E731
+    say = partial(click.echo, err=True)
     views = made.proposal.views
     joined = sum(bool(view.joins) for view in views)
     say(f"{len(made.survey.tables):,} tables, {len(views):,} views ({joined:,} of them joined)")

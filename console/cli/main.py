@@ -66,7 +66,8 @@ def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, rebuild --auto).
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, preview --diff,
+    rebuild --auto).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

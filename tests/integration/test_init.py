@@ -212,6 +212,9 @@ def test_a_changed_view_is_held_against_the_living_generation(begun: Begun, tmp_
     file = changed(begun, tmp_path, root, root + "    columns: [tag_id, {word: title}]\n")
     report = begun.json("preview", str(file), view, "--diff", "--sink", "cache", ok=(2,))
     assert report["compared"] == 5 and len(report["documents"]) == 5
+    page = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text(encoding="utf-8")
+    shown = json.loads(page.partition("\n## preview --diff\n")[2].partition("```json\n")[2].partition("```")[0])
+    assert report.keys() == shown.keys()
     one = next(one for one in report["documents"] if one["key"] == "2")
     assert (one["change"], one["behind"]) == ("changed", False)
     assert one["fields"] == [

@@ -33,7 +33,7 @@ Examples:
   headwater preview pipeline.yaml order_card
   headwater preview pipeline.yaml order_card 42 --watch
   headwater preview pipeline.yaml order_item '42|1'              (a key of two columns)
-  headwater preview pipeline.yaml order_card --where "total > 100 AND status = 'open'" --sample 3
+  headwater preview pipeline.yaml order_card --where "status = 'open'" --sample 3
   headwater preview pipeline.yaml order_card --diff --sample 50
 """
 )

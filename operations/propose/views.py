@@ -22,6 +22,8 @@ from operations.propose import names
 # Rows that are shown in a document, and up to how many there may be at the row that has most of them. All children of a
 # row are read when its document is made.
 SHOWN, NEAR = 100, 1_000
+# Leaves of a joined document.
+MAX_FIELDS = 400
 # A table of no more than so many columns beside its key, which points at nothing, only gives names to codes.
 LABELS = 1
 # Columns that say when a row came to be: the newest are shown first.
@@ -212,12 +214,33 @@ class _Proposer:
             lists = [join for found in pointing for join in found if join.kind == "children"]
             counts = [join for found in pointing for join in found if join.kind == "aggregates"]
             # A table of codes that a hundred thousand rows name: to count them all in it is seldom worth a row store.
-            joins = [*refs, *lists, *counts] if refs or lists else []
+            joins = self._fitting(table, [*refs, *lists, *counts]) if refs or lists else []
         used = [view.name for view in self.found.views]
         name = names.snake(names.singular(table.name))
         name = names.free(name, used, names.snake(f"{table.schema}_{name}"))
         kind = "joined" if joins else "plain"
         return Proposed(name, table, self._said(table.qualified), kind, columns, tuple(joins), hidden)
+
+    def _fitting(self, table: Table, joins: list[Join]) -> list[Join]:
+        """Joins as long as an index has room for their fields: Elasticsearch takes a thousand, text counts twice."""
+        left, kept = MAX_FIELDS - len(table.columns), list[Join]()
+        for join in joins:
+            size = sum(self._width(one) for one in (join, *join.refs))
+            if size <= left:
+                kept.append(join)
+                left -= size
+            else:
+                what = f"{join.name} ({join.table}) of {table.qualified}"
+                why = f"the document would have more than {MAX_FIELDS} fields, and an index takes not many more"
+                self.found.left_out.append(LeftOut(what, why, "choose `columns`, then write it"))
+        return kept
+
+    def _width(self, join: Join) -> int:
+        if join.kind == "aggregates":
+            return 1
+        return len(join.columns) or next(
+            len(t.columns) for t in self.tables.values() if self._said(t.qualified) == join.table
+        )
 
     def _ref(self, key: ForeignKey, taken: list[str]) -> Join:
         target = self.tables[key.target]

@@ -184,6 +184,16 @@ def test_foreign_keys_that_make_no_join_say_why() -> None:
     assert "not captured" in why["public.a (c_id) → public.c (id)"]
 
 
+def test_a_document_has_no_more_fields_than_an_index_takes() -> None:
+    wide = [f"c{n}" for n in range(250)]
+    two = tables(table("a", "id", "b_id", "d_id", *wide), table("b", "id", *wide), table("d", "id", "x", "y"))
+    found = propose_views(
+        two, [points("a", "b_id", "b", "id"), points("a", "d_id", "d", "id")], NOBODY_KNOWS, joins=True
+    )
+    assert joins(views(found)["a"]) == {"d": "refs"}
+    assert any(one.name.startswith("b (b)") and "400 fields" in one.why for one in found.left_out)
+
+
 def test_names_of_views_and_fields_are_free() -> None:
     two = tables(
         table("item", "id"), table("items", "id", "order", "orders", "order_id"), table("orders", "id", "a", "b")

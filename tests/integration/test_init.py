@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +21,7 @@ from redis import Redis
 from cdc.pipeline import load
 from tests.support import inside
 from tests.support.servers import Servers, servers
-from tests.support.source import SourceDatabase, source_database
+from tests.support.source import PATIENCE, SourceDatabase, source_database
 from tests.support.twelve import TABLES, fill
 
 pytestmark = pytest.mark.stack
@@ -49,8 +53,8 @@ class Begun:
 
     def environment(self) -> dict[str, str]:
         words = dict.fromkeys(("HEADWATER_SOURCE_PASSWORD", "HEADWATER_SETUP_PASSWORD"), self.database.password)
-        home = {"HEADWATER_HOME": str(self.folder), "PATH": "/usr/bin:/bin"}
-        return {**inside.os.environ, **self.stack.endpoints.environment(), **words, **home}
+        home = {"HEADWATER_HOME": str(self.folder)}  # of state and warehouse, not of the servers
+        return {**os.environ, **self.stack.endpoints.environment(), **words, **home}
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         return inside.call(words, self.environment())
@@ -159,6 +163,48 @@ def test_only_some_tables_and_the_report(begun: Begun, tmp_path: Path) -> None:
     assert report["name"] == "few" and load(file, begun.environment()).name == "few"
     done = begun.call("init", begun.url, "--yes", "--out", str(tmp_path / "none.yaml"), "--tables", f"{p}_ordr")
     assert done.returncode == 1 and f"{p}_orders" in done.stderr and not (tmp_path / "none.yaml").exists()
+
+
+def test_in_a_terminal_it_asks_for_what_is_not_said(begun: Begun, tmp_path: Path) -> None:
+    file, p = tmp_path / "asked.yaml", begun.name
+    bare = begun.url.replace(f":{begun.database.password}@", "@")
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "console.cli", "init", bare, "--out", str(file)]
+    running = subprocess.Popen(
+        words, env=begun.environment(), stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+    )
+    os.close(theirs)
+    said = ""
+    try:
+        answers = {
+            "Password of": begun.database.password,
+            "Which tables?": f"{p}_tags {p}_products",
+            "Where to?": "redis",
+            "Name of the pipeline": "asked",
+        }
+        for question, answer in answers.items():
+            said += told_until(ours, question)
+            os.write(ours, answer.encode() + b"\n")
+        said += told_until(ours, "written:")
+        assert running.wait(60) == 0, said
+    finally:
+        running.kill()
+        running.wait(30)
+        os.close(ours)
+    pipeline = load(file, begun.environment())
+    assert pipeline.name == "asked" and set(pipeline.source.tables) == {f"public.{p}_tags", f"public.{p}_products"}
+    assert [part.type for part in pipeline.sinks.values()] == ["redis"]
+    assert begun.database.password not in said + file.read_text()
+
+
+def told_until(terminal: int, words: str) -> str:
+    """What a program says up to some words."""
+    said, until = "", time.monotonic() + 30 * PATIENCE
+    while words not in said:
+        assert time.monotonic() < until, said
+        if select.select([terminal], [], [], 0.5)[0]:
+            said += os.read(terminal, 65_536).decode()
+    return said
 
 
 def test_without_a_password_it_says_what_to_do(begun: Begun, tmp_path: Path) -> None:

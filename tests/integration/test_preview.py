@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from cdc.pipeline import load
+from operations.preview.asked import Asked
+from operations.preview.previewer import Previewer
 from tests.support import inside
 from tests.support.servers import Servers, servers
 from tests.support.source import PATIENCE, SourceDatabase, source_database
@@ -217,6 +220,16 @@ def test_spark_sql_is_computed_and_what_fails_says_why(seen: Seen) -> None:
     seen.write(VIEWS.replace('half: "order_id / 2"', 'half: "ordr_id / 2"'))
     done = seen.call("late", "6")
     assert done.returncode == 1 and f"{seen.file}:" in done.stderr and "ordr_id" in done.stderr
+
+
+def test_spark_is_started_once_and_stays(seen: Seen) -> None:
+    said: list[str] = []
+    with Previewer(said.append) as previewer:
+        for half in (3.0, 4.0):
+            asked = Asked(key=str(int(half * 2)))
+            [one] = previewer.report(load(seen.file), "late", asked)["documents"]
+            assert one["document"]["half"] == half
+    assert len([line for line in said if line.startswith("starting Spark")]) == 1, said
 
 
 def test_a_save_shows_it_again_and_an_error_does_not_end_it(seen: Seen, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def shape_of(node: Node, kinds: Mapping[tuple[str, str], str]) -> Shape:
     """
     by_name = node.table.by_name
     columns = {name[1:]: spark_type(by_name[source]) for source, name in node.columns if name.startswith(MARK)}
+    order = (*columns, *standing(node), *(item.name for item in node.aggregates))
     columns |= {item.name: aggregate_type(item, kinds) for item in node.aggregates}
     lists, structs, arrays = dict[str, str](), dict[str, Shape](), dict[str, Shape]()
     for name, (below, many) in standing(node).items():
@@ -63,7 +64,7 @@ def shape_of(node: Node, kinds: Mapping[tuple[str, str], str]) -> Shape:
             (lists if many else columns)[name] = spark_type(below.table.by_name[below.value])
         else:
             (arrays if many else structs)[name] = shape_of(below, kinds)
-    return Shape(columns, structs, arrays, lists)
+    return Shape(columns, structs, arrays, lists, order)
 
 
 def aggregate_type(item: Aggregate, kinds: Mapping[tuple[str, str], str]) -> str:
@@ -164,7 +165,7 @@ def _seen(root: Node, said: _Said) -> dict[str, set[str]]:
         mine = seen[node.table.qualified]
         mine.update(source for source, _ in node.columns)
         mine.update(one.column for one in node.order_by)
-        mine.update(name for name in node.table.by_name if said.star or said.mentions(name))
+        mine.update(name for name in node.table.by_name if said.mentions(name))
         for below in node.nested:
             mine.update(left for left, _ in below.on)
             seen[below.table.qualified].update(right for _, right in below.on)

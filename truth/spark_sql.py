@@ -35,12 +35,14 @@ class Shape:
         structs: name -> a row or null.
         arrays: name -> any number of rows.
         lists: name -> Spark SQL type of each of any number of values.
+        order: all names as they stand in the row, which shows where it is meant as a whole; as above if empty.
     """
 
     columns: Mapping[str, str]
     structs: Mapping[str, Shape] = field(default_factory=dict)
     arrays: Mapping[str, Shape] = field(default_factory=dict)
     lists: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
     def arrays_of(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
         """Rows of canonical values as columns of text."""
@@ -81,19 +83,19 @@ class Shape:
             depth: of arrays around it.
         """
         place = {name: f"{row}.{_quoted(name)}" if row else _quoted(name) for name in self._names()}
-        out = [_as(_cast(place[name], kind), name) for name, kind in self.columns.items()]
+        out = {name: _cast(place[name], kind) for name, kind in self.columns.items()}
         for name, kind in self.lists.items():
-            out.append(_as(f"transform({place[name]}, __x{depth} -> {_cast(f'__x{depth}', kind)})", name))
+            out[name] = f"transform({place[name]}, __x{depth} -> {_cast(f'__x{depth}', kind)})"
         for name, shape in self.structs.items():
             made = ", ".join(shape.typed(place[name], depth))
-            out.append(_as(f"CASE WHEN {place[name]} IS NOT NULL THEN struct({made}) END", name))
+            out[name] = f"CASE WHEN {place[name]} IS NOT NULL THEN struct({made}) END"
         for name, shape in self.arrays.items():
             made = ", ".join(shape.typed(f"__x{depth}", depth + 1))
-            out.append(_as(f"transform({place[name]}, __x{depth} -> struct({made}))", name))
-        return out
+            out[name] = f"transform({place[name]}, __x{depth} -> struct({made}))"
+        return [_as(out[name], name) for name in self._names()]
 
     def _names(self) -> list[str]:
-        return [*self.columns, *self.lists, *self.structs, *self.arrays]
+        return list(self.order or (*self.columns, *self.lists, *self.structs, *self.arrays))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tests.support.written_examples import EXAMPLES
 from tests.support.written_world import WrittenWorld, printed
 from truth.joins import documents
 
-HISTORIES = 10
+HISTORIES = 6
 ALL = EXAMPLES | {"book": BOOK}
 
 

@@ -124,7 +124,7 @@ def _node(random: Random, keys: Keys, name: str, kind: Any, of: str, on: Any, de
         aggregates.append(Aggregate(f"g{number}", other, own, function, distinct, value, where, sql))
     order, limit = ((), None) if one else _order(random, kind)
     hide = bool(depth) and bool(refs or children) and random.random() < 2 * WORDS
-    columns = () if hide else tuple((column, column) for column in picked)
+    columns = () if hide else tuple((c, c if random.random() < 0.8 else f"{c}_renamed") for c in picked)
     if hide:
         aggregates = []
     node = Node(name, kind, table(of, keys), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)

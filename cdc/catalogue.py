@@ -42,6 +42,21 @@ class Column:
 
 
 @dataclass(frozen=True)
+class NotUnique:
+    """A unique index that makes no key of its columns.
+
+    Attributes:
+        name: the index's.
+        columns: those that it names, also in expressions and in its condition.
+        reason: why not, in words: ``it is partial (WHERE …)``.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Table:
     """One table.
 
@@ -51,6 +66,9 @@ class Table:
         columns: in order of ``ordinal``.
         primary_key: column names in the key's order; empty if there is none.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+        unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
+            transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
+        not_unique: unique indexes that are none, for messages.
     """
 
     schema: str
@@ -58,6 +76,9 @@ class Table:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     replica_identity: str = "default"
+    # Not compared: an index that nothing joins by makes no other table.
+    unique_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
+    not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -120,7 +141,18 @@ class Catalogue:
 
 def _table(raw: dict[str, Any]) -> Table:
     columns = tuple(Column(**{**c, "enum_values": _tuple(c["enum_values"])}) for c in raw["columns"])
-    return Table(raw["schema"], raw["name"], columns, tuple(raw["primary_key"]), raw["replica_identity"])
+    return Table(
+        raw["schema"],
+        raw["name"],
+        columns,
+        tuple(raw["primary_key"]),
+        raw["replica_identity"],
+        # A file of before 0.3 has neither: the next look at Postgres brings them.
+        unique_keys=tuple(tuple(names) for names in raw.get("unique_keys", ())),
+        not_unique=tuple(
+            NotUnique(one["name"], tuple(one["columns"]), one["reason"]) for one in raw.get("not_unique", ())
+        ),
+    )
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:

@@ -115,12 +115,14 @@ def _elasticsearch(
             f"sink {name}: `index: {sink.index}` names one index, but the sink has {len(views)} views",
             fix="leave `index` out (each view's index is then named as the view), or give one sink a view",
         )
-    targets = {}
+    targets: dict[str, dict[str, Any]] = {}
     for view in views:
         properties = merged(view.elasticsearch_mapping(computed.get(view.name, {})), plain(sink.mapping))
         # Elasticsearch allows lower case only; a view may have been named otherwise.
         index = sink.index or view.name.lower()
         targets[view.name] = {"index": index, "generation": generation, "properties": properties}
+        if sink.routing is not None:
+            targets[view.name]["routing"] = {"at": view.key.index(sink.routing), "of": len(view.key)}
     return {
         "type": "elasticsearch",
         "name": name,

@@ -51,7 +51,6 @@ class _Reader:
         self.unique: tuple[int, KeyOf] | None = None
         self.held: dict[str, Part | None] = {}
         self.table = layout.tables[node.table.qualified].number
-        own = layout.tables[node.table.qualified]
         self.refs: list[tuple[_Reader, KeyOf]] = []
         for below in shape.refs:
             reader = _Reader(below, layout, (*path, below.node.name))
@@ -116,7 +115,9 @@ class Assembler:
 
     def _named(self, below: _Reader, names: Iterable[str]) -> dict[str, Part]:
         """The rows that a reference names, by primary key or by unique value."""
-        return self._rows(below.table, names) if below.unique is None else self._holders(below.table, names, *below.unique)
+        return (
+            self._rows(below.table, names) if below.unique is None else self._holders(below.table, names, *below.unique)
+        )
 
     def _holders(self, table: int, names: Iterable[str], index: int, key: KeyOf) -> dict[str, Part]:
         """Rows by unique value. Of several, which are there only in passing, the one with the newest change."""

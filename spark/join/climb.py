@@ -114,8 +114,8 @@ class Climber:
             return ids
         found: Ids = {}
         names = [key_names.row(step.stored.number, key) for key in ids]
-        for position, value in zip(ids.values(), self.store.get(names), strict=True):
-            row = read_row(value)
+        for position, stored in zip(ids.values(), self.store.get(names), strict=True):
+            row = read_row(stored)
             value = None if row is None else step.from_row(row)
             if value is not None:
                 found[value] = max(found.get(value, 0), position)

@@ -223,9 +223,7 @@ class _Walk:
     def _left_out(self) -> list[Row]:
         found: list[Row] = []
         members = self.store.members([one.index for one in self._indexed])
-        left = [
-            (one, key) for one, of in zip(self._indexed, members, strict=True) for key in of if key not in one.kept
-        ]
+        left = [(one, key) for one, of in zip(self._indexed, members, strict=True) for key in of if key not in one.kept]
         held = self._read([(one.node.table.qualified, key) for one, key in left])
         for one, key in left:
             table = one.node.table.qualified

@@ -43,7 +43,7 @@ PartOf = tuple[str, int]
 
 
 def table(name: str, keys: Keys) -> Table:
-    """A table with two keys, a nullable reference to either of every table (itself too), and values of several types."""
+    """A table with two keys, a nullable reference to either of every table (itself too), and values of many types."""
     columns = [Column(column, kind, kind, nullable=False) for column, kind in keys[0]]
     unique = unique_of(keys)[0]
     columns += [Column(column, kind, kind) for column, kind in unique]
@@ -262,6 +262,8 @@ class World:
         self.columns = [column.name for column in self.view.table.columns]
         self.unique = unique_of(self.keys)
         layouts = self.view.layout.tables
+        # Where rows are joined by a unique key, they exchange it now and then.
+        self.exchanged = [of.table.name for of in layouts.values() if self.unique[0][0][0] in of.routes]
         self.names = sorted(table.name for table in self.view.tree.tables().values())
         self.makers = {name: RowMaker(layout) for name, layout in layouts.items()}
 
@@ -300,7 +302,7 @@ class World:
                     rows[moved] = {**rows.pop(key), **self._key(moved)}
                     self.emit(name, key, None, Op.DELETE)
                     self.emit(name, moved, rows[moved], Op.CREATE)
-            elif kind < 0.5 and key in rows:
+            elif kind < 0.45 and key in rows and name in self.exchanged:
                 self._exchange(random, name, key)
             else:
                 old = rows.get(key)

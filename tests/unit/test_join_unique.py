@@ -25,7 +25,9 @@ from tests.support.memory_store import MemoryStore
 
 
 def table(called: str, *unique: tuple[str, ...], **columns: str) -> Table:
-    return Table("public", called, tuple(Column(n, kind, kind) for n, kind in columns.items()), ("id",), "default", unique)
+    return Table(
+        "public", called, tuple(Column(n, kind, kind) for n, kind in columns.items()), ("id",), "default", unique
+    )
 
 
 BOOKS = table("books", ("isbn",), id="int4", isbn="text", title="text")
@@ -159,9 +161,7 @@ def test_children_and_aggregates_follow_a_parents_unique_value() -> None:
 
 def test_two_parents_with_one_value_are_put_together_at_once() -> None:
     """A child that two parents of one piece share must not be filled twice."""
-    view = view_of(
-        BOOKS, children=(Node("loans", "child", LOANS, LOANS_OF, (("id", "id"),), refs=(BOOK,)),)
-    )
+    view = view_of(BOOKS, children=(Node("loans", "child", LOANS, LOANS_OF, (("id", "id"),), refs=(BOOK,)),))
     live = Live(view)
     live.change(BOOKS, (1, "x", "One"))
     live.change(BOOKS, (2, "x", "Two"))

@@ -13,6 +13,7 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from cdc.resolve import resolve_view, resolve_views, view_tables
 from cdc.view import View
+from sinks.configure import sink_config
 
 FILE = """\
 version: 1
@@ -124,7 +125,10 @@ def test_edges_by_a_unique_key_in_its_order() -> None:
     assert layout.unique(book.table, ("id",)) is None
     found = layout.unique(book.table, ("shelf", "place"))
     assert found is not None and (found.table, found.columns) == ("public.books", ("shelf", "place"))
-    assert [(group.foreign_key, group.named) for group in layout.groups] == [(("book",), ("isbn",)), (("at_shelf",), ("id",))]
+    assert [(group.foreign_key, group.named) for group in layout.groups] == [
+        (("book",), ("isbn",)),
+        (("at_shelf",), ("id",)),
+    ]
 
 
 def test_what_a_struct_in_an_expression_holds() -> None:
@@ -240,6 +244,32 @@ def test_what_is_wrong_is_named(root: str, joins: str, messages: list[str]) -> N
     for message in messages:
         assert message in found, found
     assert "what to do: " in found
+
+
+@pytest.mark.parametrize(
+    ("root", "column", "message"),
+    [
+        ("lines", "title", "view v has the key (order_id, line), and title is not of it"),
+        ("lines", "titel", "titel is not of it"),
+        ("planes", "tailnum", "tailnum is the whole key of view v, by which documents are placed anyway"),
+    ],
+)
+def test_a_routing_that_could_change_or_says_nothing_is_refused(root: str, column: str, message: str) -> None:
+    index = f'{{type: elasticsearch, url: "http://h:1", view: v, routing: {column}}}'
+    text = FILE.replace('{type: redis, url: "redis://h", view: v}', index)
+    made = loads(text.replace("ROOT", root).replace("JOINS", "where: 'true'"), "p.yaml", {})
+    with pytest.raises(PipelineFileError) as caught:
+        resolve_views(made, CATALOGUE, "s")
+    assert f"p.yaml:12:55: sinks.s.routing: {message}" in str(caught.value)
+    assert ("at its old place" in str(caught.value)) == (column == "title")
+
+
+def test_the_place_of_the_routing_in_the_key() -> None:
+    index = '{type: elasticsearch, url: "http://h:1", view: v, routing: line}'
+    text = FILE.replace('{type: redis, url: "redis://h", view: v}', index)
+    made = loads(text.replace("ROOT", "lines").replace("JOINS", "key: [line, order_id]"), "p.yaml", {})
+    config = sink_config("s", made.sinks["s"], resolve_views(made, CATALOGUE, "s"), {})
+    assert config["targets"]["v"]["routing"] == {"at": 0, "of": 2}
 
 
 def test_a_warehouse_refuses_joined_views_from_the_catalogue_too() -> None:

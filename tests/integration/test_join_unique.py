@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from elasticsearch import Elasticsearch
 from ruamel.yaml import YAML
 
 from examples.filling import fill
@@ -41,6 +42,7 @@ CREATE TABLE loans (
     place bigint,
     days  int NOT NULL
 );
+CREATE TABLE copies (isbn text, nr int, state text, PRIMARY KEY (isbn, nr));
 CREATE TABLE notes (id int PRIMARY KEY, loan bigint, body text);
 """
 VIEWS = """
@@ -54,6 +56,10 @@ loan:
       children:
         others: {table: loans, on: {isbn: book}, columns: [id]}
     stands: {table: books, on: {shelf: shelf, place: place}, columns: [id, isbn]}
+copy:
+  root: copies
+  key: [nr, isbn]
+  refs: {book: {table: books, on: {isbn: isbn}, columns: [id, title]}}
 book:
   root: books
   columns: [id, isbn, title]
@@ -76,6 +82,10 @@ SELECT 'loan', l.id::text, to_jsonb(l) || jsonb_build_object(
         WHERE b.shelf = l.shelf AND b.place = l.place))
 FROM loans l
 UNION ALL
+SELECT 'copy', concat(c.nr, '|', replace(c.isbn, '|', '\\|')), to_jsonb(c) || jsonb_build_object(
+    'book', (SELECT jsonb_build_object('id', b.id, 'title', b.title) FROM books b WHERE b.isbn = c.isbn))
+FROM copies c
+UNION ALL
 SELECT 'book', b.id::text, jsonb_build_object('id', b.id, 'isbn', b.isbn, 'title', b.title,
     'total', (SELECT count(*) FROM loans l WHERE l.book = b.isbn),
     'longest', (SELECT max(days) FROM loans l WHERE l.book = b.isbn),
@@ -85,6 +95,7 @@ SELECT 'book', b.id::text, jsonb_build_object('id', b.id, 'isbn', b.isbn, 'title
 FROM books b
 """
 BOOKS = 12
+SHARDS = 4
 
 
 def rows() -> Iterator[tuple[str, list[tuple[object, ...]]]]:
@@ -93,6 +104,7 @@ def rows() -> Iterator[tuple[str, list[tuple[object, ...]]]]:
     yield "books", [(n, isbns[n], n % 3, n if n % 5 else None, f"s{n}", f"Title {n}") for n in isbns]
     loans = range(1, 5 * BOOKS)
     yield "loans", [(n, isbns.get(n % (BOOKS + 2), "lost"), n % 3, n % BOOKS, n % 30) for n in loans]
+    yield "copies", [(f"97{n % BOOKS}|x", n, "new") for n in range(1, 4 * BOOKS)]
     yield "notes", [(n, n % 40, f"note {n}") for n in range(1, 60)]
 
 
@@ -113,13 +125,15 @@ class Library(Joined):
         views = [self.view("loan"), self.view("book")]
         cache = document["sinks"]["cache"] | {"views": views, "key_prefix": f"{self.name}:"}
         search = {"type": "elasticsearch", "url": self.stack.endpoints.elasticsearch_url, "views": views}
+        routed = {name: search[name] for name in ("type", "url")}
+        routed |= {"view": self.view("copy"), "routing": "isbn", "settings": {"number_of_shards": SHARDS}}
         document |= {
             "name": self.name,
             "views": {self.view(name): view for name, view in yaml.load(VIEWS).items()},
-            "sinks": {"cache": cache, "search": search},
+            "sinks": {"cache": cache, "search": search, "routed": routed},
             "engine": {"state_dir": str(self.folder / "state")},
         }
-        tables = ["public.books", "public.loans", "public.notes"]
+        tables = [f"public.{name}" for name in ("books", "loans", "notes", "copies")]
         document["source"] |= {"database": self.name, "setup_user": social.OWNER, "tables": tables}
         with self.file.open("w") as out:
             YAML().dump(document, out)
@@ -132,7 +146,8 @@ class Library(Joined):
 
     def documents(self) -> dict[str, Documents]:
         """What both sinks hold; they must hold the same."""
-        return {f"{view} {kind.__name__}": kind(view) for view in ("loan", "book") for kind in self.kinds}
+        found = {f"{view} {kind.__name__}": kind(view) for view in ("loan", "book") for kind in self.kinds}
+        return found | {"copy": self.in_elasticsearch("copy")}
 
     @property
     def kinds(self) -> tuple[Any, ...]:
@@ -143,6 +158,7 @@ class Library(Joined):
         """Wait until the sinks hold what Postgres says; the truth."""
         truth = self.truth(TRUTH)
         wanted = {f"{view} {kind.__name__}": truth[view] for view in ("loan", "book") for kind in self.kinds}
+        wanted["copy"] = truth["copy"]
         assert self.settled(self.documents, wanted) == wanted
         return truth
 
@@ -207,8 +223,70 @@ def test_a_runner_that_is_killed_in_the_middle_of_exchanges(library: Library) ->
     library.start()
     library.settle()
     report = library.assert_equal()
-    assert sorted((sink["sink"], len(sink["views"])) for sink in report["sinks"]) == [("cache", 2), ("search", 2)]
+    assert sorted((sink["sink"], len(sink["views"])) for sink in report["sinks"]) == [
+        ("cache", 2),
+        ("routed", 1),
+        ("search", 2),
+    ]
     assert not library.dead_letters()
+
+
+def test_documents_lie_by_the_isbn_and_go_where_a_new_key_says(library: Library) -> None:
+    before = library.settle()["copy"]
+    library.execute("UPDATE copies SET isbn = '977|x' WHERE nr IN (1, 2)")
+    library.execute("UPDATE copies SET state = 'worn' WHERE nr % 3 = 0")
+    library.execute("DELETE FROM copies WHERE nr > 40")
+    after = library.settle()["copy"]
+    assert set(before) - set(after) >= {"1|971\\|x", "2|972\\|x"} and "1|977\\|x" in after
+    with Elasticsearch(library.stack.endpoints.elasticsearch_url) as client:
+        alias = library.view("copy")
+        for key, copy in after.items():
+            assert client.get(index=alias, id=key, routing=copy["isbn"])["_source"] == copy
+        found = client.search(index=alias, routing="977|x", size=100)
+        assert found["_shards"]["total"] == 1
+        assert {key for key in after if after[key]["isbn"] == "977|x"} <= {hit["_id"] for hit in found["hits"]["hits"]}
+
+
+def test_verify_repair_and_explain_find_documents_by_their_routing(library: Library) -> None:
+    truth, alias = library.settle()["copy"], library.view("copy")
+    lost, twice, *_ = sorted(truth)
+    with Elasticsearch(library.stack.endpoints.elasticsearch_url) as client:
+        client.delete(index=f"{alias}_g1", id=lost, routing=truth[lost]["isbn"])
+        home = client.search_shards(index=f"{alias}_g1", routing=truth[twice]["isbn"])["shards"]
+        routings = (f"routing {n}" for n in range(99))
+        other = next(r for r in routings if client.search_shards(index=f"{alias}_g1", routing=r)["shards"] != home)
+        client.index(index=f"{alias}_g1", id=twice, routing=other, document={"nr": -1}, refresh=True)
+    library.readable(allowed=True)
+    try:
+        report = json.loads(library.run("verify", "--sink", "routed", "--json", "--wait", "60", ok=(2,)))
+        (view,) = report["sinks"][0]["views"]
+        assert (view["missing"], view["extra"], view["changed"]) == (1, 1, 0)
+        library.run("verify", "--sink", "routed", "--repair", "--wait", "60", ok=(0, 2))
+        found = json.loads(library.run("explain", "routed", lost, "--expected", "--json"))
+        assert found["held"]["document"] == truth[lost] and found["expected"]["differences"] == []
+    finally:
+        library.readable(allowed=False)
+    library.settle()
+    library.assert_equal("--sink", "routed", seconds=60)
+
+
+def test_a_rebuild_keeps_the_routing_and_a_column_that_may_change_is_refused(library: Library) -> None:
+    library.readable(allowed=True)
+    library.run("rebuild", "routed", "--auto")
+    library.readable(allowed=False)
+    truth = library.settle()["copy"]
+    with Elasticsearch(library.stack.endpoints.elasticsearch_url) as client:
+        assert list(client.indices.get_alias(name=library.view("copy"))) == [f"{library.view('copy')}_g2"]
+        key = min(truth)
+        assert client.get(index=library.view("copy"), id=key, routing=truth[key]["isbn"])["_source"] == truth[key]
+    good = library.file.read_text()
+    try:
+        library.file.write_text(good.replace("routing: isbn", "routing: state"))
+        for verb in ("check", "plan", "run"):
+            said = _said(library, verb)
+            assert "sinks.routed.routing: view" in said and "state is not of it" in said, said
+    finally:
+        library.file.write_text(good)
 
 
 def test_explain_names_the_row_that_a_unique_value_reaches(library: Library) -> None:
@@ -220,7 +298,7 @@ def test_explain_names_the_row_that_a_unique_value_reaches(library: Library) -> 
     rows_of = {row["path"]: (row["key"], row["state"]) for row in found["rows"]}
     assert rows_of[f"{library.view('loan')}.book"] == (str(loan["book"]["id"]), "shown")
     assert rows_of[f"{library.view('loan')}.stands"] == (str(loan["stands"]["id"]), "shown")
-    assert found["differences"] == [] and found["row_store"]["equal"] and found["expected"]["document"]
+    assert found["expected"]["differences"] == [] and found["row_store"]["equal"] and found["expected"]["document"]
 
 
 @pytest.mark.parametrize(

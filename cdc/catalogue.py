@@ -147,7 +147,7 @@ def _table(raw: dict[str, Any]) -> Table:
         columns,
         tuple(raw["primary_key"]),
         raw["replica_identity"],
-        # A file of before 0.3 has neither: the next look at Postgres brings them.
+        # A file of an older version has neither: the next look at Postgres brings them.
         unique_keys=tuple(tuple(names) for names in raw.get("unique_keys", ())),
         not_unique=tuple(
             NotUnique(one["name"], tuple(one["columns"]), one["reason"]) for one in raw.get("not_unique", ())

@@ -234,7 +234,7 @@ def test_a_runner_that_is_killed_in_the_middle_of_exchanges(library: Library) ->
 def test_documents_lie_by_the_isbn_and_go_where_a_new_key_says(library: Library) -> None:
     before = library.settle()["copy"]
     library.execute("UPDATE copies SET isbn = '977|x' WHERE nr IN (1, 2)")
-    library.execute("UPDATE copies SET state = 'worn' WHERE nr % 3 = 0")
+    library.execute("UPDATE copies SET state = 'worn' WHERE mod(nr, 3) = 0")
     library.execute("DELETE FROM copies WHERE nr > 40")
     after = library.settle()["copy"]
     assert set(before) - set(after) >= {"1|971\\|x", "2|972\\|x"} and "1|977\\|x" in after
@@ -260,7 +260,7 @@ def test_verify_repair_and_explain_find_documents_by_their_routing(library: Libr
     try:
         report = json.loads(library.run("verify", "--sink", "routed", "--json", "--wait", "60", ok=(2,)))
         (view,) = report["sinks"][0]["views"]
-        assert (view["missing"], view["extra"], view["changed"]) == (1, 1, 0)
+        assert [len(view[kind]) for kind in ("missing", "extra", "changed")] == [1, 1, 0]
         library.run("verify", "--sink", "routed", "--repair", "--wait", "60", ok=(0, 2))
         found = json.loads(library.run("explain", "routed", lost, "--expected", "--json"))
         assert found["held"]["document"] == truth[lost] and found["expected"]["differences"] == []
@@ -282,8 +282,8 @@ def test_a_rebuild_keeps_the_routing_and_a_column_that_may_change_is_refused(lib
     good = library.file.read_text()
     try:
         library.file.write_text(good.replace("routing: isbn", "routing: state"))
-        for verb in ("check", "plan", "run"):
-            said = _said(library, verb)
+        for verb in (("check",), ("plan",), ("rebuild", "routed")):
+            said = _said(library, *verb)
             assert "sinks.routed.routing: view" in said and "state is not of it" in said, said
     finally:
         library.file.write_text(good)
@@ -316,15 +316,16 @@ def test_what_is_no_key_is_refused_by_name(library: Library, column: str, why: s
         with library.file.open("w") as out:
             YAML().dump(document, out)
         line = next(n for n, text in enumerate(library.file.read_text().splitlines(), 1) if f"{left}: {column}" in text)
-        for verb in ("check", "plan", "run"):
-            said = _said(library, verb)
+        for verb in (("check",), ("plan",), ("rebuild", "cache")):
+            said = _said(library, *verb)
             assert why in said, said
             assert f"{Path(library.file).name}:{line}" in said or f"{Path(library.file).name}:{line - 1}" in said, said
     finally:
         library.file.write_text(good)
 
 
-def _said(library: Library, verb: str) -> str:
-    done = library._call(verb, ())
+def _said(library: Library, verb: str, *options: str) -> str:
+    """What a verb says that reads the file as it is now; a generation that is there goes on as it was defined."""
+    done = library._call(verb, options)
     assert done.returncode in (1, 2), f"{done.stdout}\n{done.stderr}"
     return " ".join((done.stdout + done.stderr).split())

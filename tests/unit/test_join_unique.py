@@ -15,6 +15,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.change import Change, Op
 from cdc.join.incoming import RowMaker
+from cdc.join.layout import Layout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from connectors.catalogue import unique_keys
@@ -22,6 +23,7 @@ from spark.join.engine import Joiner
 from spark.join.explain import explain
 from spark.join.task import Task
 from tests.support.memory_store import MemoryStore
+from truth.assembled import marked, shape_of, sparks
 
 
 def table(called: str, *unique: tuple[str, ...], **columns: str) -> Table:
@@ -167,6 +169,16 @@ def test_two_parents_with_one_value_are_put_together_at_once() -> None:
     live.change(BOOKS, (2, "x", "Two"))
     assert sorted(live.change(LOANS, (10, "x", 5))) == ["1", "2"]
     assert live.documents["1"]["loans"] == live.documents["2"]["loans"] == [{"id": 10, "of": {"id": 2, "title": "Two"}}]
+
+
+def test_the_second_opinion_knows_what_spark_sees_of_a_row_that_is_summed_up_by_a_unique_key() -> None:
+    total = Aggregate("total", LOANS, LOANS_OF, "count")
+    book = Node("of", "ref", BOOKS, (("days", "id"),), (("title", "title"),), aggregates=(total,))
+    root = view_of(LOANS, refs=(book,)).tree
+    engine = [*Layout.of(root, ["to_json(of)"]).tables["public.books"].columns, "total"]
+    said = ["to_json(of)"]
+    assert list(shape_of(sparks(marked(root, said), said), {}).structs["of"].columns) == engine
+    assert "isbn" in engine
 
 
 def test_a_catalogue_of_before_unique_keys_can_still_be_read() -> None:

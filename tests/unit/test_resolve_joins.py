@@ -250,7 +250,7 @@ def test_what_is_wrong_is_named(root: str, joins: str, messages: list[str]) -> N
     ("root", "column", "message"),
     [
         ("lines", "title", "view v has the key (order_id, line), and title is not of it"),
-        ("lines", "titel", "titel is not of it"),
+        ("lines", "titel", "view v has the key (order_id, line), and titel is not of it"),
         ("planes", "tailnum", "tailnum is the whole key of view v, by which documents are placed anyway"),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_routing_that_could_change_or_says_nothing_is_refused(root: str, colum
     made = loads(text.replace("ROOT", root).replace("JOINS", "where: 'true'"), "p.yaml", {})
     with pytest.raises(PipelineFileError) as caught:
         resolve_views(made, CATALOGUE, "s")
-    assert f"p.yaml:12:55: sinks.s.routing: {message}" in str(caught.value)
+    assert f"p.yaml:12:65: sinks.s.routing: {message}" in str(caught.value)
     assert ("at its old place" in str(caught.value)) == (column == "title")
 
 

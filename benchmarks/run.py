@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import avro, idle, joins, loads, rebuild, scaling, search, stack, state, suite
+from benchmarks import avro, idle, joins, loads, rebuild, scaling, schema, search, stack, state, suite
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
@@ -22,6 +22,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "scaling": scaling.measure,
     "avro": avro.measure,
     "search": search.measure,
+    "schema": schema.measure,
     "suite": suite.measure,
 }
 # Takes a quarter of an hour and the machine for itself.

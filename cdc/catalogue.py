@@ -66,6 +66,10 @@ class Table:
         columns: in order of ``ordinal``.
         primary_key: column names in the key's order; empty if there is none.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+        generated: names of generated columns, which are not captured.
+        renamed: (former name, present name) of its columns, as far as it was noticed; see cdc/shapes.py.
+        later: names of columns that it did not have when it was first seen.
+        since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
         unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
             transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
         not_unique: unique indexes that are none, for messages.
@@ -76,6 +80,10 @@ class Table:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     replica_identity: str = "default"
+    generated: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    since: int = field(default=0, compare=False, repr=False)
+    later: tuple[str, ...] = field(default=(), compare=False, repr=False)
     # Not compared: an index that nothing joins by makes no other table.
     unique_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
     not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
@@ -100,12 +108,14 @@ class Catalogue:
         system_identifier: of the cluster (``pg_control_system``); another one is another history.
         timeline: grows at every promotion or point-in-time recovery.
         database: its name.
+        lsn: of the source's log in bytes, just before this was read; 0 if that is not known.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
     system_identifier: str = ""
     timeline: int = 0
     database: str = ""
+    lsn: int = 0
 
     def to_json(self) -> str:
         """JSON text; stable, so that two catalogues can be compared as text."""
@@ -114,6 +124,7 @@ class Catalogue:
                 "system_identifier": self.system_identifier,
                 "timeline": self.timeline,
                 "database": self.database,
+                "lsn": self.lsn,
                 "tables": [asdict(self.tables[name]) for name in sorted(self.tables)],
             },
             sort_keys=True,
@@ -128,25 +139,33 @@ class Catalogue:
         """
         try:
             raw = json.loads(text)
-            tables = [_table(item) for item in raw["tables"]]
+            tables = [table_of(item) for item in raw["tables"]]
             return cls(
                 {table.qualified: table for table in tables},
                 str(raw["system_identifier"]),
                 int(raw["timeline"]),
                 str(raw["database"]),
+                int(raw.get("lsn", 0)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"not a saved catalogue: {error!r}", fix="delete the file; it is read again") from error
 
 
-def _table(raw: dict[str, Any]) -> Table:
+def table_of(raw: Mapping[str, Any]) -> Table:
+    """A table of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
     columns = tuple(Column(**{**c, "enum_values": _tuple(c["enum_values"])}) for c in raw["columns"])
+    renamed = tuple((str(former), str(present)) for former, present in raw.get("renamed", ()))
+    key, identity = tuple(raw["primary_key"]), raw["replica_identity"]
     return Table(
         raw["schema"],
         raw["name"],
         columns,
-        tuple(raw["primary_key"]),
-        raw["replica_identity"],
+        key,
+        identity,
+        tuple(raw.get("generated", ())),
+        renamed,
+        int(raw.get("since", 0)),
+        tuple(raw.get("later", ())),
         # A file of an older version has neither: the next look at Postgres brings them.
         unique_keys=tuple(tuple(names) for names in raw.get("unique_keys", ())),
         not_unique=tuple(

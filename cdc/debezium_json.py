@@ -6,6 +6,7 @@ docs/decisions/positions.md. Values stay raw here: views convert the columns tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ import orjson
 from cdc.catalogue import Table
 from cdc.change import Change, Op
 from cdc.encoding import JSON, Encoding, UnknownSchemaId
-from cdc.errors import DecodeError, UnknownSchema
+from cdc.errors import DecodeError, ShapeUnknown, UnknownSchema
 from cdc.placeholders import unavailable
 from cdc.position import MAX_LSN, pack
 
@@ -21,6 +22,22 @@ _OPS = {op.value: op for op in Op if op is not Op.TOMBSTONE}
 # What ``source.snapshot`` says of a streamed event: nothing at all, or the word that is its default.
 STREAMED = (None, "false")
 _WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What must fit the table as it is known, and up to where it is known for certain.
+
+    Attributes:
+        lsn: of the source's log, in bytes, until which the table is known: what does not fit and is from before that
+            is of a former shape; what is newer is of a shape that nobody has seen yet. 0: never ask.
+        used: columns that are needed.
+        all_columns: also a column that is not known matters.
+    """
+
+    lsn: int = 0
+    used: frozenset[str] = frozenset()
+    all_columns: bool = False
 
 
 class Decoder:
@@ -33,13 +50,23 @@ class Decoder:
             first transaction after a snapshot may hold records from before it, which would lose against the
             snapshot's rows; 0 if unknown, which leaves that hole open.
         encoding: how the values are written.
+        fit: when to doubt that the table still is what it was; never, if left out.
 
     Raises:
         StateError: the epoch does not fit a position.
     """
 
-    def __init__(self, table: Table, epoch: int = 0, snapshot_lsn: int = 0, encoding: Encoding = JSON) -> None:
+    def __init__(
+        self,
+        table: Table,
+        epoch: int = 0,
+        snapshot_lsn: int = 0,
+        encoding: Encoding = JSON,
+        fit: Fit = Fit(),
+    ) -> None:
         self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
+        self._fit = fit
+        self._former = frozenset((*(former for former, _ in table.renamed), *table.generated))
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
         self._qualified = table.qualified
@@ -60,6 +87,7 @@ class Decoder:
         Raises:
             DecodeError: not an event of this table; names topic, partition and offset (terminal).
             RegistryError: the schema registry can't be asked (RegistryUnavailable: transient).
+            ShapeUnknown: it is newer than what is known of the table, and does not fit that (transient).
         """
         try:
             if value is None:
@@ -76,6 +104,8 @@ class Decoder:
                 after = event["after"]
                 if type(after) is not dict:
                     raise ValueError(f"an event of kind {op.value} must have a row in `after`")
+                if after.keys() != self._known:
+                    self._fitted(after, source, f"{topic}/{partition}/{offset}")
                 if op is not Op.READ and any([mark in value for mark in self._marks]):  # noqa: C419 (faster)
                     missing = unavailable(after)
             return Change(
@@ -116,6 +146,33 @@ class Decoder:
             no_commit_before = (source["sequence"] or "[null").startswith("[null")
             lsn = self.snapshot_lsn if no_commit_before else lsn
         return self._base | lsn
+
+    def _fitted(self, after: dict[str, Any], source: dict[str, Any], record: str) -> None:
+        """Give columns that were renamed since their present names.
+
+        Raises:
+            ShapeUnknown: see ``decode``.
+        """
+        for former, present in self.table.renamed:
+            if present not in after and former in after:
+                after[present] = after[former]
+        fit = self._fit
+        if not fit.lsn or lsn_of(source) <= fit.lsn:
+            return
+        lacking = fit.used - after.keys()
+        more = after.keys() - self._known - self._former if fit.all_columns else ()
+        if lacking or more:
+            said = [f"has no column {name}" for name in sorted(lacking)] + [f"has {name} besides" for name in more]
+            raise ShapeUnknown(
+                f"record {record} of {self._qualified} {', '.join(said)}: the table has another shape by now",
+                means="nothing is skipped: the record waits until the table's new columns are known",
+                fix="nothing: `headwater run` looks at the table and goes on",
+            )
+
+    def superseded(self, change: Change) -> bool:
+        """Whether a record is of a former shape whose values Postgres has since written anew, in no log: the table was
+        read again then, so a newer record of its row, or its delete, follows in the same partition."""
+        return bool(self.table.since) and change.position - self._base < self.table.since
 
     def drift(self, change: Change) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(columns the event has and the catalogue has not, columns the catalogue has and the event has not)."""

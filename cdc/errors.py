@@ -18,6 +18,7 @@ HeadwaterError
 ├── DecodeError                 a record that is not what the codec was told to expect
 │   ├── UnknownSchema           an Avro record whose schema the registry does not have
 │   └── UnavailableValue        an unchanged large value that the log does not hold (TOAST)
+├── ShapeUnknown                (transient) a record has columns that its table was not seen with yet
 ├── ClusterError                Spark's cluster, or an executor in it, is not as it must be
 │   └── ClusterUnavailable      (transient)
 ├── DiskFull                    (transient) no room for what must be remembered on this machine
@@ -170,6 +171,13 @@ class UnknownSchema(DecodeError):
     """An Avro record names a schema that the registry does not have; goes to dead letters."""
 
     code = "unknown-schema"
+
+
+class ShapeUnknown(HeadwaterError):
+    """A record has columns that are not those its table was last seen with, and is newer than that."""
+
+    code = "shape-unknown"
+    transient = True
 
 
 class UnavailableValue(DecodeError):

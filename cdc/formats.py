@@ -20,6 +20,8 @@ DEFINITION = 1
 SOURCE = 1
 # A dead letter's record.
 LETTER = 1
+# The shapes that captured tables have had, and what is under way because of one.
+SHAPES = 1
 # How a joined view's rows lie in the row store. What has no number there is told apart by its keys: sinks/rowstore.
 ROWS = 2
 

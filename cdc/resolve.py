@@ -15,7 +15,7 @@ from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX
 from cdc.resolve_joins import resolve_tree
-from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near
+from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
 from cdc.view import View
 
 
@@ -140,6 +140,7 @@ def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None
 def _routed(pipeline: Pipeline, view: View, sink: str, column: str) -> None:
     """A document's place must follow from its id, because it can't be moved (docs/decisions/routing.md)."""
     at: Path = ("sinks", sink, "routing")
+    column = present(view.table, column)
     key = ", ".join(view.key)
     if column not in view.key:
         what = f"view {view.name} has the key ({key}), and {column} is not of it"

@@ -57,6 +57,11 @@ def known(pipeline: Pipeline, table: Table, name: str, path: Path, where: str = 
         raise error(pipeline, path, f"{where}{table.qualified}.{name} can't be in a view: {reason}", "leave it out")
 
 
+def present(table: Table, name: str) -> str:
+    """What a column is called now, if it was renamed and nothing else has its former name."""
+    return name if name in table.by_name else dict(table.renamed).get(name, name)
+
+
 def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None:
     """Refuse a table whose rows can't be told apart.
 
@@ -88,6 +93,9 @@ def columns_of(
 ) -> tuple[tuple[str, str], ...]:
     """The chosen columns, or else all that can be in a view and whose name is not taken.
 
+    A column that was renamed since the file was written goes on under the name that the file knows: readers of the
+    documents were promised that.
+
     Args:
         pipeline: the loaded file.
         table: whose columns they are.
@@ -100,6 +108,7 @@ def columns_of(
         ConfigError: columns are not there; all of them are named.
     """
     found = Gathering()
+    picks = tuple((present(table, column), out) for column, out in picks)
     for index, (column, _) in enumerate(picks):
         with found.step():
             known(pipeline, table, column, (*path, index), where)
@@ -136,6 +145,7 @@ def key_of(pipeline: Pipeline, table: Table, chosen: tuple[str, ...], path: Path
         ConfigError: the file names other columns.
     """
     found = Gathering()
+    chosen = tuple(present(table, column) for column in chosen)
     for index, column in enumerate(chosen):
         with found.step():
             known(pipeline, table, column, (*path, index))

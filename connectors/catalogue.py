@@ -57,6 +57,12 @@ WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgene
 ORDER BY a.attrelid, a.attnum
 """
 
+# They are left out, and known by name: a record that has one all the same is no record of another shape.
+GENERATED = """
+SELECT attrelid, array_agg(attname::text ORDER BY attnum) FROM pg_attribute
+WHERE attrelid = ANY(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated <> '' GROUP BY 1
+"""
+
 # Every type a column uses, with what it is made of: a domain's base, an array's element.
 TYPES = """
 WITH RECURSIVE used(oid) AS (
@@ -137,14 +143,15 @@ def read_catalogue(
         columns: dict[int, list[Column]] = {}
         for oid, *attribute in connection.execute(COLUMNS, [oids]):
             columns.setdefault(oid, []).append(_column(types, _Attribute(*attribute)))
+        generated: dict[int, list[str]] = dict(connection.execute(GENERATED, [oids]).fetchall())
         out = {}
         for qualified in wanted:
             oid, schema, name, ident = found[qualified]
             identity = REPLICA_IDENTITY[ident]
             key = key_of(identity, [index[1:] for index in indexes if index[0] == oid])
             keys, others = unique_keys([row[1:] for row in unique if row[0] == oid], key)
-            of = tuple(columns.get(oid, ()))
-            out[qualified] = Table(schema, name, of, key, identity, unique_keys=keys, not_unique=others)
+            of, left_out = tuple(columns.get(oid, ())), tuple(generated.get(oid, ()))
+            out[qualified] = Table(schema, name, of, key, identity, left_out, unique_keys=keys, not_unique=others)
         return Catalogue(out, *_identity(connection))
 
 

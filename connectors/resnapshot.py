@@ -30,6 +30,7 @@ from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.plan import find_gaps, has_failed, hear, observe, prepare, request
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
+from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
 from connectors.source_gaps import refuse_future, refuse_gap, refuse_other
 
@@ -108,6 +109,40 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         wait_ready(servers)
         request(servers, _wanted(read_captured(servers.setup, servers.names)))
         return tables
+
+
+def read_anew(pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
+    """Ask for tables whose shape is another one by now, or for some of their rows; what was under way is broken off.
+
+    ``connectors.snapshot.wait_snapshot`` waits for them. Doing it again asks again.
+
+    Args:
+        pipeline: the loaded file; it must have been applied.
+        wanted: table -> SQL on its rows; empty for all of them.
+
+    Raises:
+        SourceUnavailable: the initial snapshot still reads one of them (transient).
+        HeadwaterError: a server refused, or does not answer.
+    """
+    with open_servers(pipeline) as servers:
+        captured = {
+            table: entry for table, entry in read_captured(servers.setup, servers.names).items() if table in wanted
+        }
+        first = sorted(table for table, entry in captured.items() if entry.state == "initial")
+        if first:
+            raise SourceUnavailable(f"the first snapshot still reads {', '.join(first)}")
+        if begun := [table for table, entry in captured.items() if entry.state == "requested"]:
+            send_stop_signal(servers.kafka, pipeline, begun)
+        for table, entry in captured.items():
+            open_one = entry.state != "done"
+            # What was to be read before, and was not, still is.
+            whole = not wanted[table] or (open_one and entry.condition is None)
+            condition = None if whole else wanted[table]
+            if not whole and open_one and entry.condition:
+                condition = f"({entry.condition}) OR ({condition})"
+            want_again(servers.setup, servers.names, [table], condition, sweep=open_one and entry.sweep)
+        wait_ready(servers)
+        request(servers, _wanted(read_captured(servers.setup, servers.names)))
 
 
 def chosen(wish: Wish, captured: Mapping[str, Captured]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +47,24 @@ def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Mapping[str, 
             if condition is not None
         ],
     }
-    value = json.dumps({"id": signal_id, "type": "execute-snapshot", "data": data})
+    _send(kafka, pipeline, {"id": signal_id, "type": "execute-snapshot", "data": data})
+    return signal_id
+
+
+def send_stop_signal(kafka: Kafka, pipeline: Pipeline, tables: Iterable[str]) -> None:
+    """Take tables out of the incremental snapshot that is under way; nothing happens when none is.
+
+    A table that has another shape by now can't be gone on with: Debezium has its query from the beginning.
+
+    Raises:
+        KafkaUnavailable: the brokers did not take it in time (transient); send again, a repeat does no harm.
+    """
+    data = {"type": "INCREMENTAL", "data-collections": [pattern([table]) for table in sorted(tables)]}
+    _send(kafka, pipeline, {"id": f"headwater-{uuid.uuid4()}", "type": "stop-snapshot", "data": data})
+
+
+def _send(kafka: Kafka, pipeline: Pipeline, signal: Mapping[str, Any]) -> None:
+    value = json.dumps(signal)
     producer = Producer({**kafka.settings, "enable.idempotence": True})
     failed: list[str] = []
     producer.produce(
@@ -61,7 +78,6 @@ def send_snapshot_signal(kafka: Kafka, pipeline: Pipeline, tables: Mapping[str, 
             f"the snapshot signal was not taken by {pipeline.signal_topic}: {(failed or ['no answer'])[0]}",
             fix="run `headwater apply FILE` again",
         )
-    return signal_id
 
 
 @dataclass

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
-from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
+from connectors.shapes import read_shapes
+from operations.kept_shapes import known_shapes, remember_shapes
 from operations.state_folder import state_dir
 from spark.files import write_atomic
 
@@ -18,7 +19,8 @@ _warn = logging.getLogger(__name__).warning
 
 
 def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> Catalogue:
-    """Read the captured tables' definitions; fall back on the last known ones when Postgres does not answer.
+    """Read the captured tables' definitions, with the names that their columns have had; fall back on the last known
+    ones when Postgres does not answer.
 
     The sinks live from the log: they must start, and catch up on what the log holds, while the database is down. A
     table that is not there is left out, with a warning: only the sinks that need it have a reason to stop.
@@ -35,15 +37,15 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
     absent: list[SourceError] = []
     try:
         with connect(pipeline.source) as connection:
-            catalogue = read_catalogue(connection, pipeline.source.tables, absent=absent)
+            catalogue, shapes = read_shapes(connection, pipeline.source.tables, absent=absent)
     except SourceError as error:
         if not error.transient or not remembered.exists():
             raise
         say(f"warning: {error.what}; going on with the table definitions of the last start")
-        return Catalogue.from_json(remembered.read_text())
+        return known_shapes(pipeline).told_to(Catalogue.from_json(remembered.read_text()))
     if absent and not catalogue.tables:
         raise absent[0]
     for missing in absent:
         say(f"warning: {missing.what}; what needs it is left out")
     write_atomic(remembered, catalogue.to_json())
-    return catalogue
+    return remember_shapes(pipeline, shapes).told_to(catalogue)

@@ -6,6 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import orjson
+
+from cdc.join.view import JoinedView
+from cdc.types import merge_fields
 from cdc.view import View
 from operations.opened import Opened
 from sinks.configure import sink_config
@@ -83,8 +87,22 @@ class Holding:
     def _values(self, held: Held) -> list[Any]:
         """What is compared."""
         if isinstance(held.document, bytes):
-            return [readable(self.view, held.document)]
+            return [readable(self.view, with_later(self.view, held.document))]
         return [with_singles(self.view, comparable_row(self.view, row)) for row in held.document]
+
+
+def with_later(view: View, document: bytes) -> bytes:
+    """A document with null in fields of columns that its table got later: one that was written before lacks them, which
+    is the same to who reads it."""
+    later = [out for source, out in view.columns if source in view.table.later]
+    if not later or isinstance(view, JoinedView):
+        return document
+    try:
+        found = orjson.loads(document)
+        lacking = {} if not isinstance(found, dict) else {name: None for name in later if name not in found}
+        return merge_fields(document, lacking) if lacking else document
+    except ValueError:
+        return document
 
 
 @contextmanager

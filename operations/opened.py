@@ -13,6 +13,7 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
+from operations.kept_shapes import read_frozen
 from operations.rowstore import row_store_settings
 from operations.state_folder import numbered_state_dir
 from sinks.rowstore.settings import StoreSettings
@@ -114,6 +115,7 @@ def open_generation(
     generation = Generation(folder, pipeline.name, sink, number)
     token = generation.lock()
     try:
+        catalogue = read_frozen(generation).over(catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started
         known = generation.known() if started else None
@@ -159,7 +161,7 @@ def peek(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> Op
         ConfigError: its views do not fit the source's tables (terminal).
     """
     holder = generation.lease.holder()
-    defined = as_defined(pipeline, generation)
+    defined, catalogue = as_defined(pipeline, generation), read_frozen(generation).over(catalogue)
     return Opened(
         defined, generation, resolve_views(defined, catalogue, generation.sink), holder.token if holder else 0
     )

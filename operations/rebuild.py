@@ -163,6 +163,12 @@ class Rebuild:
                         means="the new generation is not complete; the living one goes on as before",
                         fix=f"put it right, then the same command goes on: `headwater rebuild {self.file} {self.sink}`",
                     )
+                if engine.runner.doubting:
+                    raise StateError(
+                        f"a table that {self.sink} reads was altered while its new generation was filled",
+                        means="what is filled is of the table as it was; the living generation goes on",
+                        fix=f"the same command again: `headwater rebuild {self.file} {self.sink}`",
+                    )
                 if goal.caught_up():
                     return sum(status.records for status in statuses)
         raise StateError(

@@ -10,6 +10,7 @@ from typing import Any
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from cdc.resolve_names import present
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
 from sinks.iceberg.catalogue import catalog_name, location
@@ -122,7 +123,10 @@ def _elasticsearch(
         index = sink.index or view.name.lower()
         targets[view.name] = {"index": index, "generation": generation, "properties": properties}
         if sink.routing is not None:
-            targets[view.name]["routing"] = {"at": view.key.index(sink.routing), "of": len(view.key)}
+            targets[view.name]["routing"] = {
+                "at": view.key.index(present(view.table, sink.routing)),
+                "of": len(view.key),
+            }
     return {
         "type": "elasticsearch",
         "name": name,

@@ -23,7 +23,7 @@ from cdc import types
 from cdc.change import Change, Op
 from cdc.deadletter import DeadLetter
 from cdc.debezium_json import Decoder
-from cdc.errors import DecodeError, StateError, UnavailableValue
+from cdc.errors import DecodeError, UnavailableValue
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.spec import FlowSpec
@@ -101,8 +101,6 @@ class EntryDecoder:
             except DecodeError as error:
                 letters.append(self._letter("", _text(key), 0, error, value, (topic, partition, offset)))
                 continue
-            if self.spec.stop_at_new_columns:
-                stop_at_new_columns(decoder, change)
             for view in views:
                 raw = (view.name, key or b"")
                 try:
@@ -114,6 +112,8 @@ class EntryDecoder:
                     )
                     continue
                 except DecodeError as error:
+                    if decoder.superseded(change):
+                        continue
                     at = (topic, partition, offset)
                     letters.append(self._letter(view.name, _text(key), change.position, error, value, at))
                     continue
@@ -140,21 +140,6 @@ class EntryDecoder:
     ) -> DeadLetter:
         reason = f"{error.what}; {error.fix}" if error.fix else error.what
         return DeadLetter(self.spec.sink, view, key, version, reason, raw, *at, at_ms=int(time.time() * 1000))
-
-
-def stop_at_new_columns(decoder: Decoder, change: Change) -> None:
-    """``policy.schema_change: stop``.
-
-    Raises:
-        StateError: the record has a column that the catalogue does not know (terminal).
-    """
-    new, _ = decoder.drift(change)
-    if new:
-        raise StateError(
-            f"{change.table} has gained the column {', '.join(new)} "
-            f"(record {change.topic}/{change.partition}/{change.offset}); policy.schema_change is stop",
-            fix="see whether the views need it, then start `headwater run FILE` again, which knows it from then on",
-        )
 
 
 def key_row(view: View, change: Change) -> tuple[Any, ...]:

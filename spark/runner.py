@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from cdc.errors import DiskFull, Fenced, HeadwaterError
+from cdc.errors import DiskFull, Fenced, HeadwaterError, ShapeUnknown
 from spark import told
 from spark.files import disk_full
 from spark.flow import Flow
@@ -85,6 +85,7 @@ class Running:
     lost: int = 0
     failed: bool = False
     finished: bool = False
+    doubts: bool = False  # it met a record that does not fit what is known of its table
     taken: bool = False  # another process has the flow now: its status file is that one's
     alive: bool = False  # the query has reported something
     meter: Meter = field(default_factory=Meter)
@@ -155,23 +156,29 @@ class Runner:
             self._stop(run)
             run.failed, run.last_error = True, reason
 
-    def halt(self, reasons: Mapping[str, str]) -> dict[str, str]:
+    def halt(self, reasons: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
         """Stop for good the flows that read one of these topics.
 
         Args:
             reasons: topic -> why.
+            folder: only those of this generation's folder.
 
         Returns:
             flow's title -> topic, of those that were not stopped before.
         """
         stopped = {}
-        for run in self.running:
+        for run in self.running if folder is None else self._of(folder):
             topic = next((topic for topic in sorted(run.flow.spec.topics) if topic in reasons), None)
             if topic is not None and not run.failed:
                 self._stop(run)
                 run.failed, run.last_error = True, reasons[topic]
                 stopped[run.flow.title] = topic
         return stopped
+
+    @property
+    def doubting(self) -> set[Path]:
+        """Folders of generations with a flow that waits to be told of its tables' new columns."""
+        return {run.flow.folder.parent for run in self.running if run.doubts}
 
     def abandon(self, reason: str) -> None:
         """Every flow has failed because Spark itself is gone; nothing of it is called any more."""
@@ -239,7 +246,8 @@ class Runner:
         if _FULL.search(text):
             self._failure(run, _no_room(run.flow.checkpoint, text), terminal=False, now=now)
             return
-        run.taken = run.taken or Fenced in told.kinds(text)
+        kinds = told.kinds(text)
+        run.taken, run.doubts = run.taken or Fenced in kinds, ShapeUnknown in kinds
         run.lost = run.lost + 1 if _LOST.search(text) else 0
         terminal = told.refused(text) or run.lost >= LOST_TIMES
         self._failure(run, explain(text), terminal=terminal, now=now)

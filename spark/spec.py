@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from cdc.catalogue import Table
-from cdc.debezium_json import Decoder
+from cdc.debezium_json import Decoder, Fit
 from cdc.log.registry import encoding_of
 from cdc.view import View
 
@@ -35,7 +35,7 @@ class FlowSpec:
         compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
         generation: which build of the sink.
         registry: settings of the schema registry (``cdc.log.registry.encoding_of``); None when no record can be Avro.
-        stop_at_new_columns: ``policy.schema_change: stop``; else columns the catalogue does not know are left out.
+        fits: topic -> what of its table must fit; see ``cdc.debezium_json.Fit``.
     """
 
     sink: str
@@ -46,7 +46,7 @@ class FlowSpec:
     dead_letters: Mapping[str, Any] = field(repr=False)
     epoch: int = 0
     snapshot_lsn: int = 0
-    stop_at_new_columns: bool = False
+    fits: Mapping[str, Fit] = field(default_factory=dict)
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
     batches_before: int = 0
@@ -62,7 +62,10 @@ class FlowSpec:
     def decoders(self) -> dict[str, Decoder]:
         """A decoder a topic."""
         encoding = encoding_of(self.registry)
-        return {t: Decoder(table, self.epoch, self.snapshot_lsn, encoding) for t, table in self.tables.items()}
+        return {
+            topic: Decoder(table, self.epoch, self.snapshot_lsn, encoding, self.fits.get(topic, Fit()))
+            for topic, table in self.tables.items()
+        }
 
 
 @lru_cache(maxsize=32)

@@ -26,6 +26,7 @@ from cdc.view import View
 from sinks.contract import UNVERSIONED
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
+from sinks.iceberg.types import widens
 from spark.brief import brief
 from spark.checkpoint import batch_offsets
 from spark.computed import FAILED, FIELD, WHERE, reason
@@ -115,10 +116,34 @@ def create_table(spark: SparkSession, table: str, view: View, properties: Mappin
     ours = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
     if ours:
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")
-    known = {field.name for field in spark.table(table).schema}
-    added = ", ".join(f"`{name}` {kind}" for name, kind in columns if name not in known)
-    if added:  # a column that the source has gained; its values arrive with the rows' next changes
+    follow_columns(spark, table, view, columns)
+
+
+def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequence[tuple[str, str]]) -> None:
+    """Bring a table to the view's columns, by Iceberg's own schema evolution: no row is written anew.
+
+    A column that the source has gained is null until its rows are read; what it can't be in place (another type) is
+    left to Iceberg, which refuses the first merge.
+
+    Args:
+        spark: the session.
+        table: its name inside Spark.
+        view: whose columns it is to have.
+        columns: (name, Spark type) of these, our own version column included.
+    """
+    there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+    for former, present in view.table.renamed:
+        if former in there and present not in there and present in dict(columns) and former not in dict(columns):
+            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(former)} TO {quoted(present)}")
+            there[present] = there.pop(former)
+    for name in there.keys() - dict(columns).keys():
+        spark.sql(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
+    added = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns if name not in there)
+    if added:
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
+    for name, kind in columns:
+        if there.get(name, kind) != kind and widens(there[name], kind):
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
 
 
 def standing(entries: DataFrame) -> DataFrame:

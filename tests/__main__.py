@@ -11,6 +11,7 @@ process, because what failed beside others on a machine that is short of time is
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -68,6 +69,8 @@ def main(arguments: list[str]) -> int:
     """Both stages, the second also when the first has failed, or what failed; what came of it as an exit code."""
     assert arguments in ([], ["--again"]), "usage: python -m tests [--again]"
     began = time.monotonic()
+    # Begun in the background by a shell, this process ignores Ctrl-C, and so would those that tests send one to.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stages = {"again": AGAIN} if arguments else {"side-by-side": SIDE_BY_SIDE, "alone": ALONE}
     found = [stage(name, *options) for name, options in stages.items()]
     ran = sum(count for _, count in found)

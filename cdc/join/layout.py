@@ -7,8 +7,9 @@ part of every key in the store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cdc.catalogue import Table
 from cdc.join.expressions import mentions
@@ -148,6 +149,20 @@ class Layout:
             "indexes": [[index.number, index.table, list(index.columns)] for index in self.indexes.values()],
             "groups": [[group.number, group.table, list(group.foreign_key)] for group in self.groups],
         }
+
+    def renamed(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """An older description with the columns' present names: a row is stored by places, and has no names."""
+        now = {name: dict(layout.table.renamed) for name, layout in self.tables.items()}
+        tables = {
+            name: [number, [now.get(name, {}).get(column, column) for column in columns], aggregates]
+            for name, (number, columns, aggregates) in description["tables"].items()
+        }
+        parts = {
+            part: [[number, table, [now.get(table, {}).get(c, c) for c in columns]] for number, table, columns in found]
+            for part, found in description.items()
+            if part != "tables"
+        }
+        return {"tables": tables, **parts}
 
     def index(self, above: Node, nested: Node) -> Index:
         """The index by which ``nested``'s edge is walked: of children by parent, or of rows by what they refer to."""

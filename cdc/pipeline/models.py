@@ -46,9 +46,12 @@ class Policy(Part):
         "that may have them (more WAL, nothing lost); `reselect` reads them again from the source, which can miss a "
         "change that commits at that moment; `allow` sends such records to the dead letters.",
     )
-    schema_change: Literal["continue", "stop"] = entry(
-        "continue",
-        "A new column: `continue` ignores it until `run` is started again, `stop` stops the sinks.",
+    schema_: Literal["evolve", "pause", "ignore"] = entry(
+        "evolve",
+        "ALTER TABLE of a captured table: `evolve` brings every sink to the new columns while it runs, `pause` stops "
+        "the flows concerned until `headwater apply`, `ignore` leaves the views as they are as long as nothing is "
+        "touched that they use, and then does as `pause`.",
+        alias="schema",
     )
     replication_slot_max_lag_mb: Whole = entry(
         10240,

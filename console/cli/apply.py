@@ -26,7 +26,7 @@ def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> Non
 
     The views are held against the tables first: nothing is captured for a file that `run` would refuse. Does what
     `headwater plan` shows, in that order. Safe to run again: it continues where it stopped, and changes
-    nothing when all is as the file says.
+    nothing when all is as the file says. Flows that `policy.schema` has stopped because a table was changed go on.
     """
     from cdc.errors import ConnectError
     from cdc.pipeline import load
@@ -35,10 +35,12 @@ def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> Non
     from console.cli.show_action import show_action
     from console.cli.snapshot_bars import SnapshotView
     from operations.gate import refuse_wrong_views
+    from operations.schema.said import let_through
 
     pipeline = load(file)
     refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
     result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
+    let_through(pipeline)
     if not as_json:
         click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")
     progress = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,15 +20,24 @@ Examples:
   headwater plan pipeline.yaml
   headwater plan pipeline.yaml --json
   headwater plan pipeline.yaml || headwater apply pipeline.yaml
+  headwater plan pipeline.yaml --migration V7__prices.sql   (before you run it)
 """
 )
 @pipeline_argument
+@click.option(
+    "--migration",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="SQL",
+    help="Try this SQL out on the source, as setup_user, in a transaction that is rolled back: what it would mean.",
+)
 @json_option
-def command(file: Path, as_json: bool) -> None:
+def command(file: Path, migration: Path | None, as_json: bool) -> None:
     """Show what apply would change in Postgres, Kafka and Kafka Connect, and which sinks need a new generation.
 
-    A sink whose view, mapping or target was changed in the file goes on as it was; `rebuild` makes it anew. Changes
-    nothing. Views that do not fit the tables are an error, as they are for `apply`.
+    A sink whose view, mapping or target was changed in the file goes on as it was; `rebuild` makes it anew. Of tables
+    whose columns have changed, or would change by --migration, it shows what that means for each view and sink (a
+    migration that is tried out locks its tables for as long as it takes). Changes nothing. Views that do not fit the
+    tables are an error, as they are for `apply`.
 
     Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
     """
@@ -35,21 +46,39 @@ def command(file: Path, as_json: bool) -> None:
     from console.cli.show_action import show_action
     from operations.gate import refuse_wrong_views
     from operations.generations.outdated import line, needed
+    from operations.schema.said import migrations
 
     pipeline = load(file)
     actions = plan_pipeline(pipeline)
+    changed = migrations(pipeline, migration)
     refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
     sinks = needed(pipeline)
     if as_json:
         changes = [action.to_dict() for action in actions]
-        print_json({"pipeline": pipeline.name, "changes": changes, "sinks": sinks})
+        print_json({"pipeline": pipeline.name, "changes": changes, "sinks": sinks, "tables": changed})
     else:
         for action in actions:
             show_action(action)
         for one in sinks:
             click.echo(click.style("~ ", fg="yellow") + line(one, str(file)))
+        for table in changed:
+            show_migration(table)
         if actions:
             click.echo(f"{len(actions)} changes; `headwater apply {file}` makes them")
-        elif not sinks:
+        elif not sinks and not changed:
             click.echo("nothing to change")
-    sys.exit(DIFFERENCES if actions or sinks else 0)
+    sys.exit(DIFFERENCES if actions or sinks or changed else 0)
+
+
+def show_migration(table: Mapping[str, Any]) -> None:
+    """What a changed table means, a line a view."""
+    click.echo(click.style("~ ", fg="yellow") + f"table {table['table']}: {', '.join(table['changes'])}")
+    for view in table["views"]:
+        documents = f", about {view['documents']:,} documents written again" if view["documents"] else ""
+        why = f" ({'; '.join(view['why'])})" if view["verdict"] == "refuse" else ""
+        click.echo(
+            f"    sink {view['sink']}, generation {view['generation']}, view {view['view']}: "
+            f"{view['verdict']}{documents}{why}"
+        )
+    if table["read"]:
+        click.echo(f"    about {table['read']:,} rows are read again")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from operations.run.halting import Halting
     from operations.run.patience import Stop
     from operations.run.source_watch import SourceWatch
+    from operations.schema.evolving import Evolving
 
 # How often progress is looked at and status files are written.
 STEP_SECONDS = 0.5
@@ -95,6 +96,7 @@ def _run(
     from operations.run.machines import with_master
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
+    from operations.schema.evolving import Evolving, catch_up
     from operations.status.caught_up import Goal
 
     until = None if timeout is None else time.monotonic() + timeout
@@ -102,12 +104,13 @@ def _run(
     _say(f"pipeline {pipeline.name}: starting")
     with SourceWatch(pipeline) as source:
         with Waiting(pipeline, only) as waiting:
+            catch_up(pipeline, only, _say)
             engine = patiently(
                 lambda: open_engine(pipeline, source_catalogue(pipeline), only), stop, _say, waiting.tell, until
             )
         stop.eager = False
         halting = Halting(engine)
-        losses = Losses(pipeline, file, only, master)
+        losses, evolving = Losses(pipeline, file, only, master), Evolving(pipeline, file, only, master)
         try:
             for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
                 _say(f"warning: {line}")
@@ -117,11 +120,22 @@ def _run(
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars,
             ):
-                _supervise(engine, bars, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses)
+                _supervise(
+                    engine,
+                    bars,
+                    source,
+                    halting,
+                    stop,
+                    until,
+                    until_caught_up=until_caught_up,
+                    losses=losses,
+                    evolving=evolving,
+                )
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
             halting.close()
+            evolving.close()
             losses.close()
             engine.close()
     for flow, reason in errors.items():
@@ -140,11 +154,12 @@ def _supervise(
     *,
     until_caught_up: bool,
     losses: Losses | None = None,
+    evolving: Evolving | None = None,
 ) -> None:
     """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
     told: str | None = None
     while not stop.wait(STEP_SECONDS):
-        trouble = _follow(engine, halting, source, losses)
+        trouble = _follow(engine, halting, source, losses, evolving)
         bars.show(engine.runner.step())
         trouble = trouble or engine.runner.trouble
         if trouble != told:
@@ -153,7 +168,7 @@ def _supervise(
         if source.error is not None:
             engine.stop(str(source.error))
             raise source.error
-        healing = losses is not None and losses.busy
+        healing = (losses is not None and losses.busy) or (evolving is not None and evolving.busy)
         if engine.runner.all_failed and not healing:
             return
         if until_caught_up and not healing and bars.goal.caught_up():
@@ -163,11 +178,20 @@ def _supervise(
             raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
 
 
-def _follow(engine: Engine, halting: Halting, source: SourceWatch, losses: Losses | None = None) -> str | None:
+def _follow(
+    engine: Engine,
+    halting: Halting,
+    source: SourceWatch,
+    losses: Losses | None = None,
+    evolving: Evolving | None = None,
+) -> str | None:
     """Let the engine follow the register; what keeps it from doing so now and not for ever."""
     try:
         for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:
             _say(line)
+        if evolving is not None:
+            for line in evolving.step(engine, source.changed, losses.healing if losses else ()):
+                _say(line)
     except DiskFull as error:
         return error.what
     except OSError as error:

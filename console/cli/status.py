@@ -14,6 +14,7 @@ from rich.table import Table
 from cdc.pipeline import load
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
 from operations.status.alive import ailments
+from operations.status.evolving import line as evolving_line
 from operations.status.sinks import status_report
 from operations.status.source import line, warning
 
@@ -97,4 +98,6 @@ def _print(report: dict[str, Any]) -> None:
             click.echo(f"{sink['sink']}: {deferred:,} documents that one change has touched are still to be written")
         if sink["warning"]:
             click.echo(f"warning: {sink['warning']}")
+    for one in report["evolving"]:
+        click.echo(evolving_line(one))
     click.echo(line(report["source"]))

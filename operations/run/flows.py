@@ -10,12 +10,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
+from cdc.debezium_json import Fit
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.resolve import view_tables
+from cdc.types import supported
+from cdc.used import used_columns
 from cdc.view import View
+from operations.kept_shapes import Frozen, read_frozen
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
 from sinks.configure import check_mapping, sink_config
@@ -55,7 +59,8 @@ def flows_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_
 def spec_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> FlowSpec:
     """The whole work of a generation; arguments and errors as ``flows_of``."""
     pipeline, generation = build.pipeline, build.generation
-    sink = pipeline.sinks[build.sink]
+    sink, frozen = pipeline.sinks[build.sink], read_frozen(generation)
+    catalogue = frozen.over(catalogue)
     found, views = Gathering(), list[View]()
     computed: dict[str, Mapping[str, str]] = {}
     for view in build.views:
@@ -73,11 +78,23 @@ def spec_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_l
     return replace(
         spec,
         snapshot_lsn=snapshot_lsn,
-        stop_at_new_columns=pipeline.policy.schema_change == "stop",
+        fits=_fits(spec, catalogue, frozen),
         generation=generation.number,
         # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
         tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
     )
+
+
+def _fits(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen) -> dict[str, Fit]:
+    """What of each topic's records must fit: nothing of a table that the generation goes on with as it was."""
+    fits = {}
+    for topic, names in spec.topics.items():
+        table = catalogue.tables[spec.tables[topic].qualified]
+        if catalogue.lsn and table.qualified not in frozen.tables:
+            used = frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
+            whole = used >= {column.name for column in supported(table).columns}
+            fits[topic] = Fit(catalogue.lsn, used, whole)
+    return fits
 
 
 def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[View, Mapping[str, str]]:

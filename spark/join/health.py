@@ -133,6 +133,9 @@ def check_layout(layout: Layout, flow: Flow) -> None:
     before, after = json.loads(path.read_text()), json.loads(text)
     if before == after:
         return
+    if layout.renamed(before) == after:
+        write_atomic(path, text)
+        return
     changed = sorted(name for name, table in after["tables"].items() if before["tables"].get(name) != table)
     raise StateError(
         f"sink {flow.spec.sink}: {flow.title} stores other columns now of {', '.join(changed) or 'its tables'}",

@@ -19,7 +19,6 @@ from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
 from cdc.types import REFUSALS, canonical_result
 from spark.computed import SEEN_CHARS, VALUE
-from spark.entries import stop_at_new_columns
 from spark.join.timely import Timely
 from spark.spec import FlowSpec
 
@@ -76,16 +75,15 @@ class RecordReader:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         plain = (columns[name] for name in ("key", "value", "topic", "partition", "offset"))
         for at, (key, value, topic, partition, offset) in enumerate(zip(*plain, strict=True)):
-            decoder = self._decoders[topic]
+            decoder, change = self._decoders[topic], None
             try:
                 change = decoder.decode(key, value, topic, partition, offset)
-                if self.spec.stop_at_new_columns:
-                    stop_at_new_columns(decoder, change)
                 computed, without = self._values(change, columns, at)
                 made = self._makers[change.table].make(change, computed)
                 self._check_holes(made)
             except DecodeError as error:
-                letters.append(self.letter(_text(key), error, (topic, partition, offset), value))
+                if change is None or not decoder.superseded(change):
+                    letters.append(self.letter(_text(key), error, (topic, partition, offset), value))
                 continue
             slot = (made.table, made.key)
             known = changes.get(slot)

@@ -21,7 +21,7 @@ from tests.support.source import eventually
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(scope="module", params=in_turn("json", "avro"))
+@pytest.fixture(scope="module", params=in_turn("json", "avro", of=4))
 def evolving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evolving]:
     stack = ready()
     stack.up(more=["registry"] if request.param == "avro" else ())
@@ -93,7 +93,6 @@ def flows(made: Evolving) -> list[dict[str, Any]]:
     return [flow for sink in report["sinks"] for flow in sink["flows"]]
 
 
-@pytest.mark.sampled
 def test_a_row_that_is_only_in_the_topic_is_swept(evolving: Evolving) -> None:
     """Headwater writes its own deletes as the topic is written."""
     newest = values(evolving, "things")[-1]
@@ -129,7 +128,6 @@ def test_what_is_no_record_goes_to_the_dead_letters(evolving: Evolving) -> None:
         assert reason in letters.get(key.decode(), ""), (key, letters.keys())
 
 
-@pytest.mark.sampled
 def test_without_the_registry_nothing_is_skipped(evolving: Evolving) -> None:
     """What is known goes on; what is not waits, and is decided when the registry is back."""
     if evolving.form == "json":
@@ -180,7 +178,6 @@ def moved(before: dict[str, int] | None, after: dict[str, int] | None) -> int:
     return sum((after or {}).get(part, at) != at for part, at in (before or {}).items())
 
 
-@pytest.mark.sampled
 def test_the_format_of_a_living_pipeline_may_change(evolving: Evolving) -> None:
     """Both ways; the topics then hold both, and nobody reads anything anew."""
     evolving.stack.up(["registry"])

@@ -25,7 +25,7 @@ from sinks.configure import plain_config
 from sinks.contract import Item
 from sinks.factory import open_sink
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
 DATABASE = "/11"  # of its own: FLUSHDB is FLUSHALL for whoever is in it alone
 TEXT = """\
 version: 1

@@ -17,7 +17,7 @@ from connectors.tablewatch import TableWatch
 from operations.status.source import SourceState
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
 
 # Table -> what is done to it while nobody looks, and what is said of it.
 DAMAGE = {
@@ -123,7 +123,6 @@ def equal(source: SourceDatabase, pipeline: Pipeline, table: str) -> bool:
     return held == sorted(source.rows(f"SELECT id, v FROM {table}"))
 
 
-@pytest.mark.sampled
 def test_each_change_is_noticed_afterwards_and_one_apply_mends_all(
     source: SourceDatabase, watch: list[TableWatch]
 ) -> None:
@@ -171,7 +170,6 @@ def test_each_change_is_noticed_afterwards_and_one_apply_mends_all(
         assert eventually(lambda table=table: equal(source, pipeline, table)), table  # type: ignore[misc]
 
 
-@pytest.mark.sampled
 def test_a_gap_stays_until_it_is_mended(source: SourceDatabase, watch: list[TableWatch]) -> None:
     pipeline = made(source, "t", "u")
     watch.append(TableWatch(pipeline))

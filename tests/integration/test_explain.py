@@ -18,7 +18,7 @@ from examples.social import load as social
 from tests.support.joined import Joined
 from tests.support.servers import servers
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
 
 VIEWS = """
 author:
@@ -193,7 +193,6 @@ def test_a_changed_sink_is_found_with_exit_code_2(pipeline: Explained) -> None:
     assert 'author.handle: the sink has "someone", row store has' in text
 
 
-@pytest.mark.sampled
 def test_a_deleted_row_is_told(pipeline: Explained) -> None:
     view = pipeline.view("card")
     with psycopg.connect(pipeline.conninfo, autocommit=True) as connection:
@@ -223,7 +222,6 @@ def test_status_tells_how_the_source_is(pipeline: Explained) -> None:
     assert "source: connector RUNNING, slot keeps" in pipeline.run("status")
 
 
-@pytest.mark.sampled
 def test_status_shows_a_connector_that_has_failed(pipeline: Explained) -> None:
     """Its sinks have a lag of 0: only the source's part tells. (The last test: the connector stays as it is.)"""
     pipeline.execute("INSERT INTO tweets VALUES (9003, 1, now(), repeat('x', %s), NULL)", 2 * MAX_MESSAGE)

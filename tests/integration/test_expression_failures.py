@@ -29,7 +29,10 @@ from tests.support.trees import node, table
 from truth.spark_sql import FAILED, Broken, ask, computed, table_shape
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.sampled(turn=3, of=4),
+]
 
 TABLE = table("t", "id", id="int4", a="int4", b="int4", s="text", n="numeric(4,2)", l="int4[]", d="text")
 TOPIC = "p.public.t"

@@ -21,7 +21,7 @@ from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from tests.support.source import SourceDatabase
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
 
 CATALOG = "hw_lake"
 
@@ -117,7 +117,6 @@ def test_a_table_that_is_not_there_is_named(sink: Any) -> None:
         next(iceberg.scan(sink, "hw_other", "plane"))
 
 
-@pytest.mark.sampled
 def test_a_repair_is_one_commit_and_what_was_there_twice_is_there_once(tmp_path: Path) -> None:
     """Also rows without a version, above every version, and without a key; the right one is not touched."""
     argv = [sys.executable, "-m", "tests.support.warehouse_repair", str(tmp_path)]

@@ -21,7 +21,7 @@ from tests.support.source import SourceDatabase
 from tests.support.truth import SHAPES, by_sql, by_truth, fill, origin, people_database, tables_of
 from truth.digest import digest
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
 
 ROOT = Path(__file__).parents[2]
 SPARK = """
@@ -139,7 +139,6 @@ def test_the_comparison_can_fail(people: SourceDatabase, tables: dict[str, Table
 # -- Spark SQL --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled
 def test_fields_and_conditions_see_the_assembled_row(
     people: SourceDatabase, tables: dict[str, Table], tmp_path: Path
 ) -> None:

@@ -92,8 +92,8 @@ class Proxy:
     ) -> None:
         # No timeout on the sockets: it would count for sending, too, and cut off a client that is slow to read.
         ready = select.poll()
-        ready.register(source, select.POLLIN)
         try:
+            ready.register(source, select.POLLIN)
             while not self._over.is_set():
                 if not ready.poll(50):
                     continue
@@ -105,7 +105,7 @@ class Proxy:
                 if self._mode == "slow":
                     time.sleep(SLOW_SECONDS)
                 sink.sendall(data)
-        except OSError:
+        except (OSError, ValueError):  # closed meanwhile, by the other direction
             return
         finally:
             self._cut(pair)

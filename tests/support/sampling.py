@@ -1,8 +1,8 @@
 """The longest proofs take turns: a run of the whole suite takes some of them, chosen by the commit.
 
 A proof that is marked ``sampled`` runs in one of ``of`` commits; which one follows from the commit's hash and from the
-proof's name, so a run can be repeated, and within a few landings all of them have run. ``make test-slow`` runs them
-all, and so does pytest when it is called by hand.
+proof's name, or its ``turn``, so a run can be repeated, and within a few landings all of them have run. ``make
+test-slow`` runs them all, and so does pytest when it is called by hand.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def commit() -> str:
         return ""
 
 
-def in_turn(*values: str) -> list[Any]:
-    """Parameters of a fixture, of which each commit takes one."""
-    turns = (pytest.mark.sampled(turn=turn, of=len(values)) for turn in range(len(values)))
+def in_turn(*values: str, of: int = 0) -> list[Any]:
+    """Parameters of a fixture, of which each commit takes one; with ``of``, one in so many commits takes each."""
+    turns = (pytest.mark.sampled(turn=turn, of=of or len(values)) for turn in range(len(values)))
     return [pytest.param(value, marks=mark) for value, mark in zip(values, turns, strict=True)]
 
 

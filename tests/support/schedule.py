@@ -9,9 +9,10 @@ from xdist.scheduler import LoadFileScheduling
 LONGEST = (
     "tests/faults/test_kill_during_load.py",
     "tests/integration/test_generations.py",
-    "tests/integration/test_local_stack.py",
-    "tests/integration/test_connectors_apply.py",
     "tests/integration/test_avro.py",
+    "tests/integration/test_connectors_apply.py",
+    # Not with the first ones: it starts a second stack, and they wait for the first.
+    "tests/integration/test_local_stack.py",
     "tests/integration/test_explain.py",
     "tests/integration/test_resnapshot.py",
     "tests/faults/test_bank_invariant.py",

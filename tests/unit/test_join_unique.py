@@ -27,9 +27,8 @@ from truth.assembled import marked, shape_of, sparks
 
 
 def table(called: str, *unique: tuple[str, ...], **columns: str) -> Table:
-    return Table(
-        "public", called, tuple(Column(n, kind, kind) for n, kind in columns.items()), ("id",), "default", unique
-    )
+    named = tuple(Column(name, kind, kind) for name, kind in columns.items())
+    return Table("public", called, named, ("id",), unique_keys=unique)
 
 
 BOOKS = table("books", ("isbn",), id="int4", isbn="text", title="text")

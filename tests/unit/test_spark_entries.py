@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.errors import StateError
+from cdc.debezium_json import Fit
+from cdc.errors import ShapeUnknown
 from cdc.view import View
 from operations.verify.newest_records import Newest, Record, standing, take
 from sinks.contract import UNVERSIONED, Item
@@ -118,15 +119,48 @@ def test_a_spec_survives_the_way_to_an_executor() -> None:
     assert unpack(SPEC.pack()) is unpack(SPEC.pack())
 
 
-def test_fault_25_a_new_column_is_left_out_or_stops_the_flow_by_policy() -> None:
-    key, value = event(1, "a", 10)
-    row = orjson.loads(value)
-    row["after"]["added"] = 1
-    batch = records((key, orjson.dumps(row)))
-    (entry,) = EntryDecoder(SPEC).decode(batch).entries
+FITS = {"p.public.t": Fit(50, frozenset(("id", "v")), all_columns=True)}
+
+
+def with_row(row: dict[str, object], lsn: int) -> tuple[bytes, bytes]:
+    key, value = event(1, "a", lsn)
+    changed = orjson.loads(value)
+    changed["after"] = row
+    return key, orjson.dumps(changed)
+
+
+def test_fault_25_a_record_that_is_newer_than_what_is_known_of_its_table_waits() -> None:
+    decoder = EntryDecoder(replace(SPEC, fits=FITS))
+    more, less = {"id": 1, "v": "a", "added": 1}, {"id": 1, "renamed": "a"}
+    (entry,) = decoder.decode(records(with_row(more, 50))).entries
     assert orjson.loads(entry.document or b"") == {"id": 1, "v": "a"}
-    with pytest.raises(StateError, match=r"public\.t has gained the column added"):
-        EntryDecoder(replace(SPEC, stop_at_new_columns=True)).decode(batch)
+    with pytest.raises(ShapeUnknown, match=r"record p\.public\.t/0/0 of public\.t has added besides"):
+        decoder.decode(records(with_row(more, 51)))
+    with pytest.raises(ShapeUnknown, match="has no column v, has renamed besides"):
+        decoder.decode(records(with_row(less, 51)))
+    assert EntryDecoder(SPEC).decode(records(with_row(more, 51))).entries  # one that was not told waits for nothing
+
+
+def test_columns_that_the_views_do_not_use_are_not_waited_for() -> None:
+    fits = {"p.public.t": Fit(50, frozenset(("id",)))}
+    decoder = EntryDecoder(replace(SPEC, fits=fits))
+    assert decoder.decode(records(with_row({"id": 1, "renamed": "a"}, 51))).entries
+
+
+def test_a_record_of_before_a_rename_is_read_by_the_present_name() -> None:
+    renamed = replace(TABLE, columns=(TABLE.columns[0], replace(TABLE.columns[1], name="w")), renamed=(("v", "w"),))
+    spec = replace(SPEC, views={"t": View.identity(renamed)}, tables={"p.public.t": renamed}, fits=FITS)
+    (entry,) = EntryDecoder(spec).decode(records(event(1, "a", 40))).entries
+    assert orjson.loads(entry.document or b"") == {"id": 1, "w": "a"}
+
+
+def test_a_value_of_before_its_column_was_retyped_is_no_letter_but_waits_for_the_row_that_is_read_again() -> None:
+    number = replace(TABLE.columns[1], type_name="timestamp with time zone", base_type="timestamptz")
+    table = replace(TABLE, columns=(TABLE.columns[0], number), since=60)
+    spec = replace(SPEC, views={"t": View.identity(table)}, tables={"p.public.t": table})
+    old = EntryDecoder(spec).decode(records(event(1, "no time", 59)))
+    assert (old.entries, old.letters) == ([], [])
+    assert len(EntryDecoder(spec).decode(records(event(1, "no time", 60))).letters) == 1
 
 
 def newest_of(size: int, pairs: list[tuple[bytes | None, bytes | None]]) -> dict[str, tuple[int, bool]]:

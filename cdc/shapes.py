@@ -1,0 +1,223 @@
+"""The shapes that a table has had: its columns as they were, since when, and what became of its rows without a record.
+
+Columns are the same by their number (``attnum``), whatever they are called: a rename keeps it, and a column that is
+dropped and added again under its name is another one. Read by ``connectors.shapes``; kept by ``operations.schema``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from cdc.catalogue import Catalogue, Column, Table, table_of
+from cdc.errors import StateError
+from cdc.formats import SHAPES, refuse_newer
+from cdc.types import type_key
+
+Kind = Literal["added", "dropped", "renamed", "retyped"]
+# Types of text that differ by a limit alone: without a rewrite of the table its values are what they were.
+_TEXTS = frozenset(("text", "varchar"))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table as it was from one position of the log on.
+
+    Attributes:
+        table: its columns, key and identity.
+        since: LSN in bytes from which it holds for certain; records from shortly before may have it too. 0 for the
+            first one known.
+        oid: of the table.
+        files: fingerprint of the files that hold its rows (``relfilenode``): another one means that Postgres has
+            written them anew, which is in no log.
+        filled: numbers of columns that rows may hold values of which nobody has written: by a default.
+    """
+
+    table: Table
+    since: int = 0
+    oid: int = 0
+    files: str = ""
+    filled: tuple[int, ...] = ()
+
+    def same_as(self, other: Shape) -> bool:
+        """Whether nothing that concerns records or documents differs; files alone do not (VACUUM FULL)."""
+        return self.table == other.table and self.oid == other.oid
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """What happened to one column between two shapes.
+
+    Attributes:
+        kind: see ``Kind``; a column may be both renamed and retyped, which are two.
+        old: as it was; None if it was added.
+        new: as it is; None if it was dropped.
+        unlogged: rows may hold other values than the newest record of each says.
+    """
+
+    kind: Kind
+    old: Column | None
+    new: Column | None
+    unlogged: bool = False
+
+    @property
+    def words(self) -> str:
+        """For messages: ``column price changed from integer to bigint``."""
+        if self.old is None:
+            assert self.new is not None
+            return f"column {self.new.name} was added"
+        if self.new is None:
+            return f"column {self.old.name} was dropped"
+        if self.kind == "renamed":
+            return f"column {self.old.name} was renamed to {self.new.name}"
+        if self.old.type_name == self.new.type_name:
+            return f"labels of {self.new.type_name} were changed (column {self.new.name})"
+        return f"column {self.new.name} changed from {self.old.type_name} to {self.new.type_name}"
+
+
+def column_changes(old: Shape, new: Shape) -> list[ColumnChange]:
+    """What happened to a table's columns, in their order; nothing of defaults, NOT NULL and order. Pure."""
+    # Of a table that was made again, numbers say nothing: its columns are the same by name.
+    same = old.oid == new.oid
+    before = {_mark(c, same): c for c in old.table.columns}
+    after = {_mark(c, same): c for c in new.table.columns}
+    found = [ColumnChange("dropped", column, None) for mark, column in before.items() if mark not in after]
+    for mark, column in after.items():
+        was = before.get(mark)
+        if was is None:
+            rewritten = column.ordinal in new.filled or not same
+            found.append(ColumnChange("added", None, column, unlogged=rewritten))
+            continue
+        if was.name != column.name:
+            found.append(ColumnChange("renamed", was, column))
+        if _type(was) != _type(column) and not _more_labels(was, column):
+            found.append(ColumnChange("retyped", was, column, unlogged=not _kept(was, column, old, new)))
+    return found
+
+
+def _mark(column: Column, by_number: bool) -> int | str:
+    return column.ordinal if by_number else column.name
+
+
+def _type(column: Column) -> tuple[Any, ...]:
+    return (column.type_name, column.base_type, column.precision, column.scale, column.array, column.enum_values)
+
+
+def _more_labels(was: Column, now: Column) -> bool:
+    """An enum that has got another value: nothing that was is another thing now."""
+    labels = set(now.enum_values or ())
+    return was.enum_values is not None and was.base_type == now.base_type and set(was.enum_values) < labels
+
+
+def _kept(was: Column, now: Column, old: Shape, new: Shape) -> bool:
+    """Whether each value is written as it was.
+
+    USING may make anything of a column's values, and Postgres then writes the table anew: an ``int`` that became a
+    ``bigint`` may have been doubled by the way.
+    """
+    if old.files != new.files or old.oid != new.oid or was.array != now.array:
+        return False
+    if type_key(was) == type_key(now) == "enum":
+        return set(was.enum_values or ()) <= set(now.enum_values or ())
+    texts = {type_key(was), type_key(now)} <= _TEXTS
+    numbers = type_key(was) == type_key(now) == "numeric" and was.scale == now.scale
+    return texts or numbers or (was.base_type, was.array) == (now.base_type, now.array)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Every shape of every captured table, oldest first; never empty for a table."""
+
+    tables: Mapping[str, tuple[Shape, ...]]
+
+    def newest(self, table: str) -> Shape | None:
+        """A table's shape as far as it is known."""
+        known = self.tables.get(table)
+        return known[-1] if known else None
+
+    def with_newer(self, seen: Mapping[str, Shape]) -> tuple[Shapes, dict[str, tuple[Shape, Shape]]]:
+        """The same with what was seen now, and the tables that have changed: (known, seen). Pure."""
+        tables, changed = dict(self.tables), dict[str, tuple[Shape, Shape]]()
+        for name, now in seen.items():
+            known = self.newest(name)
+            if known is None:
+                tables[name] = (replace(now, since=0),)
+            elif not known.same_as(now):
+                tables[name] = (*tables[name], now)
+                changed[name] = known, now
+            elif known != now or known.table.unique_keys != now.table.unique_keys:
+                # Written anew, a default or another unique index: what is compared with the next time.
+                tables[name] = (*tables[name][:-1], replace(now, since=known.since))
+        return Shapes(tables), changed
+
+    def renamed(self, table: str) -> tuple[tuple[str, str], ...]:
+        """Former names of a table's columns, and what each is called now; none that another column bears."""
+        shapes = self.tables.get(table, ())
+        if not shapes:
+            return ()
+        newest = shapes[-1]
+        now = {column.ordinal: column.name for column in newest.table.columns}
+        found: dict[str, str] = {}
+        for shape in reversed([shape for shape in shapes if shape.oid == newest.oid]):
+            for column in shape.table.columns:
+                present = now.get(column.ordinal)
+                if present is not None and column.name not in newest.table.by_name:
+                    found.setdefault(column.name, present)
+        return tuple(sorted(found.items()))
+
+    def told_to(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue whose tables know what their columns were called, and since when they are what they are."""
+        tables = {
+            name: replace(table, renamed=self.renamed(name), since=self._rewritten(name), later=self._later(name))
+            for name, table in catalogue.tables.items()
+        }
+        return replace(catalogue, tables=tables)
+
+    def _rewritten(self, table: str) -> int:
+        """LSN of the newest shape for which values were written anew that are in no log; 0 for none."""
+        shapes = self.tables.get(table, ())
+        return max(
+            (new.since for old, new in pairwise(shapes) if any(c.unlogged for c in column_changes(old, new))), default=0
+        )
+
+    def _later(self, table: str) -> tuple[str, ...]:
+        shapes = self.tables.get(table, ())
+        first = {column.ordinal for column in shapes[0].table.columns} if shapes else set()
+        return tuple(c.name for c in shapes[-1].table.columns if c.ordinal not in first) if shapes else ()
+
+    def to_json(self) -> str:
+        """For the disk."""
+        tables = {name: [asdict(shape) for shape in shapes] for name, shapes in sorted(self.tables.items())}
+        return json.dumps({"format": SHAPES, "tables": tables}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, title: str) -> Shapes:
+        """What ``to_json`` wrote.
+
+        Raises:
+            StateError: it is something else (terminal).
+            NewerFormat: a newer Headwater wrote it (terminal).
+        """
+        try:
+            raw = json.loads(text)
+            refuse_newer(title, raw["format"], SHAPES)
+            return cls({name: tuple(shape_of(one) for one in shapes) for name, shapes in raw["tables"].items()})
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(f"{title} can't be read: {error!r}", fix="restore it from a copy, or remove it") from error
+
+
+def shape_of(raw: Mapping[str, Any]) -> Shape:
+    """A shape of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
+    table = table_of(raw["table"])
+    return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]))
+
+
+def used_changes(changes: Sequence[ColumnChange], used: set[str]) -> Iterator[ColumnChange]:
+    """Those of them that concern columns of these names, as they were or as they are. Pure."""
+    for change in changes:
+        names = {column.name for column in (change.old, change.new) if column is not None}
+        if names & used:
+            yield change

@@ -1,0 +1,104 @@
+"""Reads the shapes of the captured tables, at one moment, and cheaply tells whether any may have changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from psycopg import errors
+
+from cdc.catalogue import Catalogue
+from cdc.errors import SourceError
+from cdc.shapes import Shape
+from connectors.catalogue import read_catalogue, schema_of
+from connectors.postgres import Connection, explained
+
+# Of a partitioned table the files are its partitions'. A default leaves values in rows that nobody has written, also
+# one of the column's domain, and an identity's sequence.
+FACTS = """
+SELECT n.nspname || '.' || c.relname, c.oid::bigint,
+       coalesce(pg_relation_filenode(c.oid)::text, (
+           SELECT md5(coalesce(string_agg(pg_relation_filenode(p.relid)::text, ',' ORDER BY p.relid::oid), ''))
+           FROM pg_partition_tree(c.oid) p WHERE p.isleaf)),
+       ARRAY(SELECT a.attnum::int FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+               AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL)
+             ORDER BY 1)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
+"""
+
+# All that a shape is made of, as one text: the row versions of the catalogues that hold it. Statistics are not among
+# them, but ANALYZE writes pg_class now and then: a look too many, no more.
+PRINT = """
+SELECT md5(
+    coalesce((SELECT string_agg(c.oid::text || c.relname || n.nspname || c.relfilenode::text || c.relkind::text, ','
+                                ORDER BY c.oid)
+              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY(%(schemas)s)), '') ||
+    coalesce((SELECT string_agg(a.attrelid::text || '/' || a.attnum::text || '/' || a.xmin::text, ','
+                                ORDER BY a.attrelid, a.attnum)
+              FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND n.nspname = ANY(%(schemas)s)), '') ||
+    coalesce((SELECT string_agg(e.oid::text || e.enumlabel::text, ',' ORDER BY e.oid) FROM pg_enum e), '') ||
+    coalesce((SELECT string_agg(i.indexrelid::text || i.xmin::text, ',' ORDER BY i.indexrelid)
+              FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE i.indisunique AND n.nspname = ANY(%(schemas)s)), ''))
+"""
+
+WAL = """
+SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)
+       - '0/0'::pg_lsn
+"""
+
+
+def fingerprint(connection: Connection, tables: Sequence[str]) -> str:
+    """A text that is another one whenever the shape of a captured table may have changed; cheap enough for every
+    second.
+
+    Args:
+        connection: any role that may connect.
+        tables: as in ``source.tables``, ``schema.*`` included.
+
+    Raises:
+        SourceUnavailable: the connection broke (transient).
+    """
+    with explained("looking at the captured tables' columns"):
+        row = connection.execute(PRINT, {"schemas": sorted({schema_of(table) for table in tables})}).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def read_shapes(
+    connection: Connection, tables: Sequence[str], absent: list[SourceError] | None = None
+) -> tuple[Catalogue, Mapping[str, Shape]]:
+    """The captured tables and their shapes, all at one moment.
+
+    Args:
+        connection: any role that may connect.
+        tables: as in ``source.tables``.
+        absent: takes the error of each table that is not there.
+
+    Returns:
+        The catalogue, which holds for records up to its ``lsn`` unless a transaction was changing a table at that very
+        moment; and for each table its shape, whose ``since`` is a position by which it certainly held.
+
+    Raises:
+        SourceError: as ``read_catalogue`` (SourceUnavailable: transient).
+    """
+    with explained("reading the captured tables' columns"):
+        first = connection.execute(WAL).fetchone()
+        assert first is not None
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            catalogue = read_catalogue(connection, tables, absent=absent)
+            try:
+                facts = connection.execute(FACTS, [list(catalogue.tables)]).fetchall()
+            except errors.UndefinedTable as error:  # dropped between the two
+                raise SourceError(f"a captured table was dropped while it was looked at: {error}") from error
+        last = connection.execute(WAL).fetchone()
+        assert last is not None
+    shapes = {}
+    for name, oid, files, filled in facts:
+        shapes[name] = Shape(catalogue.tables[name], int(last[0]), int(oid), str(files), tuple(filled))
+    return replace(catalogue, lsn=int(first[0])), shapes

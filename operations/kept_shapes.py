@@ -1,0 +1,237 @@
+"""What is kept of the tables' shapes, below the pipeline's state folder.
+
+shapes.json                 every shape that each captured table has had, since when: records are read by it
+evolution.json              the shape that the sinks were brought to, and what is under way because of a newer one
+<sink>/g<N>/frozen.json     tables that generation N goes on with as they were: its target can't hold what is new
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from cdc.catalogue import Catalogue, Table, table_of
+from cdc.errors import StateError
+from cdc.formats import SHAPES, refuse_newer
+from cdc.pipeline import Pipeline
+from cdc.shapes import Shape, Shapes, shape_of
+from operations.state_folder import state_dir
+from spark.files import write_atomic, write_somehow
+from spark.state import Generation
+
+MEND = "restore it from a copy; or remove it, and `headwater verify FILE` shows what has to be read again"
+
+
+def _folder(pipeline: Pipeline) -> Path:
+    return state_dir(pipeline) / pipeline.name
+
+
+def known_shapes(pipeline: Pipeline) -> Shapes:
+    """Every shape that is known.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+    """
+    path = _folder(pipeline) / "shapes.json"
+    return Shapes.from_json(path.read_text(), str(path)) if path.exists() else Shapes({})
+
+
+def remember_shapes(pipeline: Pipeline, seen: Mapping[str, Shape]) -> Shapes:
+    """Add what was seen now; every process that reads the source's tables does.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+        DiskFull: no room (transient).
+    """
+    with _locked(pipeline):
+        known = known_shapes(pipeline)
+        now, _ = known.with_newer(seen)
+        if now != known:
+            write_atomic(_folder(pipeline) / "shapes.json", now.to_json())
+        return now
+
+
+@contextmanager
+def _locked(pipeline: Pipeline) -> Iterator[None]:
+    """One process at a time: two that add a shape each must not lose one."""
+    folder = _folder(pipeline)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".shapes.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What is under way for one table.
+
+    Attributes:
+        what: what has happened to it, in words.
+        at: when that was noticed, epoch seconds.
+        read: which of its rows are to be read again: a condition, or empty for all; None for none, or done.
+        rebuild: sinks that get a new generation; those that are done are taken out.
+        capture: the connector's settings are to be brought to the table.
+        waits: stopped by ``policy.schema`` until `headwater apply`.
+        error: why the last attempt at a step has failed.
+    """
+
+    what: tuple[str, ...]
+    at: float
+    read: str | None = None
+    rebuild: tuple[str, ...] = ()
+    capture: bool = False
+    waits: bool = False
+    error: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left to do."""
+        return self.read is None and not self.rebuild and not self.capture and not self.waits
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """How far the sinks have followed the tables.
+
+    Attributes:
+        acted: table -> the shape that the sinks were brought to.
+        todo: table -> what is under way.
+        allowed: shapes that `headwater apply` has let through, under ``policy.schema`` pause or ignore.
+    """
+
+    acted: Mapping[str, Shape] = field(default_factory=dict)
+    todo: Mapping[str, Todo] = field(default_factory=dict)
+    allowed: Mapping[str, Shape] = field(default_factory=dict)
+
+    def having(self, table: str, todo: Todo | None) -> Evolution:
+        """The same with what is under way for one table; None for nothing."""
+        rest = {name: one for name, one in self.todo.items() if name != table}
+        return replace(self, todo=rest if todo is None or todo.over else {**rest, table: todo})
+
+
+def read_evolution(pipeline: Pipeline) -> Evolution:
+    """How far the sinks have followed.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+    """
+    path = _folder(pipeline) / "evolution.json"
+    if not path.exists():
+        return Evolution()
+    try:
+        raw = json.loads(path.read_text())
+        refuse_newer(str(path), raw["format"], SHAPES)
+        return Evolution(
+            {name: shape_of(shape) for name, shape in raw["acted"].items()},
+            {
+                name: Todo(**{**todo, "what": tuple(todo["what"]), "rebuild": tuple(todo["rebuild"])})
+                for name, todo in raw["todo"].items()
+            },
+            {name: shape_of(shape) for name, shape in raw["allowed"].items()},
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+
+def write_evolution(pipeline: Pipeline, evolution: Evolution) -> None:
+    """Replace it in one step.
+
+    Raises:
+        DiskFull: no room (transient); nothing was changed.
+    """
+    text = json.dumps({"format": SHAPES, **asdict(evolution)}, sort_keys=True)
+    write_atomic(_folder(pipeline) / "evolution.json", text)
+
+
+def read_allowed(pipeline: Pipeline) -> dict[str, Shape]:
+    """Shapes that `headwater apply` has let through; a word of its own file, because `run` writes the other one."""
+    path = _folder(pipeline) / "allowed.json"
+    try:
+        return {name: shape_of(shape) for name, shape in json.loads(path.read_text()).items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def allow(pipeline: Pipeline, shapes: Mapping[str, Shape]) -> None:
+    """Let the tables' shapes through, whatever ``policy.schema`` says."""
+    text = json.dumps({name: asdict(shape) for name, shape in sorted(shapes.items())})
+    write_atomic(_folder(pipeline) / "allowed.json", text)
+
+
+def write_progress(pipeline: Pipeline, doing: str, words: str) -> None:
+    """How far the step is that is under way, for `status`; nothing when none is."""
+    path = _folder(pipeline) / "evolving.json"
+    if not doing:
+        path.unlink(missing_ok=True)
+        return
+    write_somehow(path, json.dumps({"doing": doing, "progress": words}))
+
+
+def read_progress(pipeline: Pipeline) -> dict[str, str]:
+    """What ``write_progress`` has said last; empty for nothing."""
+    try:
+        return dict(json.loads((_folder(pipeline) / "evolving.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+# -- one generation ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What a generation goes on with as it was.
+
+    Attributes:
+        tables: as the generation knows them.
+        refused: table -> why the flows that read it are stopped.
+    """
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def over(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue as the generation knows it."""
+        tables = {name: table for name, table in self.tables.items() if name in catalogue.tables}
+        return replace(catalogue, tables={**catalogue.tables, **tables}) if tables else catalogue
+
+
+def read_frozen(generation: Generation) -> Frozen:
+    """What a generation goes on with; nothing for most.
+
+    Raises:
+        StateError: the file can't be read (terminal).
+    """
+    path = generation.folder / "frozen.json"
+    if not path.exists():
+        return Frozen()
+    try:
+        raw = json.loads(path.read_text())
+        refuse_newer(str(path), raw["format"], SHAPES)
+        return Frozen({name: table_of(table) for name, table in raw["tables"].items()}, raw["refused"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
+
+
+def freeze(generation: Generation, table: Table, reason: str | None = None) -> None:
+    """Let a generation go on with a table as it was; the older shape stays if it is frozen already.
+
+    Args:
+        generation: which.
+        table: as it was.
+        reason: why the flows that read it are stopped; None if they go on.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    known = read_frozen(generation)
+    tables = {table.qualified: table, **known.tables}
+    refused = {**known.refused, **({table.qualified: reason} if reason else {})}
+    text = json.dumps(
+        {"format": SHAPES, "tables": {name: asdict(one) for name, one in tables.items()}, "refused": refused}
+    )
+    write_atomic(generation.folder / "frozen.json", text)

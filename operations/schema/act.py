@@ -1,0 +1,228 @@
+"""From tables that have changed to what every generation does about it: decided, written down, and told.
+
+Nothing is done to a server here: what has to be is left as ``Todo`` for who works it off (``evolving.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError
+from cdc.pipeline import Pipeline
+from cdc.resolve import resolve_view, view_tables
+from cdc.resolve_names import find_table, keyed
+from cdc.shapes import Shape, column_changes
+from cdc.view import View
+from operations.kept_shapes import Evolution, Todo, freeze, read_frozen
+from operations.schema.decide import Decision, Verdict, decide, together
+from operations.state_folder import registers_of
+from spark.register import as_defined
+from spark.state import Generation
+
+
+@dataclass(frozen=True)
+class Case:
+    """One view of one generation, and what a changed table means for it."""
+
+    sink: str
+    generation: int
+    living: bool
+    view: str
+    table: str
+    decision: Decision
+
+
+@dataclass
+class Acted:
+    """What came of it.
+
+    Attributes:
+        evolution: how far the sinks have followed now.
+        retake: (sink, generation) whose flows start again, with the new shape.
+        said: a line for each thing that was decided.
+    """
+
+    evolution: Evolution
+    retake: set[tuple[str, int]] = field(default_factory=set)
+    said: list[str] = field(default_factory=list)
+
+
+def changed_tables(
+    evolution: Evolution, shapes: Mapping[str, Shape], broken: Collection[str]
+) -> dict[str, tuple[Shape, Shape]]:
+    """Tables whose shape is another than that which the sinks were brought to: (known, now). Pure.
+
+    Args:
+        evolution: how far the sinks have followed.
+        shapes: of the tables as they are now.
+        broken: tables whose changes are missing in their topics: they are mended first, by hand.
+    """
+    found = {}
+    for name, now in shapes.items():
+        known = evolution.acted.get(name)
+        if known is not None and not known.same_as(now) and name not in broken:
+            found[name] = known, now
+    return found
+
+
+def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
+    """The same, knowing tables that are new, and what of a shape concerns nobody (files, defaults). Pure."""
+    acted = dict(evolution.acted)
+    for name, now in shapes.items():
+        known = acted.get(name)
+        if known is None or (known.same_as(now) and known != now):
+            acted[name] = now
+    return evolution if acted == evolution.acted else replace(evolution, acted=acted)
+
+
+def cases(
+    pipeline: Pipeline, only: Sequence[str], catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
+) -> Iterator[tuple[Generation, Case]]:
+    """Every view of every generation that is kept up to date, for each changed table that it reads.
+
+    Args:
+        pipeline: the loaded file.
+        only: sinks; none for all.
+        catalogue: the tables as they are, with their columns' former names.
+        changed: see ``changed_tables``.
+    """
+    before = replace(
+        catalogue, tables={**catalogue.tables, **{name: known.table for name, (known, _) in changed.items()}}
+    )
+    for sink, register in registers_of(pipeline, only).items():
+        living = register.living()
+        for number in register.kept():
+            generation = register.generation(number)
+            if not generation.started:
+                continue  # it takes the tables as they are
+            defined = as_defined(pipeline, generation)
+            own = read_frozen(generation).over(before)
+            for name in view_names(defined, sink, generation):
+                was = _resolved(defined, own, name)
+                if isinstance(was, ConfigError):
+                    continue  # it was not run before
+                now = _resolved(defined, catalogue, name)
+                for table in sorted(view_tables(was).keys() & changed.keys()):
+                    decision = decide(*changed[table], was, now, defined.sinks[sink])
+                    yield generation, Case(sink, number, number == living, name, table, decision)
+
+
+def view_names(pipeline: Pipeline, sink: str, generation: Generation) -> list[str]:
+    """The views that a generation keeps; of a sink of tables, the tables."""
+    part = pipeline.sinks[sink]
+    return list(part.view_names) or generation.views()
+
+
+def _resolved(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View | ConfigError:
+    try:
+        if name in pipeline.views:
+            return resolve_view(pipeline, catalogue, name)
+        table = find_table(pipeline, catalogue, name, ("source", "tables"))
+        keyed(pipeline, table, ("source", "tables"))
+        return View.identity(table)
+    except ConfigError as error:
+        return error
+
+
+def act(
+    pipeline: Pipeline,
+    only: Sequence[str],
+    catalogue: Catalogue,
+    shapes: Mapping[str, Shape],
+    evolution: Evolution,
+    broken: Collection[str] = (),
+) -> Acted:
+    """Decide, and write down what concerns single generations; the rest is in what is returned.
+
+    Done again after a crash in its middle, it comes to the same.
+
+    Args:
+        pipeline: the loaded file.
+        only: sinks; none for all.
+        catalogue: the tables as they are, with their columns' former names.
+        shapes: the same as shapes.
+        evolution: how far the sinks have followed.
+        broken: see ``changed_tables``.
+    """
+    come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
+    evolution = noted(evolution, shapes)
+    changed = changed_tables(evolution, shapes, broken)
+    out = Acted(evolution)
+    for table in come if pipeline.policy.schema_ == "evolve" else ():
+        out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True))
+        out.said.append(f"table {table} is new, and captured from now on")
+    if not changed:
+        return out
+    found = list(cases(pipeline, only, catalogue, changed))
+    for table, (known, now) in changed.items():
+        mine = [(generation, case) for generation, case in found if case.table == table]
+        _table(pipeline, out, table, known, now, mine)
+    return out
+
+
+def _table(
+    pipeline: Pipeline, out: Acted, table: str, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
+) -> None:
+    changes = column_changes(known, now)
+    what = tuple(change.words for change in changes)
+    if known.table.generated != now.table.generated:
+        what += (f"generated columns are ({', '.join(now.table.generated)})",)
+    what = what or ("nothing that documents show",)
+    concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
+    policy, todo = pipeline.policy.schema_, out.evolution.todo.get(table)
+    allowed = out.evolution.allowed.get(table)
+    let = policy == "evolve" or (allowed is not None and allowed.same_as(now))
+    only_added = all(change.kind == "added" for change in changes)
+    title = f"table {table}: {', '.join(what)}"
+    if concerned and not let and not (policy == "ignore" and only_added):
+        waiting = Todo(what, todo.at if todo else time.time(), waits=True)
+        if todo != waiting:
+            out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
+        out.evolution = out.evolution.having(table, waiting)
+        return
+    if policy == "ignore" and not let:
+        for generation, case in found:
+            if case.decision.verdict > Verdict.NOTHING:
+                freeze(generation, known.table)
+        out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
+        out.said.append(f"{title}: left as it was (policy.schema: ignore)")
+        return
+    _freeze(pipeline, table, known, found)
+    again = {(case.sink, case.generation) for case in concerned} | ({*_halted(found)} if todo and todo.waits else set())
+    out.retake |= again
+    rebuild = {c.sink for c in concerned if c.living and c.decision.verdict is Verdict.NEW_GENERATION}
+    if todo is not None and not todo.waits:
+        rebuild |= set(todo.rebuild)
+    read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
+    if todo is not None and todo.read is not None and not todo.waits:
+        read = todo.read if read is None else "" if "" in (read, todo.read) else f"({todo.read}) OR ({read})"
+    # Debezium reads what it is not told to leave out, and then misses it in what is streamed.
+    capture = known.table.generated != now.table.generated or bool(todo and todo.capture)
+    evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
+    out.evolution = evolution.having(table, Todo(what, time.time(), read, tuple(sorted(rebuild)), capture))
+    out.said.append(title)
+    for case in concerned:
+        why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""
+        out.said.append(
+            f"  sink {case.sink}, generation {case.generation}, view {case.view}: {case.decision.verdict.words}{why}"
+        )
+
+
+def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int]]:
+    for _, case in found:
+        yield case.sink, case.generation
+
+
+def _freeze(pipeline: Pipeline, table: str, known: Shape, found: Sequence[tuple[Generation, Case]]) -> None:
+    """Let generations whose target can't hold what comes go on with the table as it was."""
+    for generation, case in found:
+        if case.decision.verdict is Verdict.NEW_GENERATION:
+            freeze(generation, known.table)
+        elif case.decision.verdict is Verdict.REFUSE:
+            file = pipeline.file or "FILE"
+            why = f"view {case.view} can't follow a change of table {table}: {'; '.join(case.decision.why)}"
+            fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
+            freeze(generation, known.table, f"{why}\n  what to do: {fix}")

@@ -1,0 +1,245 @@
+"""The source's tables change while sinks run: noticed, decided, and done by the process that runs them.
+
+Flows whose target can hold what comes start again with the new columns; where Postgres wrote rows anew that no log
+has, the table is read again; where a target can't hold it, the generation goes on as it was, and another one is built
+beside it, which readers see once it equals Postgres. docs/schema-changes.md, docs/decisions/schema-evolution.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from connectors.postgres import connect
+from connectors.shapes import read_shapes
+from operations.apart import Apart
+from operations.kept_shapes import (
+    Todo,
+    read_allowed,
+    read_evolution,
+    read_frozen,
+    remember_shapes,
+    write_evolution,
+    write_progress,
+)
+from operations.run.machines import with_master
+from operations.schema import steps
+from operations.schema.act import act
+from operations.schema.watch import Look, ShapeWatch
+from operations.state_folder import register_of
+
+if TYPE_CHECKING:
+    from operations.run.engine import Engine
+
+Start = Callable[..., Apart[Any]]
+# Pauses between two attempts at a step: a server that is away is asked again soon, one that refuses now and then.
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+# A flow that met records of an unknown shape is tried again this soon at the earliest: a look takes moments.
+DOUBT_SECONDS = 0.5
+PROGRESS_SECONDS = 2.0
+
+
+def catch_up(pipeline: Pipeline, only: Sequence[str], say: Callable[[str], None]) -> None:
+    """Decide what has happened to the tables while nobody ran; before any flow is opened.
+
+    A source that does not answer is looked at later: flows go on with the tables as they were known.
+
+    Args:
+        pipeline: the loaded file.
+        only: sinks; none for all.
+        say: told what was decided, a line each.
+
+    Raises:
+        StateError: what is kept of it can't be read (terminal).
+    """
+    try:
+        with connect(pipeline.source) as connection:
+            look = Look(*read_shapes(connection, pipeline.source.tables, absent=[]))
+    except HeadwaterError:
+        return
+    catalogue = remember_shapes(pipeline, look.shapes).told_to(look.catalogue)
+    known = read_evolution(pipeline)
+    evolution = replace(known, allowed=read_allowed(pipeline))
+    acted = act(pipeline, only, catalogue, look.shapes, evolution)
+    if acted.evolution != known:
+        write_evolution(pipeline, acted.evolution)
+    for line in acted.said:
+        say(line)
+
+
+class Evolving:
+    """For the thread that steps the engine; waits for nothing.
+
+    Args:
+        pipeline: the loaded file.
+        file: its path.
+        only: the sinks that this process runs; none for all.
+        master: where Spark runs, if not where the file says.
+        start: begins a step in a process of its own.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        file: Path,
+        only: Sequence[str] = (),
+        master: str | None = None,
+        start: Start = Apart,
+    ) -> None:
+        self.pipeline, self.file, self.only, self.start = with_master(pipeline, master), file, only, start
+        self.evolution = read_evolution(pipeline)
+        self._watch = ShapeWatch(pipeline)
+        self._child: Apart[Any] | None = None
+        self._doing: tuple[str, ...] = ()  # the tables that are read again, or "" and a sink
+        self._due, self._pause = 0.0, FIRST_PAUSE
+        self._asked = 0.0
+        self._told, self._progress = 0.0, ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way that sinks wait for."""
+        return any(not todo.waits for todo in self.evolution.todo.values())
+
+    def step(self, engine: Engine, broken: Collection[str] = (), healing: Collection[str] = ()) -> list[str]:
+        """Look and act once; returns what happened, a line each.
+
+        Args:
+            engine: whose flows are meant.
+            broken: tables whose changes are missing in their topics: mended by hand first.
+            healing: sinks that are being made again for another reason.
+        """
+        said: list[str] = []
+        if engine.runner.doubting and time.monotonic() - self._asked > DOUBT_SECONDS:
+            self._asked = time.monotonic()
+            self._watch.ask()
+        look = self._watch.newest()
+        allowed = read_allowed(self.pipeline)
+        if allowed != self.evolution.allowed:
+            self.evolution = replace(self.evolution, allowed=allowed)
+            self._watch.ask()
+        if look is not None:
+            said += self._follow(engine, look, broken)
+        self._hold(engine)
+        return said + self._work(healing)
+
+    def _follow(self, engine: Engine, look: Look, broken: Collection[str]) -> list[str]:
+        """Bring flows to the tables as they are now."""
+        catalogue = remember_shapes(self.pipeline, look.shapes).told_to(look.catalogue)
+        acted = act(self.pipeline, self.only, catalogue, look.shapes, self.evolution, broken)
+        if acted.evolution != self.evolution:
+            write_evolution(self.pipeline, acted.evolution)
+            self.evolution = acted.evolution
+            self._interrupt(acted.retake)
+        # A look that has found nothing new leaves nothing to wait for: what does not fit is no column of the table.
+        doubting = engine.runner.doubting
+        engine.catalogue = replace(catalogue, lsn=0) if doubting and not acted.retake else catalogue
+        for build in list(engine.builds):
+            if (build.sink, build.number) in acted.retake or build.generation.folder in doubting:
+                engine.take_again(build)
+        return acted.said
+
+    def _interrupt(self, retake: Collection[tuple[str, int]]) -> None:
+        """What is being built, or read, of tables as they were until now begins anew."""
+        if self._child is not None:
+            self._child.end()
+            self._child, self._doing = None, ()
+        for sink in {sink for sink, _ in retake}:
+            begun = register_of(self.pipeline, sink).newest("filling")
+            if begun is not None and sink in {name for todo in self.evolution.todo.values() for name in todo.rebuild}:
+                from operations.generations.retire import retire
+
+                retire(self.pipeline, sink, begun.number, lambda line: None)
+
+    def _hold(self, engine: Engine) -> None:
+        """Stop what can't follow, and what waits for a word."""
+        waiting = {
+            self.pipeline.topic(table): f"table {table}: {', '.join(todo.what)}; policy.schema is "
+            f"{self.pipeline.policy.schema_}\n  what to do: look at `headwater plan {self.file}`, then "
+            f"`headwater apply {self.file}` goes on"
+            for table, todo in self.evolution.todo.items()
+            if todo.waits
+        }
+        for build in engine.builds:
+            refused = {self.pipeline.topic(t): why for t, why in read_frozen(build.generation).refused.items()}
+            reasons = {**waiting, **refused}
+            if reasons:
+                engine.runner.halt(reasons, build.generation.folder)
+
+    # -- what takes long ---------------------------------------------------------------------------------------------
+
+    def _work(self, healing: Collection[str]) -> list[str]:
+        if self._child is not None:
+            return self._look_at(self._child)
+        if time.monotonic() < self._due:
+            return []
+        todo = {table: one for table, one in self.evolution.todo.items() if not one.waits}
+        reading = {table: one.read for table, one in todo.items() if one.read is not None or one.capture}
+        sinks = sorted({sink for one in todo.values() for sink in one.rebuild} - set(healing))
+        if reading:
+            self._begin(tuple(reading), steps.read_again, self.pipeline, reading)
+            return [f"reading again: {', '.join(sorted(reading))}"]
+        if sinks:
+            self._begin(("", sinks[0]), steps.build, self.pipeline, self.file, sinks[0])
+            return [f"sink {sinks[0]}: a new generation is built beside the living one"]
+        return []
+
+    def _begin(self, doing: tuple[str, ...], step: Callable[..., Any], *arguments: Any) -> None:
+        self._doing, self._child = doing, self.start(step, *arguments)
+
+    def _look_at(self, child: Apart[Any]) -> list[str]:
+        lines = child.lines()
+        if lines:
+            self._progress = lines[-1]
+        if time.monotonic() - self._told > PROGRESS_SECONDS:
+            self._told = time.monotonic()
+            write_progress(self.pipeline, self._doing[-1], self._progress)
+        said = [f"{self._doing[-1]}: {line}" for line in lines]
+        return said + (self._ended(child) if child.ended() else [])
+
+    def _ended(self, child: Apart[Any]) -> list[str]:
+        doing, error = self._doing, ""
+        try:
+            if child.result() is False:
+                error = "what was built differs from Postgres; it is compared again"
+        except HeadwaterError as failure:
+            error = str(failure)
+        child.end()
+        self._child, self._doing, self._progress = None, (), ""
+        write_progress(self.pipeline, "", "")
+        tables = list(self.evolution.todo) if doing[0] == "" else list(doing)
+        for table in tables:
+            if (todo := self.evolution.todo.get(table)) is not None:
+                self._note(table, _done(todo, doing, error))
+        write_evolution(self.pipeline, self.evolution)
+        if error:
+            self._due, self._pause = time.monotonic() + self._pause, min(self._pause * 2, LONGEST_PAUSE)
+            return [f"warning: {doing[-1]}: {error}; again in a moment"]
+        self._pause = FIRST_PAUSE
+        what = f"sink {doing[1]}: readers see the new generation" if doing[0] == "" else f"{', '.join(doing)}: read"
+        return [what]
+
+    def _note(self, table: str, todo: Todo) -> None:
+        self.evolution = self.evolution.having(table, todo)
+
+    def close(self) -> None:
+        """End what was begun; it goes on at the next start. Idempotent."""
+        self._watch.close()
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+        write_progress(self.pipeline, "", "")
+
+
+def _done(todo: Todo, doing: Sequence[str], error: str) -> Todo:
+    """What is left to do after a step. Pure."""
+    if error:
+        concerned = doing[0] != "" or doing[1] in todo.rebuild
+        return replace(todo, error=error) if concerned else todo
+    if doing[0] != "":
+        return replace(todo, read=None, capture=False, error=None)
+    return replace(todo, rebuild=tuple(sink for sink in todo.rebuild if sink != doing[1]), error=None)

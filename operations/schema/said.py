@@ -1,0 +1,132 @@
+"""What is told of changed tables: by `plan` before anything is done, to `run` by `apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from psycopg import Error
+
+from cdc.catalogue import Catalogue
+from cdc.errors import HeadwaterError, SourceError
+from cdc.pipeline import Pipeline
+from cdc.shapes import Shape, column_changes
+from connectors.names import identifier
+from connectors.postgres import Connection, connect
+from connectors.shapes import read_shapes
+from operations.kept_shapes import (
+    Evolution,
+    allow,
+    known_shapes,
+    read_evolution,
+    remember_shapes,
+    write_evolution,
+)
+from operations.schema.act import Case, cases, changed_tables
+from operations.schema.decide import Verdict, together
+from operations.state_folder import numbered_state_dir, state_dir
+
+
+def let_through(pipeline: Pipeline) -> None:
+    """`headwater apply` was run: what waits for it goes on; and the tables of a new pipeline are what they are now.
+
+    Raises:
+        SourceError: Postgres does not answer (SourceUnavailable: transient).
+    """
+    with connect(pipeline.source) as connection:
+        _, shapes = read_shapes(connection, pipeline.source.tables, absent=[])
+    numbered_state_dir(pipeline)
+    remember_shapes(pipeline, shapes)
+    allow(pipeline, shapes)
+    if not (state_dir(pipeline) / pipeline.name / "evolution.json").exists():
+        write_evolution(pipeline, Evolution(acted=shapes))
+
+
+def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[str, Any]]:
+    """What changed tables mean for each view and sink: a part of `plan --json`. Changes nothing.
+
+    Args:
+        pipeline: the loaded file.
+        migration: SQL that is tried out as the role that owns the tables, and rolled back.
+
+    Returns:
+        for each table: ``table``, ``changes``, ``read`` (rows that will be read again), ``views`` (each with ``sink``,
+        ``generation``, ``view``, ``verdict``, ``why``, ``documents`` to be written).
+
+    Raises:
+        SourceError: Postgres refuses the migration, or does not answer.
+    """
+    known = read_evolution(pipeline)
+    if not known.acted:
+        return []
+    with connect(pipeline.source, setup=migration is not None) as connection:
+        catalogue, shapes = (
+            read_shapes(connection, pipeline.source.tables, absent=[])
+            if migration is None
+            else _tried(connection, pipeline, migration)
+        )
+        changed = changed_tables(known, shapes, ())
+        if not changed:
+            return []
+        told = known_shapes(pipeline).with_newer(shapes)[0].told_to(catalogue)
+        found = [case for _, case in cases(pipeline, (), told, changed)]
+        return [_told(connection, table, *pair, found) for table, pair in sorted(changed.items())]
+
+
+class _Enough(Exception):
+    """Rolls back."""
+
+
+def _tried(connection: Connection, pipeline: Pipeline, migration: Path) -> tuple[Catalogue, Mapping[str, Shape]]:
+    """The tables as a migration leaves them, which is rolled back."""
+    found: tuple[Catalogue, Mapping[str, Shape]] | None = None
+    try:
+        with connection.transaction():
+            connection.execute("SET LOCAL search_path = public")
+            connection.execute(migration.read_bytes(), prepare=False)
+            connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+            found = read_shapes(connection, pipeline.source.tables, absent=[])
+            raise _Enough
+    except _Enough:
+        assert found is not None
+        return found
+    except Error as error:
+        raise SourceError(
+            f"Postgres refuses {migration}: {str(error).strip()}",
+            means="it was tried out in a transaction that was rolled back; nothing was changed",
+            fix="correct it; what can't run inside of a transaction can't be tried out",
+        ) from error
+
+
+def _told(connection: Connection, table: str, known: Shape, now: Shape, found: list[Case]) -> dict[str, Any]:
+    mine = [case for case in found if case.table == table]
+    read = together([case.decision for case in mine])
+    return {
+        "table": table,
+        "changes": [change.words for change in column_changes(known, now)],
+        "read": None if read is None else _rows(connection, table) if read == "" else 0,
+        "views": [
+            {
+                "sink": case.sink,
+                "generation": case.generation,
+                "view": case.view,
+                "verdict": case.decision.verdict.words,
+                "why": list(case.decision.why),
+                "documents": _rows(connection, table) if case.decision.verdict >= Verdict.READ_AGAIN else 0,
+            }
+            for case in mine
+        ],
+    }
+
+
+def _rows(connection: Connection, table: str) -> int:
+    """Postgres's own estimate."""
+    try:
+        row = connection.execute(
+            "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = to_regclass(%s)",
+            [identifier(table).as_string(connection)],
+        ).fetchone()
+    except (Error, HeadwaterError):
+        return 0
+    return int(row[0]) if row else 0

@@ -1,0 +1,90 @@
+"""Looks at the source's tables again and again, in the background: have their columns changed?"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psycopg
+
+from cdc.catalogue import Catalogue
+from cdc.errors import SourceError
+from cdc.pipeline import Pipeline
+from cdc.shapes import Shape
+from connectors.postgres import Connection, connect
+from connectors.shapes import fingerprint, read_shapes
+
+# A migration is followed by its first rows within moments; the look is one query over an open connection.
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """The tables at one moment: see ``connectors.shapes.read_shapes``."""
+
+    catalogue: Catalogue
+    shapes: Mapping[str, Shape]
+
+
+class ShapeWatch:
+    """Tables as they are now; call ``newest`` as often as you like, it waits for nothing.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._connection: Connection | None = None
+        self._print = ""
+        self._newest: Look | None = None
+        self._lock = threading.Lock()
+        self._wake, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name="shape watch", daemon=True)
+        self._thread.start()
+
+    def newest(self) -> Look | None:
+        """A look that was not taken yet; None while nothing is new."""
+        with self._lock:
+            found, self._newest = self._newest, None
+        return found
+
+    def ask(self) -> None:
+        """Look now, and tell also if nothing has changed: a record does not fit what is known."""
+        self._print = ""
+        self._wake.set()
+
+    def close(self) -> None:
+        """End watching."""
+        self._over.set()
+        self._wake.set()
+        self._thread.join(timeout=LOOK_SECONDS)
+
+    def _work(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._look()
+            except (SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
+                self._let_go()
+            self._wake.wait(LOOK_SECONDS)
+            self._wake.clear()
+        self._let_go()
+
+    def _look(self) -> None:
+        if self._connection is None:
+            self._connection = connect(self.pipeline.source)
+        tables = self.pipeline.source.tables
+        # The print first: what changes after it is found the next time.
+        now = fingerprint(self._connection, tables)
+        if now == self._print:
+            return
+        catalogue, shapes = read_shapes(self._connection, tables, absent=[])
+        with self._lock:
+            self._newest = Look(catalogue, shapes)
+        self._print = now
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,249 @@
+"""A pipeline whose tables are migrated while somebody writes and somebody reads: every kind of sink and view."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import redis
+import requests
+from ruamel.yaml import YAML
+
+from examples.common import REPLICATION_ROLE, ensure_database
+from tests.support.joined import Joined
+
+OWNER = "evolving_owner"
+ROWS = 200
+TABLES = """
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE TABLE things (id int PRIMARY KEY, a varchar(8) DEFAULT 'new', n int, price numeric(8,2), at timestamp,
+                     mood mood, code text, gone text DEFAULT 'x', spare text);
+CREATE TABLE parts (id int PRIMARY KEY, thing int, weight int, note text);
+"""
+VIEWS: dict[str, Any] = {
+    "thing": {"root": "things"},
+    "named": {"root": "things", "columns": ["id", "a", "price"]},
+    "card": {
+        "root": "things",
+        "columns": ["id", "n", "a"],
+        "children": {"parts": {"table": "parts", "on": {"id": "thing"}, "columns": ["id", "weight"]}},
+        "aggregates": {
+            "heavy": {"table": "parts", "on": {"id": "thing"}, "value": "sum(weight)"},
+            "pieces": {"table": "parts", "on": {"id": "thing"}, "value": "count(*)"},
+        },
+    },
+}
+
+
+@dataclass
+class Migrating(Joined):
+    """The pipeline.
+
+    Attributes:
+        form: ``source.format``.
+        policy: ``policy.schema``.
+        setup: whether the pipeline file names the owner.
+        sinks: kinds that are kept.
+    """
+
+    form: str = "json"
+    policy: str = "evolve"
+    setup: bool = True
+    sinks: Sequence[str] = ("search", "cache", "warehouse")
+    views: dict[str, Any] = field(default_factory=lambda: dict(VIEWS))
+
+    @property
+    def owner(self) -> str:
+        return OWNER
+
+    def prepare(self, *_: object) -> None:
+        self.conninfo = ensure_database(self.stack.endpoints, self.name, OWNER)
+        with psycopg.connect(self.conninfo) as connection:
+            connection.execute(TABLES.encode())
+            connection.execute(
+                "INSERT INTO things SELECT i, CASE WHEN i %% 3 > 0 THEN 'a' || i END, i, i / 3.0,"
+                " timestamp '2024-01-01' + i * interval '1 hour', CASE WHEN i %% 2 = 0 THEN 'sad'::mood ELSE 'ok' END,"
+                " i::text FROM generate_series(1, %s) i",
+                [ROWS],
+            )
+            connection.execute("INSERT INTO things (id, spare) VALUES (100000, 'is always there')")
+            connection.execute(
+                "INSERT INTO parts SELECT i, i %% %s + 1, i %% 20 FROM generate_series(1, %s) i", [ROWS, 2 * ROWS]
+            )
+        self.write_pipeline()
+        self.run("apply", "--wait")
+
+    def write_pipeline(self) -> None:
+        ends = self.stack.endpoints
+        source: dict[str, Any] = {
+            "host": ends.postgres_host,
+            "port": ends.postgres_port,
+            "database": self.name,
+            "user": REPLICATION_ROLE,
+            "password": "${HEADWATER_SOURCE_PASSWORD}",
+            "tables": ["public.things", "public.parts"],
+            "format": self.form,
+        }
+        if self.setup:
+            source |= {"setup_user": OWNER, "setup_password": "${HEADWATER_SETUP_PASSWORD}"}
+        if self.form == "avro":
+            source["registry"] = {"url": ends.registry_url}
+        warehouse = self.folder / "warehouse"
+        kinds: dict[str, dict[str, Any]] = {
+            "cache": {
+                "type": "redis",
+                "url": ends.redis_cache_url,
+                "key_prefix": f"{self.name}:",
+                "views": [self.view(name) for name in self.views],
+            },
+            "search": {
+                "type": "elasticsearch",
+                "url": ends.elasticsearch_url,
+                "views": [self.view(name) for name in self.views],
+            },
+            "warehouse": {
+                "type": "iceberg",
+                "catalog_uri": str(warehouse / "catalog.db"),
+                "warehouse": str(warehouse),
+                "namespace": self.name,
+                "trigger_seconds": 1,
+                "views": [self.view("thing")],
+            },
+        }
+        document = {
+            "version": 1,
+            "name": self.name,
+            "source": source,
+            "kafka": {"bootstrap": ends.kafka},
+            "connect": {"url": ends.connect_url},
+            "policy": {"schema": self.policy},
+            "views": {self.view(name): view for name, view in self.views.items()},
+            "row_store": {"url": ends.redis_store_url},
+            "sinks": {name: kinds[name] for name in self.sinks},
+            "engine": {"state_dir": str(self.folder / "state")},
+        }
+        with self.file.open("w") as out:
+            YAML().dump(document, out)
+
+    def flows(self) -> list[dict[str, Any]]:
+        """Every flow's status, of the living generations."""
+        return [flow for sink in self.status()["sinks"] for flow in sink["flows"]]
+
+    # -- what came of a migration --------------------------------------------------------------------------------------
+
+    def evolution(self) -> dict[str, Any]:
+        """What `run` keeps of it."""
+        path = self.folder / "state" / self.name / "evolution.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"acted": {}, "todo": {}}
+        return found
+
+    def migrated(self, table: str, ready: Any, seconds: float = 240.0) -> None:
+        """Wait until a table's new shape was noticed, and nothing is left to do because of it.
+
+        Args:
+            table: ``schema.table``.
+            ready: whether a shape is the new one.
+            seconds: at most.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            now = self.evolution()
+            if not now["todo"] and ready(now["acted"].get(table, {}).get("table", {})):
+                return
+            assert self.runner is None or self.runner.poll() is None, f"the runner ended:\n{self.log()}"
+            assert time.monotonic() < until, f"not so after {seconds} s: {now['todo']}\n{self.log()}"
+            time.sleep(0.1)
+
+
+class Rows(threading.Thread):
+    """Writes rows, naming only columns that no migration touches; ``with`` ends it."""
+
+    def __init__(self, conninfo: str) -> None:
+        super().__init__()
+        self.conninfo, self.random, self.over = conninfo, random.Random(7), threading.Event()
+        self.committed = 0
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        rng = self.random
+        try:
+            with psycopg.connect(self.conninfo, autocommit=True) as connection:
+                while not self.over.is_set():
+                    key = rng.randrange(1, ROWS + 50)
+                    if rng.random() < 0.15:
+                        connection.execute("DELETE FROM things WHERE id = %s", [key])
+                    else:
+                        connection.execute(
+                            "INSERT INTO things (id, spare) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE"
+                            " SET spare = excluded.spare",
+                            [key, str(rng.randrange(1000))],
+                        )
+                    connection.execute(
+                        "UPDATE parts SET note = %s, thing = %s WHERE id = %s",
+                        [str(rng.random()), key, rng.randrange(1, 2 * ROWS)],
+                    )
+                    self.committed += 1
+                    time.sleep(0.02)
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> Rows:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
+        assert self.error is None, self.error
+        assert self.committed
+
+
+class Readers(threading.Thread):
+    """Asks an index and a cache, all the time, for a document that is never deleted, as an application does.
+
+    Attributes:
+        missed: answers that lacked it.
+        gap: the longest time without an answer that had it, in seconds.
+    """
+
+    def __init__(self, made: Migrating, key: str = "100000", *, count: bool = False) -> None:
+        super().__init__()
+        self.made, self.key, self.count, self.over = made, key, count, threading.Event()
+        self.reads, self.missed = 0, list[str]()
+        self.gap = 0.0
+
+    def run(self) -> None:
+        ends = self.made.stack.endpoints
+        index = f"{ends.elasticsearch_url}/{self.made.view('thing')}/_search?q=id:{self.key}"
+        cached = f"{self.made.name}:{self.made.view('thing')}:{self.key}"
+        client, session = redis.Redis.from_url(ends.redis_cache_url), requests.Session()
+        well = time.monotonic()
+        while not self.over.is_set():
+            self.reads += 1
+            found, key = session.get(index, timeout=20), client.get(cached)
+            if found.status_code != 200 or not found.json()["hits"]["hits"]:
+                self.missed.append(f"search: {found.text[:200]}")
+            elif key is None:
+                self.missed.append(f"cache: no {cached}")
+            else:
+                well = time.monotonic()
+            self.gap = max(self.gap, time.monotonic() - well)
+            time.sleep(0.05)
+        client.close()
+        session.close()
+
+    def __enter__(self) -> Readers:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
+        assert self.reads
+        assert self.count or not self.missed, self.missed[:3]

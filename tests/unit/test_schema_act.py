@@ -1,0 +1,175 @@
+"""What is written down when a table has changed: who goes on, who starts again, who waits, who is built anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline, loads
+from cdc.shapes import Shape, Shapes
+from operations.kept_shapes import (
+    Evolution,
+    Todo,
+    known_shapes,
+    read_evolution,
+    read_frozen,
+    remember_shapes,
+    write_evolution,
+)
+from operations.schema.act import Acted, act
+from operations.state_folder import register_of
+from operations.status.evolving import evolving, line
+from spark.register import define
+
+TEXT = """
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders, public.customers]}
+kafka: {bootstrap: "localhost:1"}
+connect: {url: "http://localhost:1"}
+policy: {schema: POLICY}
+views:
+  order: {root: orders}
+  customer: {root: customers, columns: [id, name]}
+sinks:
+  search: {type: elasticsearch, url: "http://127.0.0.1:1", views: [order, customer]}
+  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
+engine: {state_dir: STATE}
+"""
+ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
+AT = Column("at", "integer", "int4", ordinal=2)
+NAME = Column("name", "text", "text", ordinal=2)
+CUSTOMERS = Shape(Table("public", "customers", (ID, NAME), ("id",)), 0, 2, "c")
+ORDERS = Shape(Table("public", "orders", (ID, AT), ("id",)), 0, 1, "f")
+NOTE = Column("note", "text", "text", ordinal=3)
+MORE = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, AT, NOTE)), since=9)
+WIDER = replace(
+    ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, type_name="bigint", base_type="int8"))), files="g"
+)
+BEFORE = {"public.orders": ORDERS, "public.customers": CUSTOMERS}
+
+
+def make(folder: Path, policy: str = "evolve") -> Pipeline:
+    """Both sinks with a living generation that has written."""
+    pipeline = loads(TEXT.replace("STATE", str(folder)).replace("POLICY", policy), "shop.yaml", {})
+    for sink in pipeline.sinks:
+        generation = register_of(pipeline, sink).generation(1)
+        define(generation, pipeline, [])
+        (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    return pipeline
+
+
+def done(pipeline: Pipeline, now: dict[str, Shape], known: Evolution | None = None) -> Acted:
+    known = known or Evolution(acted=BEFORE)
+    told = Shapes({name: (BEFORE[name], shape) for name, shape in now.items()}).told_to(
+        Catalogue({name: shape.table for name, shape in now.items()})
+    )
+    return act(pipeline, (), told, now, known)
+
+
+def test_in_place_starts_again_what_shows_the_column_and_reads_what_may_have_been_missed(tmp_path: Path) -> None:
+    out = done(make(tmp_path), {**BEFORE, "public.orders": MORE})
+    assert out.retake == {("search", 1), ("cache", 1)}
+    todo = out.evolution.todo["public.orders"]
+    assert (todo.read, todo.rebuild, todo.waits) == ('("note" IS NOT NULL)', (), False)
+    assert out.evolution.acted["public.orders"] == MORE
+    assert out.said[0] == "table public.orders: column note was added"
+
+
+def test_a_column_that_nothing_shows_is_noted_and_no_more(tmp_path: Path) -> None:
+    more = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID, NAME, NOTE)))
+    out = done(make(tmp_path), {**BEFORE, "public.customers": more})
+    assert (out.retake, dict(out.evolution.todo)) == (set(), {})
+    assert out.evolution.acted["public.customers"] == more
+
+
+def test_what_a_target_can_not_hold_is_built_beside_and_the_old_one_goes_on_as_it_was(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    out = done(pipeline, {**BEFORE, "public.orders": WIDER})
+    todo = out.evolution.todo["public.orders"]
+    assert (todo.read, todo.rebuild) == ("", ("search",))
+    frozen = read_frozen(register_of(pipeline, "search").generation(1))
+    assert frozen.tables["public.orders"] == ORDERS.table
+    assert frozen.over(Catalogue({"public.orders": WIDER.table})).tables["public.orders"] == ORDERS.table
+    assert not read_frozen(register_of(pipeline, "cache").generation(1)).tables
+    write_evolution(pipeline, out.evolution)
+    assert read_evolution(pipeline) == out.evolution
+    (told,) = evolving(pipeline)
+    assert (told["table"], told["rebuilding"], told["reading"]) == ("public.orders", ["search"], True)
+    assert "column at changed from integer to bigint: rows of public.orders are read again, a new gen" in line(told)
+
+
+def test_after_a_crash_in_the_middle_it_comes_to_the_same(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    first = done(pipeline, {**BEFORE, "public.orders": WIDER})
+    again = done(pipeline, {**BEFORE, "public.orders": WIDER})
+    assert again.evolution.todo["public.orders"].rebuild == first.evolution.todo["public.orders"].rebuild
+
+
+def test_a_view_that_loses_its_column_stops_alone_and_names_the_file(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    less = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))
+    done(pipeline, {**BEFORE, "public.customers": less})
+    (reason,) = read_frozen(register_of(pipeline, "search").generation(1)).refused.values()
+    assert "view customer can't follow a change of table public.customers" in reason
+    assert "shop.yaml" in reason
+    assert "`headwater rebuild shop.yaml search --auto`" in reason
+
+
+def test_pause_waits_for_apply_and_then_does_the_same(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "pause")
+    out = done(pipeline, {**BEFORE, "public.orders": MORE})
+    assert out.evolution.todo["public.orders"].waits
+    assert out.evolution.acted["public.orders"] == ORDERS
+    assert "waits for `headwater apply`" in out.said[0]
+    assert done(pipeline, {**BEFORE, "public.orders": MORE}, out.evolution).said == []
+    let = replace(out.evolution, allowed={"public.orders": MORE})
+    after = done(pipeline, {**BEFORE, "public.orders": MORE}, let)
+    assert after.retake == {("search", 1), ("cache", 1)}
+    assert not after.evolution.todo["public.orders"].waits
+
+
+def test_ignore_leaves_new_columns_and_stops_at_others(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "ignore")
+    out = done(pipeline, {**BEFORE, "public.orders": MORE})
+    assert (out.retake, dict(out.evolution.todo)) == (set(), {})
+    assert read_frozen(register_of(pipeline, "cache").generation(1)).tables["public.orders"] == ORDERS.table
+    assert done(pipeline, {**BEFORE, "public.orders": WIDER}).evolution.todo["public.orders"].waits
+
+
+def test_a_table_whose_changes_are_missing_is_mended_by_hand_first(tmp_path: Path) -> None:
+    out = act(make(tmp_path), (), Catalogue({}), {"public.orders": MORE}, Evolution(acted=BEFORE), ["public.orders"])
+    assert (out.evolution.todo, out.retake) == ({}, set())
+
+
+def test_todo_of_two_changes_adds_up(tmp_path: Path) -> None:
+    known = Evolution(BEFORE, {"public.orders": Todo(("x",), 1.0, '"a" IS NOT NULL', ("cache",))})
+    out = done(make(tmp_path), {**BEFORE, "public.orders": MORE}, known)
+    todo = out.evolution.todo["public.orders"]
+    assert todo.read == '("a" IS NOT NULL) OR (("note" IS NOT NULL))'
+    assert todo.rebuild == ("cache",)
+
+
+def test_shapes_are_kept_by_whoever_sees_them(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    remember_shapes(pipeline, BEFORE)
+    remember_shapes(pipeline, {"public.orders": MORE})
+    assert [shape.since for shape in known_shapes(pipeline).tables["public.orders"]] == [0, 9]
+
+
+@pytest.mark.parametrize("name", ["shapes.json", "evolution.json", "search/g1/frozen.json"])
+def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
+    pipeline = make(tmp_path)
+    (tmp_path / "shop" / name).write_text("{")
+    reads: dict[str, Any] = {
+        "shapes.json": lambda: known_shapes(pipeline),
+        "evolution.json": lambda: read_evolution(pipeline),
+        "search/g1/frozen.json": lambda: read_frozen(register_of(pipeline, "search").generation(1)),
+    }
+    with pytest.raises(StateError, match="json can't be read"):
+        reads[name]()

@@ -1,0 +1,142 @@
+"""The shapes of tables: what has happened to columns, what they were called, and what is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import NewerFormat, StateError
+from cdc.shapes import Shape, Shapes, column_changes, used_changes
+
+ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
+N = Column("n", "integer", "int4", ordinal=2)
+A = Column("a", "text", "text", ordinal=3)
+
+
+def shape(*columns: Column, since: int = 0, oid: int = 9, files: str = "f", filled: tuple[int, ...] = ()) -> Shape:
+    return Shape(Table("public", "t", columns, ("id",)), since, oid, files, filled)
+
+
+def told(old: Shape, new: Shape) -> list[tuple[str, bool]]:
+    return [(change.words, change.unlogged) for change in column_changes(old, new)]
+
+
+def test_each_kind_of_change() -> None:
+    old = shape(ID, N, A)
+    assert told(old, old) == []
+    assert told(old, shape(ID, N)) == [("column a was dropped", False)]
+    assert told(shape(ID, N), old) == [("column a was added", False)]
+    assert told(shape(ID, N), shape(ID, N, A, filled=(3,))) == [("column a was added", True)]
+    assert told(old, shape(ID, N, replace(A, name="b"))) == [("column a was renamed to b", False)]
+
+
+def test_a_column_that_is_dropped_and_added_again_is_another_one() -> None:
+    again = replace(A, ordinal=4)
+    assert told(shape(ID, A), shape(ID, again)) == [("column a was dropped", False), ("column a was added", False)]
+
+
+def test_order_defaults_and_null_are_nothing() -> None:
+    assert told(shape(ID, N, A), shape(A, N, ID)) == []
+    assert told(shape(ID, N), shape(ID, replace(N, nullable=False))) == []
+    assert shape(ID, N).same_as(shape(ID, N, files="g", filled=(2,)))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "files", "unlogged"),
+    [
+        (("varchar(8)", "varchar"), ("text", "text"), "f", False),
+        (("varchar(8)", "varchar"), ("character varying(20)", "varchar"), "f", False),
+        (("varchar(8)", "varchar"), ("text", "text"), "other", True),  # by way of USING
+        (("integer", "int4"), ("bigint", "int8"), "other", True),
+        (("text", "text"), ("integer", "int4"), "other", True),
+    ],
+)
+def test_values_stay_only_where_postgres_has_not_written_them(
+    was: tuple[str, str], now: tuple[str, str], files: str, unlogged: bool
+) -> None:
+    old, new = (Column("a", *kind, ordinal=2) for kind in (was, now))
+    assert [change.unlogged for change in column_changes(shape(ID, old), shape(ID, new, files=files))] == [unlogged]
+
+
+def test_a_wider_numeric_keeps_its_values_and_one_of_another_scale_does_not() -> None:
+    def numeric(precision: int, scale: int) -> Column:
+        return Column("p", f"numeric({precision},{scale})", "numeric", precision, scale, ordinal=2)
+
+    assert told(shape(ID, numeric(8, 2)), shape(ID, numeric(12, 2))) == [
+        ("column p changed from numeric(8,2) to numeric(12,2)", False)
+    ]
+    assert column_changes(shape(ID, numeric(8, 2)), shape(ID, numeric(12, 4), files="g"))[0].unlogged
+
+
+def test_a_new_label_is_nothing_to_values_and_another_name_of_one_is() -> None:
+    def mood(*labels: str) -> Column:
+        return Column("m", "mood", "mood", enum_values=labels, ordinal=2)
+
+    old = shape(ID, mood("sad", "ok"))
+    assert column_changes(old, shape(ID, mood("sad", "ok", "happy"))) == []
+    (change,) = column_changes(old, shape(ID, mood("low", "ok")))
+    assert (change.words, change.unlogged) == ("labels of mood were changed (column m)", True)
+
+
+def test_of_a_table_made_again_columns_are_the_same_by_name() -> None:
+    other = shape(replace(ID, ordinal=2), replace(N, ordinal=1), oid=10)
+    assert told(shape(ID, N), other) == []
+    assert told(shape(ID), other) == [("column n was added", True)]
+
+
+def test_former_names_as_long_as_nothing_else_bears_them() -> None:
+    first, second = shape(ID, N, A), shape(ID, N, replace(A, name="b"), since=5)
+    third = shape(ID, N, replace(A, name="c"), since=6)
+    known = Shapes({"public.t": (first, second, third)})
+    assert known.renamed("public.t") == (("a", "c"), ("b", "c"))
+    taken = shape(ID, replace(N, name="a"), replace(A, name="c"), since=7)
+    assert Shapes({"public.t": (first, third, taken)}).renamed("public.t") == (("n", "a"),)
+    assert known.renamed("public.other") == ()
+
+
+def test_what_was_seen_is_added_once() -> None:
+    known, changed = Shapes({}).with_newer({"public.t": shape(ID, since=3)})
+    assert not changed
+    assert known.newest("public.t") == shape(ID)  # nothing is known of before
+    again, changed = known.with_newer({"public.t": shape(ID, since=4)})
+    assert (again, changed) == (known, {})
+    newer, changed = known.with_newer({"public.t": shape(ID, N, since=5)})
+    assert changed == {"public.t": (shape(ID), shape(ID, N, since=5))}
+    rewritten, changed = newer.with_newer({"public.t": shape(ID, N, since=9, files="g")})
+    assert not changed
+    assert rewritten.newest("public.t") == shape(ID, N, since=5, files="g")
+
+
+def test_tables_are_told_what_their_columns_were_called_and_since_when_their_values_hold() -> None:
+    old, new = shape(ID, N, A), shape(ID, replace(N, base_type="int8", type_name="bigint"), A, since=7, files="g")
+    latest = replace(new, table=replace(new.table, columns=new.table.columns[:2]), since=8)
+    told_to = Shapes({"public.t": (old, new, latest)}).told_to(Catalogue({"public.t": latest.table}))
+    assert told_to.tables["public.t"].since == 7
+    assert Shapes({"public.t": (old,)}).told_to(Catalogue({"public.t": old.table})).tables["public.t"].since == 0
+
+
+def test_it_survives_the_disk_and_refuses_what_is_newer() -> None:
+    known = Shapes({"public.t": (shape(ID, N), shape(ID, N, A, since=5, filled=(3,)))})
+    assert Shapes.from_json(known.to_json(), "x") == known
+    with pytest.raises(NewerFormat, match="x was written by a newer Headwater"):
+        Shapes.from_json(known.to_json().replace('"format": 1', '"format": 99'), "x")
+    with pytest.raises(StateError, match="x can't be read"):
+        Shapes.from_json("{", "x")
+
+
+def test_only_changes_of_used_columns() -> None:
+    changes = column_changes(shape(ID, N, A), shape(ID, N, replace(A, name="b")))
+    assert list(used_changes(changes, {"a"})) == list(used_changes(changes, {"b"})) == changes
+    assert list(used_changes(changes, {"n"})) == []
+
+
+def test_another_unique_index_is_no_other_shape_and_is_remembered() -> None:
+    """A view that joins by it is resolved with the table as it was, too, when a column changes one day."""
+    old = shape(ID, N)
+    new = replace(old, table=replace(old.table, unique_keys=(("n",),)))
+    shapes, changed = Shapes({"public.t": (old,)}).with_newer({"public.t": new})
+    assert not changed and old.same_as(new)
+    again = Shapes.from_json(shapes.to_json(), "shapes.json").newest("public.t")
+    assert again is not None and again.table.unique_keys == (("n",),)

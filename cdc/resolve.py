@@ -14,6 +14,7 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX
+from cdc.pipeline.joins import standing
 from cdc.resolve_joins import resolve_tree
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
 from cdc.view import View
@@ -71,7 +72,8 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     with found.step():
         tree = resolve_tree(pipeline, catalogue, name, model, table) if model.joins else None
         columns = columns_of(pipeline, table, model.picks, (*path, "columns")) if tree is None else tree.columns
-        outputs = [out for _, out in columns] + [*model.refs, *model.children, *model.aggregates, *model.fields]
+        outputs = [out for _, out in columns] + [name for _, name, _ in standing(model)]
+        outputs += [*model.aggregates, *model.fields]
         distinct(pipeline, outputs, path, f"view {name} gives two fields the name")
     found.end()
     if tree is not None:

@@ -19,7 +19,7 @@ from cdc.join.order import AggregateText, TextError, parse_aggregate, parse_orde
 from cdc.join.tree import Aggregate, Node, Order
 from cdc.pipeline import Pipeline, View
 from cdc.pipeline.joins import Aggregate as AggregatePart
-from cdc.pipeline.joins import Child, Nested, Ref
+from cdc.pipeline.joins import Child, Nested, Ref, standing
 from cdc.pipeline.messages import dotted
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known
 from cdc.types import supported
@@ -74,8 +74,13 @@ class _Row:
     # -- what a row has -----------------------------------------------------------------------------------------------
 
     def columns(self, model: View | Nested) -> tuple[tuple[str, str], ...]:
-        names = [*model.refs, *model.children, *model.aggregates]
+        if isinstance(model, Nested) and model.hide:
+            return ()
         at: Path = (*self.path, "columns")
+        if isinstance(model, Nested) and model.value is not None:
+            at = (*self.path, "value")
+            return columns_of(self.pipeline, self.table, ((model.value, model.value),), at, f"{dotted(at)}: ")
+        names = [name for _, name, _ in standing(model)] + [*model.aggregates]
         found = columns_of(self.pipeline, self.table, model.picks, at, f"{dotted(at)}: ", names)
         outs = [out for _, out in found]
         distinct(self.pipeline, [*outs, *names], self.path, f"{dotted(self.path)}: two things get the name")
@@ -99,7 +104,7 @@ class _Row:
             order_by = self._order(model.order_by, table, (*path, "order_by")) if model.order_by else ()
         node = _Row(self.pipeline, self.catalogue, table, path).node(name, "child", model, found, on)
         found.end()
-        return replace(node, order_by=order_by, limit=model.limit)
+        return replace(node, order_by=order_by, limit=model.limit, one=model.one)
 
     def node(
         self,
@@ -122,7 +127,8 @@ class _Row:
         for label, aggregate in model.aggregates.items():
             with found.step():
                 aggregates.append(self.aggregate(label, aggregate))
-        return Node(name, kind, supported(self.table), on, columns, tuple(refs), tuple(children), tuple(aggregates))
+        node = Node(name, kind, supported(self.table), on, columns, tuple(refs), tuple(children), tuple(aggregates))
+        return node if isinstance(model, View) else replace(node, value=model.value, hide=model.hide)
 
     # -- the key rule -------------------------------------------------------------------------------------------------
 

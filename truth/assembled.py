@@ -16,6 +16,7 @@ from typing import Any
 from cdc.join.tree import Aggregate, Node
 from cdc.types import spark_type
 from truth.arithmetic import AVERAGE_EXTRA, Kind, kind_of, scale_of
+from truth.placing import Several, standing
 from truth.spark_sql import Shape, words
 
 # Postgres allows no such character in a name.
@@ -27,7 +28,7 @@ WIDEST, MOST_FRACTION = 38, 30
 def marked(root: Node, expressions: Iterable[str]) -> Node:
     """The tree with Spark's columns added under marked names."""
     said = _Said.of(expressions)
-    return _marked(root, _seen(root, said.words), said, whole=said.star)
+    return _marked(root, _seen(root, said), said, whole=said.star)
 
 
 def sparks(marked_root: Node, expressions: Iterable[str]) -> Node:
@@ -55,12 +56,15 @@ def shape_of(node: Node, kinds: Mapping[tuple[str, str], str]) -> Shape:
     """
     by_name = node.table.by_name
     columns = {name[1:]: spark_type(by_name[source]) for source, name in node.columns if name.startswith(MARK)}
+    order = (*columns, *standing(node), *(item.name for item in node.aggregates))
     columns |= {item.name: aggregate_type(item, kinds) for item in node.aggregates}
-    return Shape(
-        columns,
-        {ref.name: shape_of(ref, kinds) for ref in node.refs},
-        {child.name: shape_of(child, kinds) for child in node.children},
-    )
+    lists, structs, arrays = dict[str, str](), dict[str, Shape](), dict[str, Shape]()
+    for name, (below, many) in standing(node).items():
+        if below.value is not None:
+            (lists if many else columns)[name] = spark_type(below.table.by_name[below.value])
+        else:
+            (arrays if many else structs)[name] = shape_of(below, kinds)
+    return Shape(columns, structs, arrays, lists, order)
 
 
 def aggregate_type(item: Aggregate, kinds: Mapping[tuple[str, str], str]) -> str:
@@ -121,39 +125,47 @@ class _Said:
 
 
 def _marked(node: Node, seen: Mapping[str, set[str]], said: _Said, *, whole: bool) -> Node:
+    if node.value is not None:
+        return node  # the document and Spark see the same value
     # A reference `origin` hides the column of that name: `origin.name` is the airport's.
+    taken = {*standing(node), *(item.name for item in node.aggregates)}
     names = [
         column.name
         for column in node.table.columns
         if column.name in seen[node.table.qualified]
-        and column.name not in node.taken
+        and column.name not in taken
         and (whole or said.mentions(column.name))
     ]
     return replace(
         node,
         columns=(*node.columns, *((name, MARK + name) for name in names)),
-        refs=tuple(_marked(ref, seen, said, whole=whole or said.whole(ref.name)) for ref in node.refs),
-        children=tuple(_marked(child, seen, said, whole=whole or said.whole(child.name)) for child in node.children),
+        refs=tuple(_marked(ref, seen, said, whole=_whole(ref, said, whole=whole)) for ref in node.refs),
+        children=tuple(_marked(child, seen, said, whole=_whole(child, said, whole=whole)) for child in node.children),
     )
+
+
+def _whole(node: Node, said: _Said, *, whole: bool) -> bool:
+    """Whether all of a nested row is meant: of a hidden one, what is below it, if all of the row above is."""
+    return whole or (not node.hide and said.whole(node.name))
 
 
 def _narrowed(node: Node, said: _Said, *, whole: bool) -> Node:
     def kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        there = [below for below in nodes if whole or said.mentions(below.name)]
-        return tuple(_narrowed(below, said, whole=whole or said.whole(below.name)) for below in there)
+        there = [below for below in nodes if below.hide or whole or said.mentions(below.name)]
+        return tuple(_narrowed(below, said, whole=_whole(below, said, whole=whole)) for below in there)
 
     aggregates = tuple(item for item in node.aggregates if whole or said.mentions(item.name))
     return replace(node, refs=kept(node.refs), children=kept(node.children), aggregates=aggregates)
 
 
-def _seen(root: Node, said: set[str]) -> dict[str, set[str]]:
+def _seen(root: Node, said: _Said) -> dict[str, set[str]]:
     """``schema.table`` -> the columns that a row of it has for Spark SQL, wherever it stands in the tree."""
     seen = {name: set(table.primary_key) for name, table in root.tables().items()}
     for _, node in root.walk():
         mine = seen[node.table.qualified]
         mine.update(source for source, _ in node.columns)
         mine.update(one.column for one in node.order_by)
-        mine.update(name for name in node.table.by_name if name.lower() in said)
+        mine.update(name for name in node.table.by_name if said.mentions(name))
         for below in node.nested:
             mine.update(left for left, _ in below.on)
             seen[below.table.qualified].update(right for _, right in below.on)
@@ -165,8 +177,15 @@ def _seen(root: Node, said: set[str]) -> dict[str, set[str]]:
 
 def _project(node: Node, row: Mapping[str, Any], names: list[tuple[str, str]], below: Any) -> dict[str, Any]:
     out = {name: row[held] for name, held in names}
-    for ref in node.refs:
-        out[ref.name] = None if row[ref.name] is None else below(ref, row[ref.name])
-    for child in node.children:
-        out[child.name] = [below(child, item) for item in row[child.name]]
+    for name, (one, many) in standing(node).items():
+        value = row[name]
+        if isinstance(value, Several):
+            if below is document_of:
+                out[name] = value.said
+                continue
+            value = value.value
+        if one.value is not None or value is None:
+            out[name] = value
+        else:
+            out[name] = [below(one, item) for item in value] if many else below(one, value)
     return out | {item.name: row[item.name] for item in node.aggregates}

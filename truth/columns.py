@@ -132,8 +132,16 @@ class _Reals:
         if isinstance(node, View):
             return cls(tuple(names), {})
         names += [a.name for a in node.aggregates if a.function in ("min", "max") and _is_real(a.table, a.value)]
-        below = {item.name: cls.of(item) for item in node.nested}
-        return cls(tuple(names), {name: plan for name, plan in below.items() if plan})
+        below: dict[str, _Reals] = {}
+        for item in node.nested:
+            plan = cls.of(item)
+            if item.hide:  # what is below it stands here
+                names, below = names + list(plan.names), {**below, **plan.nested}
+            elif item.value is not None:
+                names += [item.name] if plan.names else []
+            elif plan:
+                below[item.name] = plan
+        return cls(tuple(names), below)
 
     def applied(self, values: Any) -> Any:
         """The same values with those numbers replaced; what is not a row or rows stays what it is."""

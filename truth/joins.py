@@ -16,6 +16,7 @@ from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node
 from cdc.keys import document_id
 from truth.arithmetic import Cell, aggregate, cell_of_number, cell_of_result, cells_of, order, same_of
+from truth.placing import place
 from truth.values import remembered
 
 TextRow = Mapping[str, str | None]
@@ -67,7 +68,7 @@ def used_columns(root: Node, key: Sequence[str] = ()) -> dict[str, tuple[str, ..
         mine = used[node.table.qualified]
         mine.update(source for source, _ in node.columns)
         mine.update(right for _, right in node.on)
-        if node.kind == "child":
+        if node.kind == "child":  # which are sorted, whatever is shown of them
             mine.update(node.table.primary_key, (one.column for one in node.order_by))
         for below in node.nested:
             mine.update(left for left, _ in below.on)
@@ -182,7 +183,7 @@ class Assembly:
         self._readers = {name: _Reader(tables[name], used) for name, used in used_columns(root, key).items()}
         self._held: dict[str, _Held] = {}
         # Of references, (number of the row) -> its part of documents: thousands of flights share an airline.
-        self._refs: dict[int, dict[int, dict[str, Any]]] = {}
+        self._refs: dict[int, dict[int, Any]] = {}
         self._plans = {id(node): self._plan(node) for _, node in root.walk()}
         self._resting = {
             name: [id(node) for _, node in root.walk() if node.kind == "ref" and name in node.tables()]
@@ -228,19 +229,23 @@ class Assembly:
         below = [(one, tuple(left for left, _ in one.on), tuple(right for _, right in one.on)) for one in node.nested]
         return [(name, at[source]) for source, name in node.columns], below
 
-    def _document(self, node: Node, values: Values) -> dict[str, Any]:
-        """A row and everything below it."""
+    def _document(self, node: Node, values: Values) -> Any:
+        """A row and everything below it; the one value of a row that is shown as a value."""
         reader = self._readers[node.table.qualified]
         columns, nested = self._plans[id(node)]
+        if node.value is not None:
+            return values[reader.at[node.value]]
         out = {name: values[at] for name, at in columns}
         for below, lefts, rights in nested:
             held = self._held[below.table.qualified]
             numbers = held.matching(rights, reader.match(lefts, values))
             if below.kind == "ref":
-                out[below.name] = self._reference(below, held, numbers)
+                made = self._reference(below, held, numbers)
+                found = [] if made is _NOTHING else [made]
             else:
                 kept = held.sort(below, numbers)[: below.limit]
-                out[below.name] = [self._document(below, held.rows[number]) for number in kept]
+                found = [self._document(below, held.rows[number]) for number in kept]
+            place(below, found, out)
         for item in node.aggregates:
             held = self._held[item.table.qualified]
             match = reader.match(tuple(left for left, _ in item.on), values)
@@ -248,16 +253,20 @@ class Assembly:
             out[item.name] = aggregate(item.function, cells, distinct=item.distinct)
         return out
 
-    def _reference(self, node: Node, held: _Held, numbers: list[int]) -> dict[str, Any] | None:
+    def _reference(self, node: Node, held: _Held, numbers: list[int]) -> Any:
         if not numbers:
-            return None
+            return _NOTHING
         if len(numbers) > 1:
             raise ValueError(f"{node.name} points at {len(numbers)} rows of {node.table.qualified}")
         known = self._refs.setdefault(id(node), {})
-        made = known.get(numbers[0])
-        if made is None:
+        made = known.get(numbers[0], _NOTHING)
+        if made is _NOTHING:
             made = known[numbers[0]] = self._document(node, held.rows[numbers[0]])
         return made
+
+
+# No row, as opposed to a row whose value is NULL.
+_NOTHING = object()
 
 
 def _joined(root: Node) -> list[str]:

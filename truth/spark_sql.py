@@ -34,15 +34,21 @@ class Shape:
         columns: name -> Spark SQL type.
         structs: name -> a row or null.
         arrays: name -> any number of rows.
+        lists: name -> Spark SQL type of each of any number of values.
+        order: all names as they stand in the row, which shows where it is meant as a whole; as above if empty.
     """
 
     columns: Mapping[str, str]
     structs: Mapping[str, Shape] = field(default_factory=dict)
     arrays: Mapping[str, Shape] = field(default_factory=dict)
+    lists: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
     def arrays_of(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
         """Rows of canonical values as columns of text."""
         out = {n: pa.array([_text(row[n], kind) for row in rows], pa.string()) for n, kind in self.columns.items()}
+        for name, kind in self.lists.items():
+            out[name] = pa.array([[_text(item, kind) for item in row[name]] for row in rows], pa.list_(pa.string()))
         for name, shape in self.structs.items():
             out[name] = pa.array([row[name] and shape._texts(row[name]) for row in rows], shape._arrow())
         for name, shape in self.arrays.items():
@@ -52,11 +58,13 @@ class Shape:
 
     def _arrow(self) -> pa.DataType:
         fields = [pa.field(name, pa.string()) for name in self.columns]
+        fields += [pa.field(name, pa.list_(pa.string())) for name in self.lists]
         fields += [pa.field(name, shape._arrow()) for name, shape in self.structs.items()]
         return pa.struct(fields + [pa.field(name, pa.list_(shape._arrow())) for name, shape in self.arrays.items()])
 
     def _texts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {name: _text(row[name], kind) for name, kind in self.columns.items()}
+        out |= {name: [_text(item, kind) for item in row[name]] for name, kind in self.lists.items()}
         for name, shape in self.structs.items():
             out[name] = row[name] and shape._texts(row[name])
         for name, shape in self.arrays.items():
@@ -71,17 +79,19 @@ class Shape:
             depth: of arrays around it.
         """
         place = {name: f"{row}.{_quoted(name)}" if row else _quoted(name) for name in self._names()}
-        out = [_as(_cast(place[name], kind), name) for name, kind in self.columns.items()]
+        out = {name: _cast(place[name], kind) for name, kind in self.columns.items()}
+        for name, kind in self.lists.items():
+            out[name] = f"transform({place[name]}, __x{depth} -> {_cast(f'__x{depth}', kind)})"
         for name, shape in self.structs.items():
             made = ", ".join(shape.typed(place[name], depth))
-            out.append(_as(f"CASE WHEN {place[name]} IS NOT NULL THEN struct({made}) END", name))
+            out[name] = f"CASE WHEN {place[name]} IS NOT NULL THEN struct({made}) END"
         for name, shape in self.arrays.items():
             made = ", ".join(shape.typed(f"__x{depth}", depth + 1))
-            out.append(_as(f"transform({place[name]}, __x{depth} -> struct({made}))", name))
-        return out
+            out[name] = f"transform({place[name]}, __x{depth} -> struct({made}))"
+        return [_as(out[name], name) for name in self._names()]
 
     def _names(self) -> list[str]:
-        return [*self.columns, *self.structs, *self.arrays]
+        return list(self.order or (*self.columns, *self.lists, *self.structs, *self.arrays))
 
 
 @dataclass(frozen=True)

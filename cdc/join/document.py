@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -14,6 +14,9 @@ from cdc.join.layout import Layout
 from cdc.join.ordering import order_key
 from cdc.join.tree import Aggregate, Node, Order
 
+# What is made of a part of a node.
+Made = Callable[["Shape", "Part"], Any]
+
 
 class Part:
     """A row at its place in a document, with what hangs on it. All that refer to a row share its part.
@@ -24,18 +27,20 @@ class Part:
         children: a list of parts for each kind of children.
         aggregates: canonical values.
         json: the part as JSON already, where many documents will show it.
+        stamp: which change wrote the row, where one row of several is shown: bytes that are greater for newer ones.
     """
 
-    __slots__ = ("aggregates", "children", "json", "key", "plain", "refs", "row", "typed")
+    __slots__ = ("aggregates", "children", "json", "key", "plain", "refs", "row", "stamp", "typed")
 
     def __init__(self, key: str, row: list[Any]) -> None:
         self.key, self.row = key, row
         self.refs: list[Part | None] = []
         self.children: list[list[Part]] = []
         self.aggregates: list[Any] = []
-        self.plain: dict[str, Any] | None = None
-        self.typed: dict[str, Any] | None = None
+        self.plain: Any = None
+        self.typed: Any = None
         self.json: orjson.Fragment | None = None
+        self.stamp = b""
 
 
 class Shape:
@@ -48,6 +53,7 @@ class Shape:
 
     def __init__(self, node: Node, layout: Layout) -> None:
         self.node = node
+        self._name, self._hide = node.name, node.hide
         stored = layout.tables[node.table.qualified]
         by_name = node.table.by_name
         places = {name: index for index, name in enumerate(stored.columns)}
@@ -58,27 +64,28 @@ class Shape:
         self._aggregates = [(a.name, _typed_result(a)) for a in node.aggregates]
         self.refs = [Shape(ref, layout) for ref in node.refs]
         self.children = [Shape(child, layout) for child in node.children]
+        self._shown = [(one.name, one.many) for one in node.shown]
         self._sort = [_sort_key(by_name[o.column], places[o.column], o) for o in node.order_by]
         self._ties = [_sort_key(by_name[n], places[n], Order(n)) for n in node.table.primary_key]
 
-    def plain(self, part: Part) -> dict[str, Any]:
-        """The part as JSON-able values."""
+    def plain(self, part: Part) -> Any:
+        """The part as JSON-able values: an object; its value, if it is shown as one; what a hidden row shows."""
         if part.plain is not None:
             return part.plain
         row = part.row
         found = {
             out: row[at] if convert is None or row[at] is None else convert(row[at]) for out, at, convert in self._plain
         }
-        for shape, ref in zip(self.refs, part.refs, strict=True):
-            found[shape.node.name] = None if ref is None else ref.json or shape.plain(ref)
-        for shape, children in zip(self.children, part.children, strict=True):
-            found[shape.node.name] = [shape.plain(child) for child in children]
+        if self.node.value is not None:
+            part.plain = found[self.node.columns[0][1]]
+            return part.plain
+        self._nested(part, found, _plain)
         for (name, _), value in zip(self._aggregates, part.aggregates, strict=True):
             found[name] = value
         part.plain = found
         return found
 
-    def typed(self, part: Part) -> dict[str, Any]:
+    def typed(self, part: Part) -> Any:
         """The part as values for ``JoinedView.arrow_schema``."""
         if part.typed is not None:
             return part.typed
@@ -87,26 +94,68 @@ class Shape:
             name: row[at] if convert is None or row[at] is None else convert(row[at])
             for name, at, convert in self._typed
         }
-        for shape, ref in zip(self.refs, part.refs, strict=True):
-            found[shape.node.name] = None if ref is None else shape.typed(ref)
-        for shape, children in zip(self.children, part.children, strict=True):
-            found[shape.node.name] = [shape.typed(child) for child in children]
+        if self.node.value is not None:
+            part.typed = found[self.node.value]
+            return part.typed
+        self._nested(part, found, Shape.typed)
         for (name, convert), value in zip(self._aggregates, part.aggregates, strict=True):
             found[name] = value if convert is None or value is None else convert(value)
         part.typed = found
         return found
+
+    def _nested(self, part: Part, found: dict[str, Any], made: Made) -> None:
+        """What of other rows stands in this one."""
+        for shape, ref in zip(self.refs, part.refs, strict=True):
+            if shape._hide:
+                shape._lift(() if ref is None else (ref,), found, made)
+            else:
+                found[shape._name] = None if ref is None else made(shape, ref)
+        for shape, children in zip(self.children, part.children, strict=True):
+            node = shape.node
+            if node.hide:
+                shape._lift(children, found, made)
+            elif node.one:
+                found[node.name] = made(shape, children[0]) if children else None
+            elif node.value is not None:
+                found[node.name] = [made(shape, child) for child in children if shape.plain(child) is not None]
+            else:
+                found[node.name] = [made(shape, child) for child in children]
+
+    def _lift(self, parts: Sequence[Part], found: dict[str, Any], made: Made) -> None:
+        """Put what hidden rows of this node show into the row above, in the order of these rows.
+
+        A null is no element of an array, whether no row is there or its value is NULL. Only JSON says that it is one:
+        some values have no place in Spark's types and are null there.
+        """
+        rows = [(self.plain(part), made(self, part)) for part in parts]
+        for name, many in self._shown:
+            if not self.node.many:
+                found[name] = rows[0][1][name] if rows else ([] if many else None)
+            elif many:
+                found[name] = [value for _, row in rows for value in row[name]]
+            else:
+                found[name] = [row[name] for plain, row in rows if plain[name] is not None]
 
     def document(self, part: Part) -> bytes:
         """The whole document as JSON, without Spark SQL fields."""
         return orjson.dumps(self.plain(part))
 
     def arranged(self, children: Iterable[Part]) -> list[Part]:
-        """Children sorted as the view says, the primary key deciding between equals, and no more than its limit."""
+        """Children sorted as the view says, the primary key deciding between equals, and no more than its limit.
+
+        Where there is to be one it is the newest: while a row takes another one's place, the other may be there still.
+        """
         found = list(children)
+        if self.node.one:
+            return [max(found, key=lambda part: (part.stamp, part.key))] if found else []
         found.sort(key=lambda part: [make(part.row) for make in self._ties])
         for make in reversed(self._sort):
             found.sort(key=lambda part, make=make: make(part.row))  # type: ignore[misc]
         return found if self.node.limit is None else found[: self.node.limit]
+
+
+def _plain(shape: Shape, part: Part) -> Any:
+    return part.json or shape.plain(part)
 
 
 class _Reversed:

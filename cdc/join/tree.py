@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cdc.catalogue import Table
 
@@ -87,6 +87,9 @@ class Node:
         aggregates: values over rows that point at this row.
         order_by: of children; the primary key decides between equals.
         limit: of children: only so many, after sorting.
+        one: of children: at most one row points at the row above, and it stands there as a reference would.
+        value: the row is no object but the value of this column, the only one of ``columns``.
+        hide: the row is not shown; what is below it stands in the row above (``shown``). It has no ``columns``.
     """
 
     name: str
@@ -99,6 +102,14 @@ class Node:
     aggregates: tuple[Aggregate, ...] = ()
     order_by: tuple[Order, ...] = ()
     limit: int | None = None
+    one: bool = False
+    value: str | None = None
+    hide: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether any number of rows stand here; otherwise one or none."""
+        return self.kind == "child" and not self.one
 
     @property
     def nested(self) -> tuple[Node, ...]:
@@ -116,9 +127,20 @@ class Node:
         return tuple(right for _, right in self.on)
 
     @property
+    def shown(self) -> tuple[Shown, ...]:
+        """What of other rows stands in this one: what is nested, and in the place of a hidden row what it shows."""
+        found: list[Shown] = []
+        for node in self.nested:
+            if node.hide:
+                found += [Shown(one.node, many=node.many or one.many) for one in node.shown]
+            else:
+                found.append(Shown(node, node.many))
+        return tuple(found)
+
+    @property
     def taken(self) -> frozenset[str]:
         """Names of refs, children and aggregates: a column of that name is not in the assembled row."""
-        return frozenset([*(node.name for node in self.nested), *(item.name for item in self.aggregates)])
+        return frozenset([*(one.name for one in self.shown), *(item.name for item in self.aggregates)])
 
     @property
     def once(self) -> bool:
@@ -127,6 +149,18 @@ class Node:
         nodes = [node for _, node in self.walk()]
         tables = [node.table for node in nodes] + [item.table for node in nodes for item in node.aggregates]
         return [table.qualified for table in tables].count(mine) == 1
+
+    def leading(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of nodes that lead from this one to another, as the document has them: without hidden rows'."""
+        node, found = self, []
+        for name in names:
+            below = next((one for one in node.nested if one.name == name), None)
+            if below is None or not below.hide:
+                found.append(name)
+            if below is None:
+                break
+            node = below
+        return tuple(found)
 
     def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
         """This node and all below it, each with the names that lead there."""
@@ -141,3 +175,20 @@ class Node:
             for table in (node.table, *(aggregate.table for aggregate in node.aggregates)):
                 found.setdefault(table.qualified, table)
         return found
+
+
+class Shown(NamedTuple):
+    """A node as the document of a row above it has it.
+
+    Attributes:
+        node: whose name it has there.
+        many: whether it is an array: of its own, or because a hidden row on the way is one of many.
+    """
+
+    node: Node
+    many: bool
+
+    @property
+    def name(self) -> str:
+        """Its field."""
+        return self.node.name

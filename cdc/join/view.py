@@ -59,11 +59,14 @@ class JoinedView(View):
         stored = self.layout.tables[node.table.qualified]
         by_name = node.table.by_name
         found = [(name, types.spark_type(by_name[name])) for name in stored.columns if name not in node.taken]
-        found += [(ref.name, self._struct(ref)) for ref in node.refs]
-        found += [(child.name, f"array<{self._struct(child)}>") for child in node.children]
+        for one in node.shown:
+            kind = self._kind(one.node)
+            found.append((one.name, f"array<{kind}>" if one.many else kind))
         return found + [(a.name, aggregates.result_type(a)) for a in node.aggregates]
 
-    def _struct(self, node: Node) -> str:
+    def _kind(self, node: Node) -> str:
+        if node.value is not None:
+            return types.spark_type(node.table.by_name[node.value])
         return "struct<" + ",".join(f"`{name}`:{kind}" for name, kind in self._fields(node)) + ">"
 
     def arrow_schema(self) -> pa.Schema:
@@ -80,9 +83,17 @@ class JoinedView(View):
         stored = self.layout.tables[node.table.qualified]
         by_name = node.table.by_name
         found = [pa.field(name, types.arrow_type(by_name[name])) for name in stored.columns if name not in node.taken]
-        found += [pa.field(ref.name, pa.struct(self._arrow_fields(ref))) for ref in node.refs]
-        found += [pa.field(c.name, pa.list_(pa.struct(self._arrow_fields(c)))) for c in node.children]
+        for one in node.shown:
+            kind = self._arrow_kind(one.node)
+            found.append(pa.field(one.name, pa.list_(kind) if one.many else kind))
         return found + [pa.field(a.name, arrow_of_spark(aggregates.result_type(a))) for a in node.aggregates]
+
+    def _arrow_kind(self, node: Node) -> Any:
+        import pyarrow as pa
+
+        if node.value is not None:
+            return types.arrow_type(node.table.by_name[node.value])
+        return pa.struct(self._arrow_fields(node))
 
     # -- mapping ------------------------------------------------------------------------------------------------------
 
@@ -95,5 +106,12 @@ class JoinedView(View):
 def _properties(node: Node) -> dict[str, Any]:
     by_name = node.table.by_name
     properties = {out: types.elasticsearch_mapping(by_name[source]) for source, out in node.columns}
-    properties |= {nested.name: {"properties": _properties(nested)} for nested in node.nested}
+    # Elasticsearch has no arrays: a field is mapped the same, whether it holds one value or many.
+    properties |= {one.name: _mapped(one.node) for one in node.shown}
     return properties | {a.name: aggregates.elasticsearch_mapping(a) for a in node.aggregates}
+
+
+def _mapped(node: Node) -> dict[str, Any]:
+    if node.value is not None:
+        return types.elasticsearch_mapping(node.table.by_name[node.value])
+    return {"properties": _properties(node)}

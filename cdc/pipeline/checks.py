@@ -8,12 +8,13 @@ from urllib.parse import parse_qs
 from cdc.keyspaces import is_reserved, outer_stems
 from cdc.masking import mask_text
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins, nothing_picked
+from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, SinkPart
 from cdc.pipeline.source import Connect, Registry, Source
-from cdc.pipeline.views import JOINS, View
+from cdc.pipeline.views import View
 
 # Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways.
 ICEBERG_COLUMNS = frozenset(("_pos", "_file", "_partition", "_deleted", "_spec_id"))
@@ -136,7 +137,8 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
 def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator[Wrong]:
     taken = {IcebergSink: ICEBERG_COLUMNS, ElasticsearchSink: ELASTICSEARCH_FIELDS}.get(type(sink), frozenset())
     named: dict[str, Path] = {column: ("columns", index) for index, (_, column) in enumerate(view.picks)}
-    for part in (*JOINS, "fields"):
+    named |= {field: path for path, field, _ in standing(view)}
+    for part in ("aggregates", "fields"):
         named |= {field: (part, field) for field in getattr(view, part)}
     for field in taken & named.keys():
         yield Wrong(

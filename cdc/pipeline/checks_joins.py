@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cdc.join.order import TextError, parse_aggregate, parse_order
-from cdc.pipeline.joins import MAX_DEPTH, Aggregate, Child, Nested
+from cdc.pipeline.joins import MAX_DEPTH, Aggregate, Child, Nested, standing
 from cdc.pipeline.messages import dotted
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, shown
@@ -54,6 +54,7 @@ def _below(part: View | Nested, path: Path, tables: Tables, depth: int) -> Itera
             if depth > MAX_DEPTH:
                 yield Wrong(at, f"{where}: nested deeper than {MAX_DEPTH}", "make a view of its own of what is below")
                 continue
+            yield from _words(item, at)
             if isinstance(item, Child) and item.order_by is not None:
                 yield from _text(parse_order, item.order_by, (*at, "order_by"))
             yield from _names(item, at, ())
@@ -82,16 +83,42 @@ def _names(part: View | Nested, path: Path, fields: Mapping[str, str] | tuple[()
         taken.setdefault(out, "columns")
     if isinstance(part, Nested):
         yield from _columns(part, path)
-    for join in (*JOINS, "fields"):
-        for name in fields if join == "fields" else getattr(part, join):
-            # A field that is a column is found by the view's own check.
-            if name in taken and (join, taken[name]) != ("fields", "columns"):
-                yield Wrong(
-                    (*path, join, name),
-                    f"{dotted((*path, join))}: {shown(name)} is the name of one of {dotted((*path, taken[name]))} too",
-                    "rename one of them",
-                )
-            taken.setdefault(name, join)
+    named: list[tuple[str, tuple[str, ...], str]] = [("refs", where, name) for where, name, _ in standing(part)]
+    named += [("aggregates", ("aggregates", name), name) for name in part.aggregates]
+    named += [("fields", ("fields", name), name) for name in fields]
+    for join, where, name in named:
+        # A field that is a column is found by the view's own check.
+        if name in taken and (join, taken[name]) != ("fields", "columns"):
+            yield Wrong(
+                (*path, *where),
+                f"{dotted((*path, *where[:-1]))}: {shown(name)} is the name of one of "
+                f"{dotted((*path, taken[name]))} too",
+                "rename one of them",
+            )
+        taken.setdefault(name, where[0])
+
+
+def _words(item: Nested, path: Path) -> Iterator[Wrong]:
+    """What can't be said of one row together."""
+    at = dotted(path)
+    below = [*item.refs, *item.children]
+    if item.hide:
+        if not below:
+            yield Wrong((*path, "hide"), f"{at}: hidden, and nothing below it is shown", "write what it leads to")
+        for name in ("columns", "aggregates", "value"):
+            if getattr(item, name):
+                fix = "leave it out; aggregates may stand in the row above or below"
+                yield Wrong((*path, name), f"{at}: a hidden row shows nothing of its own, and here are {name}", fix)
+    elif item.value is not None:
+        for name in ("columns", *JOINS):
+            if getattr(item, name):
+                fix = "leave `value` out for an object, or leave this out"
+                yield Wrong((*path, name), f"{at}: one `value` is all that is shown, and here are {name} too", fix)
+    if isinstance(item, Child) and item.one:
+        for name in ("order_by", "limit"):
+            if getattr(item, name) is not None:
+                fix = "leave it out; the first of several is an array of one: `limit: 1` without `one`"
+                yield Wrong((*path, name), f"{at}: one row at the most, and here is {name}", fix)
 
 
 def nothing_picked(part: View | Nested, path: Path) -> Iterator[Wrong]:

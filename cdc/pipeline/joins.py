@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from cdc.pipeline.fields import NAMESPACE, Columns, Part, RowLimit, TableName, Text, entry
+from cdc.pipeline.fields import NAMESPACE, Columns, Flag, Part, RowLimit, TableName, Text, entry
 
+# Keys of nested rows that came after the first version: a file that says nothing of them must keep its hash.
+LATER = ("value", "hide", "one")
 # Levels below the root. Elasticsearch itself refuses documents deeper than 20 objects.
 MAX_DEPTH = 16
 # A name of a row or value in the document of the row above: an identifier to Spark SQL, no path to Elasticsearch.
@@ -75,6 +77,25 @@ class Nested(Part):
     refs: Mapping[FieldName, Ref] = entry({}, "As in a view.", example=EXAMPLES["refs"], content=True)
     children: Mapping[FieldName, Child] = entry({}, "As in a view.", example=EXAMPLES["children"], content=True)
     aggregates: Mapping[FieldName, Aggregate] = entry({}, "As in a view.", example=EXAMPLES["aggregates"], content=True)
+    value: Text | None = entry(
+        None,
+        "A column of this table whose value stands in the document in the place of the object; then nothing else of "
+        "the row does.",
+        example="full_name",
+        alternative=True,
+        content=True,
+    )
+    hide: Flag = entry(
+        False,
+        "The row is only a step on the way: what is below it stands in the row above, in its place.",
+        example=False,
+        content=True,
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        said: dict[str, Any] = dump(self)
+        return {name: value for name, value in said.items() if value or name not in LATER}
 
     @property
     def picks(self) -> tuple[tuple[str, str], ...]:
@@ -115,6 +136,28 @@ class Child(Nested):
     aggregates: Mapping[FieldName, Aggregate] = entry(
         {}, "As in a view.", example=_OF_ORDERS["aggregates"], content=True
     )
+    value: Text | None = entry(
+        None,
+        "A column of this table whose values stand in the document in the place of the objects, NULLs left out; then "
+        "nothing else of the rows does.",
+        example="total",
+        alternative=True,
+        content=True,
+    )
+    hide: Flag = entry(
+        False,
+        "The rows are only a step on the way, as those of a junction table: what is below them stands in the row "
+        "above, in their place.",
+        example=False,
+        content=True,
+    )
+    one: Flag = entry(
+        False,
+        "At most one row points at the row above: an object or null instead of an array. Of several the newest is "
+        "shown, and `headwater verify` names the document.",
+        example=False,
+        content=True,
+    )
     order_by: Text | None = entry(
         None,
         "Columns of this table to sort by, each with asc or desc, and nulls first or nulls last; the primary key "
@@ -131,6 +174,24 @@ class Child(Nested):
 def picks(columns: Columns) -> tuple[tuple[str, str], ...]:
     """A list of columns as (column, name in the document)."""
     return tuple((item, item) if isinstance(item, str) else next(iter(item.items())) for item in columns)
+
+
+def standing(part: Any) -> list[tuple[tuple[str, ...], str, Nested]]:
+    """What of other rows stands in a view's root or a nested row: (its path below the part, its name, what it is).
+
+    In the place of a hidden row stands what it shows.
+
+    Args:
+        part: a ``View`` or a ``Nested``.
+    """
+    found: list[tuple[tuple[str, ...], str, Nested]] = []
+    for join in ("refs", "children"):
+        for name, item in getattr(part, join).items():
+            if item.hide:
+                found += [((join, name, *path), below, what) for path, below, what in standing(item)]
+            else:
+                found.append(((join, name), name, item))
+    return found
 
 
 Nested.model_rebuild()

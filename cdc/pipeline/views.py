@@ -45,7 +45,8 @@ class View(Part):
     )
     children: Mapping[FieldName, Child] = entry(
         {},
-        "Rows that point at this row (one-to-many), by their name in the document: each name an array of objects.",
+        "Rows that point at this row (one-to-many), by their name in the document: each name an array of objects, or "
+        "what `one`, `value` and `hide` make of it.",
         example=EXAMPLES["children"],
         content=True,
     )

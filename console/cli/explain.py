@@ -127,6 +127,7 @@ _STATES = {
     "missing": "never came",
     "elsewhere": "points at another row now",
     "older": "has the same unique value; the one above is newer",
+    "second": "a second one, where `one: true` says that there is none",
 }
 
 

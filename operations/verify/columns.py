@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cdc.view import View
-from operations.explain.differences import Path, differences, written
+from operations.explain.differences import Difference, Path, differences, written
 from truth.columns import NO_DOCUMENT, as_read, tree_of
 from truth.expected import expected, form_of
+from truth.placing import is_several
 from truth.rows import snapshot
 
 if TYPE_CHECKING:
@@ -61,8 +62,29 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
         if values:
             told[key] = [one.to_dict("sink", "expected") for one in listed[:NAMED]]
         else:
-            told[key] = list(dict.fromkeys(written(_column(view, one.path)) for one in listed))[:NAMED]
+            told[key] = list(dict.fromkeys(_named(view, one) for one in listed))[:NAMED]
     return told
+
+
+def source_faults(told: Told) -> dict[str, str]:
+    """Key -> what is wrong with the source's own rows, of documents that no sink can have right.
+
+    Args:
+        told: by ``differing_columns``, with values or without.
+    """
+    found: dict[str, str] = {}
+    for key, columns in told.items():
+        for one in columns:
+            text = f"{one['field']} {one.get('expected')}" if isinstance(one, dict) else str(one)
+            if is_several(text.partition(" ")[2]):
+                found.setdefault(key, text)
+    return found
+
+
+def _named(view: View, one: Difference) -> str:
+    """A column's name, with what is wrong with its rows in the source itself if it is that."""
+    name = written(_column(view, one.path))
+    return f"{name} {one.right}" if is_several(one.right) else name
 
 
 def _column(view: View, path: Path) -> Path:
@@ -71,7 +93,7 @@ def _column(view: View, path: Path) -> Path:
     for part in path:
         kept.append(part)
         if isinstance(part, str):
-            node = next((one for one in node.nested if one.name == part), None) if node is not None else None
+            node = next((one.node for one in node.shown if one.name == part), None) if node is not None else None
             if node is None:
                 break
     return tuple(kept)

@@ -26,7 +26,7 @@ from operations.state_folder import registers_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
-from operations.verify.columns import differing_columns
+from operations.verify.columns import differing_columns, source_faults
 from operations.verify.comparison import Comparison, compare
 from operations.verify.settle import Settler
 from truth.expected import digests, expected, needs_spark
@@ -170,6 +170,11 @@ class Verifier:
                 self._settled(settler, build, results[build.sink], differing.get(build.sink))
                 result = results[build.sink]
                 result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+                faults = source_faults(result.columns)
+                result.not_repaired = [
+                    one | {"why": f"{faults[one['key']]}: keep one of them"} if one["key"] in faults else one
+                    for one in result.not_repaired
+                ]
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
         return results

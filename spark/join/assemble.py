@@ -135,11 +135,16 @@ class Assembler:
                     found[name] = Part(member, row)
         return found
 
-    def _rows(self, table: int, ids: Iterable[str]) -> dict[str, Part]:
+    def _rows(self, table: int, ids: Iterable[str], *, stamped: bool = False) -> dict[str, Part]:
         wanted = list(dict.fromkeys(ids))
         values = self.store.get([key_names.row(table, key) for key in wanted]) if wanted else []
         rows = ((key, read_row(value)) for key, value in zip(wanted, values, strict=True))
-        return {key: Part(key, row) for key, row in rows if row is not None}
+        found = {key: Part(key, row) for key, row in rows if row is not None}
+        if stamped:
+            for key, value in zip(wanted, values, strict=True):
+                if value is not None and key in found:
+                    found[key].stamp = value[:STAMP]
+        return found
 
     def _fill(self, reader: _Reader, parts: Sequence[Part]) -> None:
         """Read what hangs on parts of one node."""
@@ -176,7 +181,9 @@ class Assembler:
             self._bytes += len(key) + 100
             if part is not None:
                 text = orjson.dumps(below.shape.plain(part))
-                part.json, part.plain = orjson.Fragment(text), None
+                # Of a hidden row its fields are needed one by one, and of a value whether it is NULL.
+                if not below.shape.node.hide and below.shape.node.value is None:
+                    part.json, part.plain = orjson.Fragment(text), None
                 self._bytes += len(text)
         if self._bytes > CACHE_BYTES:
             self._forget(self._root)
@@ -192,7 +199,8 @@ class Assembler:
     def _children(self, parts: Sequence[Part], below: _Reader, value: KeyOf, named_by: NameOf, index: int) -> None:
         names = [named_by(part) for part in parts]
         members = self._members(index, names)
-        found = self._rows(below.table, (member for of in members.values() for member in of))
+        one = below.shape.node.one
+        found = self._rows(below.table, (member for of in members.values() for member in of), stamped=one)
         kept: dict[str, Part] = {}
         for part, name in zip(parts, names, strict=True):
             # An index may be a step behind: a child counts only if its row still names this parent.

@@ -29,7 +29,8 @@ from spark.join.assemble import Assembler, name_of, value_of
 #            index is a step behind
 # older      it has the same unique value as the one that is shown, whose change is newer: its own next change is on
 #            its way
-State = Literal["shown", "deleted", "missing", "elsewhere", "older"]
+# second     it points here as the one that is shown does, and the view says `one: true`
+State = Literal["shown", "deleted", "missing", "elsewhere", "older", "second"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Explained:
         rows: the root's first.
         cut: path -> children that the view's ``limit`` leaves out.
         totals: aggregates.
-        unknown: names that lead to aggregates whose value is not known here.
+        unknown: names that lead in the document to aggregates whose value is not known here.
         waiting: documents of the view, this or others, that a large fan-out has left to be made again.
     """
 
@@ -117,8 +118,9 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     root = row_id(view, key)
     if root is None:
         return Explained(None)
-    unknown = frozenset(_untyped(view.tree))
-    if unknown:
+    untyped = frozenset(_untyped(view.tree))
+    unknown = frozenset(map(view.tree.leading, untyped))
+    if untyped:
         view = replace(view, root=_guessed(view.tree))
     counter, value = store.get(
         [key_names.version(root), key_names.row(view.layout.tables[view.table.qualified].number, root)]
@@ -135,7 +137,7 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
         walk.node(assembler.shape, part, view.name, ())
         document = orjson.loads(assembler.shape.document(part))
     rows = walk.rows()
-    return Explained(version, document, rows, walk.cut, walk.totals(unknown), unknown, store.waiting())
+    return Explained(version, document, rows, walk.cut, walk.totals(untyped), unknown, store.waiting())
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ class _Walk:
         kept = frozenset(child.key for child in children)
         self._indexed.append(_Indexed(path, below.node, index, value, of, kept))
         for number, child in enumerate(children):
-            at = f"{path}[{number}]"
+            at = f"{path}[{number}]" if below.node.many else path
             self.ask(at, below.node.table.qualified, child.key, "shown")
             self.node(below, child, at, names)
 
@@ -229,10 +231,11 @@ class _Walk:
             table = one.node.table.qualified
             stored = held.get((table, key))
             if stored is not None and stored.row is not None and one.of(stored.row) == one.value:
-                if one.node.kind == "child":
+                if one.node.kind == "child" and not one.node.one:
                     self.cut[one.path] = self.cut.get(one.path, 0) + 1
                 else:
-                    found.append(_stamped(Row(one.path, table, key, "older"), stored))
+                    second: State = "second" if one.node.one else "older"
+                    found.append(_stamped(Row(one.path, table, key, second), stored))
             else:
                 state: State = "missing" if stored is None else "elsewhere"
                 found.append(_stamped(Row(one.path, table, key, state), stored))

@@ -18,8 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from cdc.join.tree import Node
 from tests.support.join_cluster import DEFERRED, Cluster
+from tests.support.join_loops import agrees, truth
 from tests.support.join_search import Chances, search
-from tests.support.join_world import World, random_view, truth
+from tests.support.join_world import World, random_view
 from tests.support.memory_store import MemoryStore
 from tests.support.mutations import MUTATIONS, Mutation, defers
 
@@ -89,7 +90,7 @@ class JoinMachine(RuleBasedStateMachine):
         if hasattr(self, "cluster"):
             self.cluster.settle()
             want = truth(self.world.view, self.world.tables)
-            assert str(sorted(self.cluster.held().items())) == str(sorted(want.items()))
+            assert agrees(dict(sorted(want.items())), dict(sorted(self.cluster.held().items())))
 
 
 JoinMachine.TestCase.settings = settings(

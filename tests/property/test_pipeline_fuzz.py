@@ -282,8 +282,10 @@ AGGREGATES = st.dictionaries(
 
 def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     more = {"columns": PICKS, "refs": inner, "children": inner, "aggregates": AGGREGATES}
+    more |= {"value": COLUMN_NAMES, "hide": st.booleans()}
     child = {
         **more,
+        "one": st.booleans(),
         "order_by": st.sampled_from(["a desc", "id, a nulls last", "b"]) | SQL,
         "limit": st.integers(-1, 10_001),
     }

@@ -1,15 +1,12 @@
-"""Tables, random views over them, a log that the cleaner thins out, and the truth by plain loops.
+"""Tables, random views over them, and a log that the cleaner thins out; the truth of it is in join_loops.py.
 
 Everything is driven by a ``random.Random``-like source of choices, so that hypothesis or a plain seed can lead.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from decimal import Decimal
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -18,7 +15,6 @@ from cdc.change import Change, Op
 from cdc.join.incoming import Incoming, RowMaker, newest
 from cdc.join.tree import Aggregate, Function, Node, Order
 from cdc.join.view import JoinedView
-from cdc.keys import document_id
 
 TABLES = ("a", "b", "c", "d")
 VALUES = ("n", "amount", "note", "f")
@@ -111,8 +107,18 @@ def random_view(random: Random, *, small: bool = False) -> JoinedView:
     return JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
 
 
+# How often a nested row is said to be a value, hidden, or the only one that points at the row above.
+WORDS = 0.2
+
+
 def _node(random: Random, keys: Keys, name: str, kind: Any, of: str, on: Any, depth: int) -> Node:
     named = [column for column, _ in keys[0]]
+    one = kind == "child" and random.random() < WORDS
+    if depth and random.random() < WORDS:
+        value = random.choice((*named, *VALUES))
+        order, limit = ((), None) if one else _order(random, kind)
+        node = Node(name, kind, table(of, keys), on, ((value, value),), (), (), (), order, limit)
+        return replace(node, one=one, value=value)
     picked = (*named, *(c for c in VALUES if random.random() < 0.4))
     refs, children, aggregates = [], [], []
 
@@ -123,114 +129,35 @@ def _node(random: Random, keys: Keys, name: str, kind: Any, of: str, on: Any, de
     def own() -> tuple[tuple[str, str], ...]:
         return tuple((column, f"{of}_{column}") for column in joined())
 
+    # What a hidden row leads to stands beside what is in the row above: no name may be there twice.
+    above = name if depth else ""
     if depth < 3:
         for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
             other = random.choice(TABLES)
             edge = tuple((f"{other}_{column}", column) for column in joined())
-            refs.append(_node(random, keys, f"r{number}", "ref", other, edge, depth + 1))
+            refs.append(_node(random, keys, f"{above}r{number}", "ref", other, edge, depth + 1))
         for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
             other = random.choice(TABLES)
-            children.append(_node(random, keys, f"k{number}", "child", other, own(), depth + 1))
+            children.append(_node(random, keys, f"{above}k{number}", "child", other, own(), depth + 1))
     for number in range(random.choice((0, 0, 1, 3))):
         function, distinct, value = random.choice(FUNCTIONS)
         other = table(random.choice(TABLES), keys)
         where, sql = (CONDITION, "int") if value == "n * 2" else (None, None)
         aggregates.append(Aggregate(f"g{number}", other, own(), function, distinct, value, where, sql))
-    order: tuple[Order, ...] = ()
-    limit = None
-    if kind == "child" and random.random() < 0.4:
-        order = (Order(random.choice(("n", "note", "amount")), random.random() < 0.5, random.random() < 0.5),)
-        limit = random.choice((None, 1, 2))
-    columns = tuple((column, column) for column in picked)
-    return Node(name, kind, table(of, keys), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)
+    order, limit = ((), None) if one else _order(random, kind)
+    hide = bool(depth) and bool(refs or children) and random.random() < 2 * WORDS
+    columns = () if hide else tuple((c, c if random.random() < 0.8 else f"{c}_renamed") for c in picked)
+    if hide:
+        aggregates = []
+    node = Node(name, kind, table(of, keys), on, columns, tuple(refs), tuple(children), tuple(aggregates), order, limit)
+    return replace(node, one=one, hide=hide)
 
 
-# -- the truth, by plain loops --------------------------------------------------------------------------------
-
-
-def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
-    """Every document, straight from the tables."""
-    key = view.table.primary_key
-    return {
-        document_id([row[column] for column in key]): _true(view.tree, row, tables)
-        for row in tables[view.table.name].values()
-    }
-
-
-def _true(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
-    found = {out: row[source] for source, out in node.columns}
-    for ref in node.refs:
-        others = tables[ref.table.name].values()
-        other = next((r for r in others if _equal((row[left], r[right]) for left, right in ref.on)), None)
-        found[ref.name] = None if other is None else _true(ref, other, tables)
-    for child in node.children:
-        rows = _pointing(child.table, child.on, row, tables)
-        for order in child.order_by:
-            nulls = [r for r in rows if r[order.column] is None]
-            rest = [r for r in rows if r[order.column] is not None]
-            rest.sort(key=lambda r: _comparable(r[order.column]), reverse=order.descending)
-            rows = nulls + rest if order.nulls_first else rest + nulls
-        found[child.name] = [_true(child, r, tables) for r in rows[: child.limit]]
-    for aggregate in node.aggregates:
-        found[aggregate.name] = _aggregate(aggregate, _pointing(aggregate.table, aggregate.on, row, tables))
-    return found
-
-
-def _pointing(of: Table, on: Any, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
-    rows = [r for r in tables[of.name].values() if _equal((row[left], r[right]) for left, right in on)]
-    return sorted(rows, key=lambda r: [_comparable(r[column]) for column in of.primary_key])
-
-
-def _equal(pairs: Iterable[tuple[Any, Any]]) -> bool:
-    """As in SQL: NULL equals nothing."""
-    return all(one is not None and one == other for one, other in pairs)
-
-
-def _comparable(value: Any) -> Any:
-    try:
-        return Decimal(value)
-    except ArithmeticError:
-        return value.encode()
-
-
-def _real(value: Any) -> tuple[bool, float]:
-    return (True, 0.0) if value == "NaN" else (False, float(value))
-
-
-def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:  # noqa: PLR0911 (one return a function)
-    if aggregate.computed:
-        values = [computed(aggregate, row) for row in rows]
-    else:
-        values = [1 if aggregate.value is None else row[aggregate.value] for row in rows]
-    values = [value for value in values if value is not None]
-    if aggregate.function == "count":
-        return len({_real(v) if aggregate.value == "f" else v for v in values}) if aggregate.distinct else len(values)
-    if not values:
-        return None
-    if aggregate.function in ("min", "max"):
-        pick = min if aggregate.function == "min" else max
-        if aggregate.value == "f":
-            return pick(values, key=lambda value: (_real(value), str(value)))
-        return pick(values, key=_comparable) if aggregate.value != "note" else pick(values, key=str.encode)
-    if aggregate.value in ("n", "n * 2"):
-        return sum(values)
-    if aggregate.value == "f":
-        return _sum_of_reals(values)
-    total = sum((Fraction(value) for value in values), Fraction(0))
-    if aggregate.function == "sum":
-        return f"{Decimal(total.numerator) / Decimal(total.denominator):.2f}"
-    scaled = total / len(values) * 10**6
-    whole = (abs(scaled).numerator * 2 + scaled.denominator) // (scaled.denominator * 2)
-    text = f"{whole // 10**6}.{whole % 10**6:06d}"
-    return f"-{text}" if scaled < 0 and whole else text
-
-
-def _sum_of_reals(values: list[Any]) -> Any:
-    total = math.fsum(float(v) for v in values if v not in ("NaN", "Infinity", "-Infinity"))
-    words = {value for value in values if isinstance(value, str)}
-    if not words:
-        return total
-    return words.pop() if len(words) == 1 else "NaN"
+def _order(random: Random, kind: str) -> tuple[tuple[Order, ...], int | None]:
+    if kind != "child" or random.random() >= 0.4:
+        return (), None
+    order = Order(random.choice(("n", "note", "amount")), random.random() < 0.5, random.random() < 0.5)
+    return (order,), random.choice((None, 1, 2))
 
 
 # -- the log --------------------------------------------------------------------------------------------------

@@ -124,6 +124,30 @@ def test_rows_carry_the_stamps_of_the_changes_that_wrote_them(store: Kept) -> No
     assert (found.document["chief"], [book["id"] for book in found.document["books"]]) == (None, [10])
 
 
+def test_a_second_one_is_named_and_a_hidden_row_is_listed(store: Kept) -> None:
+    books = node(BOOKS, "book", "child", (("id", "author"),), one=True)
+    # The store holds the same for it: what is shown of rows is no question of how they are kept.
+    tree = replace(view().tree, children=(replace(books, name="books"),))
+    found = explain(replace(view(), root=tree), store, "1")
+    assert [(row.path, row.key, row.state) for row in found.rows] == [
+        ("card", "1", "shown"),
+        ("card.chief", "2", "deleted"),
+        ("card.books", "11", "shown"),
+        ("card.books", "10", "second"),
+    ]
+    assert found.cut == {}
+    assert found.document is not None
+    assert found.document["books"]["id"] == 11
+    chief = replace(tree.refs[0], hide=True, columns=(), refs=(node(AUTHORS, "above", "ref", (("boss", "id"),)),))
+    total = Aggregate("deep", BOOKS, (("id", "author"),), "sum", value="2 * pages")
+    above = replace(chief.refs[0], aggregates=(total,))
+    hidden = explain(replace(view(), root=replace(tree, refs=(replace(chief, refs=(above,)),))), store, "3")
+    assert hidden.unknown == {("twice",), ("above", "deep")}
+    assert hidden.document is not None
+    assert "chief" not in hidden.document
+    assert hidden.document["above"] is None
+
+
 def test_a_row_that_never_came_is_missing(store: Kept) -> None:
     assert [(row.path, row.key, row.state, row.stamp) for row in explain(view(), store, "3").rows][1:] == [
         ("card.chief", "99", "missing", None)

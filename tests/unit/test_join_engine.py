@@ -84,6 +84,49 @@ def test_a_root_that_many_changes_touch_is_made_once() -> None:
     assert sorted(item.key for item in made) == ["0", "1", "2"]
 
 
+RATINGS = Table(
+    "public",
+    "ratings",
+    (Column("id", "integer", "int4"), Column("flight", "integer", "int4"), Column("stars", "integer", "int4")),
+    ("id",),
+)
+
+
+def rated() -> Log:
+    """Flights with one rating each."""
+    log = Log()
+    rating = Node("rating", "child", RATINGS, (("id", "flight"),), (("stars", "stars"),), one=True)
+    root = replace(ROOT, refs=(), children=(rating,), columns=(("id", "id"),))
+    view = JoinedView("card", FLIGHTS, ("id",), root.columns, root=root)
+    log.joiner = Joiner(view, log.store)
+    log.makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    log.batch(*(log.change(FLIGHTS, id=n, carrier="UA", delay=0) for n in (1, 2)))
+    return log
+
+
+def shown(log: Log, *changes: Incoming) -> dict[str, object]:
+    """Flight -> its rating, of the documents that a batch makes."""
+    made = [item for piece in log.batch(*changes) for item in piece]
+    return {
+        item.key: orjson.loads(document or b"")["rating"]
+        for item, document in zip(made, log.joiner.documents(made), strict=True)
+    }
+
+
+def test_of_two_that_there_should_be_one_of_the_newest_is_shown() -> None:
+    log = rated()
+    assert shown(log, log.change(RATINGS, id=9, flight=1, stars=4)) == {"1": {"stars": 4}}
+    # The next one comes before the other's delete does, in another partition; its key is less, its position greater.
+    gone = log.change(RATINGS, id=9, flight=1, stars=4)._replace(row=None)
+    assert shown(log, log.change(RATINGS, id=3, flight=1, stars=2)) == {"1": {"stars": 2}}
+    assert shown(log, gone) == {"1": {"stars": 2}}
+    # Two change places: whoever comes first is shown at both, until the other one has come.
+    shown(log, log.change(RATINGS, id=9, flight=2, stars=5))
+    first, second = log.change(RATINGS, id=3, flight=2, stars=2), log.change(RATINGS, id=9, flight=1, stars=5)
+    assert shown(log, second) == {"1": {"stars": 5}, "2": None}
+    assert shown(log, first) == {"1": {"stars": 5}, "2": {"stars": 2}}
+
+
 def test_documents_are_made_in_pieces_of_bounded_size() -> None:
     log = Log()
     log.filled(3 * PIECE)

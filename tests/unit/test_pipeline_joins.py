@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline import Pipeline, loads
-from cdc.pipeline.joins import MAX_DEPTH
+from cdc.pipeline.joins import MAX_DEPTH, standing
 from cdc.pipeline.schema import json_schema
 from cdc.pipeline.template import template
 
@@ -115,6 +115,16 @@ def test_variables_work_below_too() -> None:
         ("{late:", "{maker:", "p.yaml:24:21: views.card.fields: 'maker' is the name of one of views.card.refs too"),
         ("{late:", "{built:", "views.card.fields: 'built' is a column of the view too"),
         ("{legs:", "{stops:", "views.card.children.flights.aggregates: 'stops' is the name of one of views.card.children.flights.children too"),
+        ("{maker: carrier}, columns: [carrier]", "{maker: carrier}, value: name, columns: [carrier]", "p.yaml:12:67: views.card.refs.maker: one `value` is all that is shown, and here are columns too\n  what to do: leave `value` out for an object"),
+        ("limit: 50", "limit: 50\n        value: id", "views.card.children.flights: one `value` is all that is shown, and here are refs too"),
+        ("limit: 50", "limit: 50\n        one: true", "p.yaml:18:16: views.card.children.flights: one row at the most, and here is limit; leave it out; the first of several is an array of one"),
+        ("limit: 50", "one: true", "p.yaml:17:19: views.card.children.flights: one row at the most, and here is order_by"),
+        ("limit: 50", "one: 1", "views.card.children.flights.one: expected true or false"),
+        ("limit: 50", "hide: true", "p.yaml:21:9: views.card.children.flights: a hidden row shows nothing of its own, and here are aggregates"),
+        ("columns: [carrier]", "hide: true", "p.yaml:12:60: views.card.refs.maker: hidden, and nothing below it is shown"),
+        ("columns: [carrier]", "one: true", "unknown key 'one' in views.card.refs.maker"),
+        ("columns: [carrier]", "hide: true, refs: {flights: {table: airlines, on: {boss: carrier}}}", "p.yaml:14:7: views.card.children: 'flights' is the name of one of views.card.refs too"),
+        ("columns: [carrier]", "hide: true, refs: {built: {table: airlines, on: {boss: carrier}}}", "p.yaml:12:73: views.card.refs.maker.refs: 'built' is the name of one of views.card.columns too"),
         ('row_store: {url: "redis://h:6379/1"}\n', "", "p.yaml:10:5: views.card joins tables, and the file has no row_store"),
         ('"redis://h:6379/1"', '"http://h"', "p.yaml:6:18: row_store.url: expected redis://"),
         ('"redis://h:6379/1"', '"redis://h:6379/1", cluster: true', "row_store: a Redis Cluster has only the database 0"),
@@ -189,6 +199,26 @@ def test_nested_content_is_in_the_hash() -> None:
     ]  # fmt: skip
     hashes = {good(changed(old, new)).spec_hash("s") for old, new in changes}
     assert len({first, *hashes}) == len(changes) + 1
+
+
+def test_the_hash_of_a_joined_view_is_what_it_was_before_there_were_values_and_hidden_rows() -> None:
+    """A literal from version 0.2: another one would rebuild everybody's joined sinks."""
+    assert good().spec_hash("s") == "e7c30ac6aaf86706"
+    more = [
+        changed("limit: 50", "hide: false"),
+        changed("columns: [carrier]", "value: carrier"),
+        changed("columns: [carrier]", "hide: true, refs: {boss: {table: airlines, on: {boss: carrier}}}"),
+        HEAD.replace('        order_by: "time_hour desc, id"\n        limit: 50\n', "        one: true\n"),
+    ]
+    assert len({good(text).spec_hash("s") for text in (HEAD, *more)}) == 5
+    assert good(changed("limit: 50", "limit: 50\n        one: false")).spec_hash("s") == "e7c30ac6aaf86706"
+
+
+def test_the_name_of_a_hidden_row_is_free() -> None:
+    hidden = "hide: true, refs: {boss: {table: airlines, on: {boss: carrier}}}"
+    text = changed("columns: [carrier]", hidden).replace("      maker: {table", "      built: {table")
+    view = good(text.replace("{maker: carrier}", "{maker: carrier}")).views["card"]
+    assert [name for _, name, _ in standing(view)] == ["boss", "flights"]
 
 
 def test_the_hash_of_a_view_without_joins_is_what_it_was_before_there_were_any() -> None:

@@ -131,6 +131,29 @@ def test_edges_by_a_unique_key_in_its_order() -> None:
     ]
 
 
+def test_values_ones_and_what_hidden_rows_lead_to() -> None:
+    view = resolve(
+        "posts",
+        "children: {tagged: {table: posts_tags, on: {id: post}, hide: true, order_by: tag,"
+        " refs: {tags: {table: tags, on: {tag: id}, value: word}}},"
+        " cover: {table: lines, on: {id: line}, one: true, columns: [title]},"
+        " ages: {table: staff, on: {id: boss}, value: id}}",
+    )
+    assert [(one.name, one.many) for one in view.tree.shown] == [("tags", True), ("cover", False), ("ages", True)]
+    (tagged, cover, ages), (tags,) = view.tree.children, view.tree.children[0].refs
+    assert (tagged.hide, tagged.columns, tags.value, tags.columns) == (True, (), "word", (("word", "word"),))
+    assert (cover.one, cover.many, ages.value) == (True, False, "id")
+    kinds = dict(view.spark_schema())
+    assert (kinds["tags"], kinds["ages"]) == ("array<string>", "array<int>")
+    assert kinds["cover"].startswith("struct<")
+    mapping = view.elasticsearch_mapping()
+    assert mapping["ages"] == {"type": "integer"}
+    assert mapping["tags"] == mapping["cover"]["properties"]["title"]
+    assert view.tree.leading(("tagged", "tags")) == ("tags",)
+    wrong = said("posts", "children: {ages: {table: staff, on: {id: boss}, value: idd}}")
+    assert "views.v.children.ages.value: public.staff has no column idd" in wrong
+
+
 def test_what_a_struct_in_an_expression_holds() -> None:
     """All that the view uses of the table, as docs/views.md says: the key, and what another ref to it picks."""
     view = resolve(

@@ -12,7 +12,9 @@ import pytest
 
 from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Function, Node, Order
+from cdc.join.view import JoinedView
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node, table, texts
+from truth.columns import with_singles
 from truth.digest import digest
 from truth.joins import TextRow, documents, expressions, used_columns
 
@@ -319,3 +321,24 @@ def test_the_roots_rows_pass_by_one_at_a_time() -> None:
 def test_digests_do_not_depend_on_the_order_of_keys() -> None:
     child = {"id": 1, "n": "1.50"}
     assert digest({"a": [child], "b": None}) == digest(b'{"b":null,"a":[{"n":"1.50","id":1}]}')
+
+
+def test_reals_are_compared_as_the_numbers_they_are_wherever_they_are_shown() -> None:
+    weights = table("weights", "id", id="int4", flight="int4", grams="float4")
+    on = [("id", "flight")]
+    values = node(weights, "values", "child", on, columns=(("grams", "grams"),), value="grams")
+    one = replace(values, name="single", one=True)
+    rows = node(weights, "rows", "child", on, columns=(("grams", "g"),))
+    bags = table("bags", "id", id="int4", flight="int4")
+    hidden = node(bags, "bags", "child", on, columns=(("id", "id"),), hide=True)
+    below = [replace(each, name=f"lifted_{each.name}") for each in (values, one, rows)]
+    root = node(FLIGHTS, children=(values, one, rows, replace(hidden, children=tuple(below))))
+    view = JoinedView("v", FLIGHTS, ("id",), root.columns, root=root)
+
+    def document(number: float) -> bytes:
+        own = {"values": [number], "single": number, "rows": [{"g": number}]}
+        lifted = {"lifted_values": [number], "lifted_single": [number], "lifted_rows": [{"g": number}]}
+        return orjson.dumps({"id": 1, **own, **lifted})
+
+    assert digest(with_singles(view, document(1e-45))) == digest(with_singles(view, document(1.4e-45)))
+    assert digest(with_singles(view, document(0.1))) != digest(with_singles(view, document(0.2)))

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from console.cli.verify import _behind
+from operations.explain.differences import Difference
 from operations.state_folder import register_of
+from operations.verify.columns import _named, source_faults
 from spark.status import FlowStatus
+from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node
+from truth.placing import SEVERAL
 
 TEXT = """
 version: 1
@@ -51,3 +56,28 @@ def test_it_says_whether_run_is_at_work(pipeline: Pipeline, states: dict[str, st
     for flow, state in states.items():
         write(pipeline, flow, state)
     assert said in _behind(pipeline, "cache", 1, 10.0)
+
+
+def test_a_second_row_is_named_with_its_place_and_is_the_reason_why_nothing_mends_it() -> None:
+    said = SEVERAL.format(2, "public.flights")
+    last = node(FLIGHTS, "last", "child", [("carrier", "carrier")], one=True)
+    hidden = node(
+        AIRLINES,
+        "airline",
+        "ref",
+        [("carrier", "carrier")],
+        columns=(("carrier", "carrier"),),
+        hide=True,
+        children=(last,),
+    )
+    root = node(FLIGHTS, refs=(hidden, node(AIRPORTS, "start", "ref", [("origin", "faa")])))
+    view = JoinedView("v", FLIGHTS, ("id",), root.columns, root=root)
+    name = _named(view, Difference(("last",), {"id": 1}, said))
+    assert name == "last (`one: true`, and 2 rows of public.flights point here)"
+    # What lies inside of a column is not named; what is lifted is a row like any other.
+    assert _named(view, Difference(("last", "id"), 1, 2)) == "last.id"
+    assert _named(view, Difference(("start", "city", "inner"), 1, 2)) == "start.city"
+    told = {"1": ["miles", name], "2": ["last.id"], "3": []}
+    assert source_faults(told) == {"1": name}
+    values = [Difference(("last",), {"id": 1}, said).to_dict("sink", "expected")]
+    assert source_faults({"1": values, "2": [{"field": "(held twice)"}]}) == {"1": name}

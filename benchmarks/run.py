@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import avro, idle, joins, loads, rebuild, scaling, schema, search, stack, state, suite
+from benchmarks import avro, first, idle, joins, loads, rebuild, scaling, schema, search, stack, state, suite
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
@@ -22,6 +22,8 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "scaling": scaling.measure,
     "avro": avro.measure,
     "search": search.measure,
+    "preview": first.measure_preview,
+    "init": first.measure_init,
     "schema": schema.measure,
     "suite": suite.measure,
 }

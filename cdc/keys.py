@@ -77,6 +77,17 @@ def split_id(identity: str, columns: int) -> list[str]:
     return [*parts, "".join(current)]
 
 
+def alike(key: str, columns: int) -> list[str]:
+    """Keys that somebody may have meant: another letter case, blanks or zeros too many, parts joined otherwise."""
+    bare = key.strip()
+    found = [bare, bare.lower(), bare.upper(), bare.capitalize(), bare.lstrip("0"), bare.strip("'\"")]
+    for sign in "|,/:; " if columns > 1 else "":
+        parts = [part.strip() for part in bare.strip("()").split(sign)]
+        if len(parts) == columns:
+            found += [document_id(parts), document_id(parts[::-1])]
+    return [one for one in dict.fromkeys(found) if one and one != key]
+
+
 def _text(value: Any) -> str:
     if type(value) is str:
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.keys import document_id
+from cdc.keys import alike
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened
@@ -43,14 +43,3 @@ def held_under(generation: Opened, view: View, key: str) -> Found:
         if found is None:
             return Found(near=tuple(held.documents(alike(key, len(view.key)))))
         return Found(found.version, found.documents[0])
-
-
-def alike(key: str, columns: int) -> list[str]:
-    """Keys that somebody may have meant: another letter case, blanks or zeros too many, parts joined otherwise."""
-    bare = key.strip()
-    found = [bare, bare.lower(), bare.upper(), bare.capitalize(), bare.lstrip("0"), bare.strip("'\"")]
-    for sign in "|,/:; " if columns > 1 else "":
-        parts = [part.strip() for part in bare.strip("()").split(sign)]
-        if len(parts) == columns:
-            found += [document_id(parts), document_id(parts[::-1])]
-    return [one for one in dict.fromkeys(found) if one and one != key]

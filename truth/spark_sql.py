@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-import pyarrow as pa
 
 from cdc.catalogue import Table
 from cdc.types import spark_type
@@ -19,6 +18,7 @@ from cdc.view import View
 from truth import values as truth
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, SparkSession
 
 # Values of Postgres that Spark's types can't hold.
@@ -46,6 +46,8 @@ class Shape:
 
     def arrays_of(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
         """Rows of canonical values as columns of text."""
+        import pyarrow as pa  # a fifth of a second, and not every view has Spark SQL
+
         out = {n: pa.array([_text(row[n], kind) for row in rows], pa.string()) for n, kind in self.columns.items()}
         for name, kind in self.lists.items():
             out[name] = pa.array([[_text(item, kind) for item in row[name]] for row in rows], pa.list_(pa.string()))
@@ -57,6 +59,8 @@ class Shape:
         return out
 
     def _arrow(self) -> pa.DataType:
+        import pyarrow as pa
+
         fields = [pa.field(name, pa.string()) for name in self.columns]
         fields += [pa.field(name, pa.list_(pa.string())) for name in self.lists]
         fields += [pa.field(name, shape._arrow()) for name, shape in self.structs.items()]
@@ -126,6 +130,7 @@ def ask(spark: SparkSession, shape: Shape, rows: Sequence[Mapping[str, Any]], ex
         rows: canonical values by name; none to learn the types only.
         expressions: over the names of ``shape``.
     """
+    import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812
 
     texts = {"__i": pa.array(range(len(rows)), pa.int32()), **shape.arrays_of(rows)}
@@ -173,6 +178,7 @@ def _answers(column: pa.ChunkedArray) -> list[Any]:
 
 def words_of(spark: SparkSession, shape: Shape, row: Mapping[str, Any], expression: str) -> str:
     """What Spark says of an expression that fails for a row: the class of its error and its words."""
+    import pyarrow as pa
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -97,7 +97,6 @@ class ElasticsearchSink(SinkPart):
         "a search that names it asks one shard. The key must have others.",
         shown_default="the document's id",
         example="customer_id",
-        alternative=True,
         content=True,
     )
     mapping: FieldMapping = entry(

@@ -4,35 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cdc.catalogue import Table
 from cdc.join.comparable import COLLATED
 from cdc.resolve_names import DETERMINISTIC
 from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.table_facts import TableFacts
 
 
 def run(site: Site) -> Iterator[Finding]:
     """A primary key, or a unique index that is the replica identity; and never replica identity NOTHING."""
     for name, table in site.catalogue.tables.items():
-        fact = site.facts[name]
-        if not table.primary_key:
-            message = f"{name} has no primary key: updates and deletes could not be matched with rows"
-            fix = (
-                f"ALTER TABLE {name} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"
-                f" ALTER TABLE {name} REPLICA IDENTITY USING INDEX …"
-            )
-            yield Finding(Level.ERROR, name, message, fix)
-        elif hidden := sorted(set(table.primary_key) & set(fact.generated)):
-            message = f"{name} has a generated column in its key ({', '.join(hidden)}), which is not captured"
-            yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns")
-        elif collated := [column for column in table.primary_key if table.by_name[column].collated]:
-            message = f"{name} has the column {', '.join(collated)} in its key; {COLLATED}"
-            fix = DETERMINISTIC.format(table=name, column=collated[0])
-            yield Finding(Level.ERROR, name, message, fix)
-        elif fact.replica_identity == "n":
-            message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
-            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")
-        elif fact.replica_identity == "i" and fact.has_primary_key:
-            message = f"{name} has a primary key, but its replica identity is another index: deletes would lack the key"
-            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT (or FULL)")
+        yield from key_findings(table, site.facts[name])
+
+
+def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
+    """What keeps a table's changes from being matched with rows."""
+    name = table.qualified
+    if not table.primary_key:
+        message = f"{name} has no primary key: updates and deletes could not be matched with rows"
+        fix = (
+            f"ALTER TABLE {name} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"
+            f" ALTER TABLE {name} REPLICA IDENTITY USING INDEX …"
+        )
+        yield Finding(Level.ERROR, name, message, fix)
+    elif hidden := sorted(set(table.primary_key) & set(fact.generated)):
+        message = f"{name} has a generated column in its key ({', '.join(hidden)}), which is not captured"
+        yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns")
+    elif collated := [column for column in table.primary_key if table.by_name[column].collated]:
+        message = f"{name} has the column {', '.join(collated)} in its key; {COLLATED}"
+        fix = DETERMINISTIC.format(table=name, column=collated[0])
+        yield Finding(Level.ERROR, name, message, fix)
+    elif fact.replica_identity == "n":
+        message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")
+    elif fact.replica_identity == "i" and fact.has_primary_key:
+        message = f"{name} has a primary key, but its replica identity is another index: deletes would lack the key"
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT (or FULL)")
 
 
 CHECK = Check("keys", "every table has a key", run, needs=("server", "tables"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from connectors.catalogue import near_misses, schema_of
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -48,11 +48,12 @@ def run(site: Site) -> Iterator[Finding]:
     if missing:
         return
     for fact in site.facts.values():
-        yield from _kind(fact)
-        yield from _name(fact.name, kinds, set(site.facts))
+        yield from kind_findings(fact)
+        yield from name_findings(fact.name, kinds, set(site.facts))
 
 
-def _kind(fact: TableFacts) -> Iterator[Finding]:
+def kind_findings(fact: TableFacts) -> Iterator[Finding]:
+    """What keeps a table of this kind from being captured, or is good to know of it."""
     if fact.persistence == "u":
         message = f"{fact.name} is unlogged: its changes are not in the log"
         yield Finding(Level.ERROR, fact.name, message, f"ALTER TABLE {fact.name} SET LOGGED, or leave it out")
@@ -72,7 +73,14 @@ def _kind(fact: TableFacts) -> Iterator[Finding]:
         )
 
 
-def _name(table: str, kinds: dict[str, str], captured: set[str]) -> Iterator[Finding]:
+def name_findings(table: str, kinds: Collection[str], captured: Collection[str]) -> Iterator[Finding]:
+    """What is wrong with a table's name.
+
+    Args:
+        table: ``schema.table``.
+        kinds: all relations of the database.
+        captured: those that the pipeline names.
+    """
     if not PLAIN.fullmatch(table) or table.count(".") > 1:
         message = f"the name {table} has characters that a topic's name can't have: topics of two tables could be one"
         yield Finding(Level.ERROR, table, message, "rename the table (letters, digits, underscore, hyphen)")

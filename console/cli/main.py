@@ -17,6 +17,8 @@ VERBS = {
     "up": "start the local servers (Postgres, Kafka, Connect, Elasticsearch, Redis)",
     "down": "stop the local servers that `up` started",
     "ps": "show the local servers",
+    "init": "write a pipeline file for a database: its tables, and documents along its foreign keys",
+    "preview": "show the documents that a view makes, straight from Postgres",
     "template": "print an annotated pipeline file",
     "schema": "print the pipeline file's JSON Schema for editors",
     "check": "preflight: is the source database ready for change data capture?",
@@ -64,7 +66,8 @@ def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, rebuild --auto).
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, preview --diff,
+    rebuild --auto).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

@@ -26,7 +26,7 @@ Examples:
 @pipeline_argument
 @click.option(
     "--migration",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="SQL",
     help="Try this SQL out on the source, as setup_user, in a transaction that is rolled back: what it would mean.",
 )

@@ -73,8 +73,10 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
     acted = dict(evolution.acted)
     for name, now in shapes.items():
         known = acted.get(name)
-        if known is None or (known.same_as(now) and known != now):
+        if known is None:
             acted[name] = now
+        elif known.same_as(now):
+            acted[name] = replace(now, since=known.since)
     return evolution if acted == evolution.acted else replace(evolution, acted=acted)
 
 

@@ -133,8 +133,12 @@ class Evolving:
         acted = act(self.pipeline, self.only, catalogue, look.shapes, self.evolution, broken)
         if acted.evolution != self.evolution:
             write_evolution(self.pipeline, acted.evolution)
+            begun = {
+                table: todo for table, todo in acted.evolution.todo.items() if self.evolution.todo.get(table) != todo
+            }
             self.evolution = acted.evolution
-            self._interrupt(acted.retake)
+            if begun:
+                self._interrupt(acted.retake)
         # A look that has found nothing new leaves nothing to wait for: what does not fit is no column of the table.
         doubting = engine.runner.doubting
         engine.catalogue = replace(catalogue, lsn=0) if doubting and not acted.retake else catalogue

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import Error
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError, SourceError
+from cdc.errors import ConfigError, HeadwaterError, SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
 from connectors.names import identifier
@@ -60,6 +60,8 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
     known = read_evolution(pipeline)
     if not known.acted:
         return []
+    if migration is not None and not migration.is_file():
+        raise ConfigError(f"there is no file {migration}", means="nothing was tried", fix="name a file with SQL")
     with connect(pipeline.source, setup=migration is not None) as connection:
         catalogue, shapes = (
             read_shapes(connection, pipeline.source.tables, absent=[])

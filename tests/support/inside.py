@@ -21,9 +21,9 @@ from console.cli.main import main
 from deploy.local import artifacts
 
 # Those that end by themselves, and soon. What `run` and `rebuild` do, they do in a process of their own.
-VERBS = frozenset(
-    ("apply", "check", "drop", "explain", "generations", "plan", "promote", "retire", "rollback", "status", "verify")
-)
+_ASKING = ("check", "explain", "generations", "init", "plan", "preview", "status", "verify")
+_CHANGING = ("apply", "drop", "promote", "retire", "rollback")
+VERBS = frozenset((*_ASKING, *_CHANGING))
 # What spark-submit is told: a session of another test, or of `apply`, may be the one that starts the machine, and what
 # is not on its class path then no later session will find.
 SPARK = "PYSPARK_SUBMIT_ARGS"

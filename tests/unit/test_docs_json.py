@@ -12,15 +12,20 @@ import pytest
 
 from cdc.catalogue import Column, Table
 from cdc.join.rows import Stamp
-from cdc.pipeline import Pipeline, load
+from cdc.pipeline import Pipeline, Source, load
 from cdc.view import View
 from connectors.actions import Action
+from connectors.foreign_keys import ForeignKey, Sizes
 from connectors.preflight import CHECKS, Answer, Finding, Level
+from connectors.survey import LeftOut, Survey
 from console.cli.check import to_dict
 from deploy.local.stack import ServiceState
 from operations.explain import report as explained
 from operations.explain.differences import Difference
 from operations.held import Found
+from operations.preview.diff import _difference
+from operations.propose import proposal as proposed
+from operations.propose.proposal import Looked
 from operations.state_folder import register_of
 from operations.status.sinks import STATES, _flow, _sink
 from operations.status.source import SourceState
@@ -102,3 +107,26 @@ def test_every_check_is_named() -> None:
 
 def test_ps() -> None:
     assert list(example("ps")["services"][0]) == [field.name for field in fields(ServiceState)]
+
+
+def test_init() -> None:
+    shown = example("init")
+    source = Source(database="shop", user="own", tables=("public.any",))
+    key = ForeignKey("public.b", "public.a", ("a_id",), ("id",))
+    tables = {
+        name: Table("public", name[-1], (Column("id", "int4", "int4"), Column("a_id", "int4", "int4")), ("id",))
+        for name in ("public.a", "public.b")
+    }
+    left_out = (LeftOut("public.c", "why"),)
+    found = Survey(tables, {}, left_out, (), (key,), Sizes({}, {}), {}, "own", "logical")
+    told = proposed.report(proposed.draft(Looked(source, found, frozenset()), name=None, sinks=("redis",)), "f")
+    assert shown.keys() == told.keys()
+    for part in ("tables", "views", "left_out"):
+        assert shown[part][0].keys() == told[part][0].keys()
+
+
+def test_a_difference_of_a_preview() -> None:
+    [one] = example("preview --diff")["documents"]
+    told = _difference("42", {"a": 1}, {"a": 1, "b": 2}, "", behind=False)
+    assert one.keys() == told.keys()
+    assert one["fields"][0].keys() == told["fields"][0].keys()

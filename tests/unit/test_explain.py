@@ -20,12 +20,12 @@ from cdc.errors import ConfigError
 from cdc.join.incoming import RowMaker
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
+from cdc.keys import alike
 from cdc.pipeline import Pipeline, loads
 from console.cli.explain import show
 from console.cli.main import cli
 from operations.explain.differences import Difference, differences, without
 from operations.explain.report import _position, find_view
-from operations.held import alike
 from operations.status.sinks import _sink
 from operations.status.source import SourceState, line, warning
 from spark.join.engine import Joiner

@@ -1,0 +1,209 @@
+"""What a database has that could be captured, and what it has that can't, each with the reason: for ``init``.
+
+The reasons are those of ``headwater check``, found by the same functions, before there is a pipeline file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from cdc.catalogue import Catalogue, Table
+from cdc.errors import ConfigError, SourceError
+from cdc.resolve_names import near
+from cdc.types import lossy, unsupported
+from connectors.catalogue import read_catalogue
+from connectors.foreign_keys import ForeignKey, Sizes, read_foreign_keys, read_sizes
+from connectors.postgres import Connection, explained
+from connectors.preflight.model import Finding, Level
+from connectors.preflight.primary_keys import key_findings
+from connectors.preflight.role import SERVICE_ROLES
+from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings
+from connectors.table_facts import TableFacts, read_facts
+
+# Everything but the server's own, extensions' own and our own; partitions are captured under their root's name.
+RELATIONS = """
+SELECT n.nspname || '.' || c.relname, c.relkind, c.relispartition
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast', %s) AND NOT EXISTS (
+    SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+ORDER BY 1
+"""
+
+ROLES = """
+SELECT r.rolname, r.rolcanlogin, r.rolsuper, r.rolreplication OR EXISTS (
+    SELECT FROM pg_roles s WHERE s.rolname = ANY(%s) AND pg_has_role(r.oid, s.oid, 'MEMBER')),
+    has_database_privilege(r.oid, current_database(), 'CREATE')
+FROM pg_roles r WHERE r.rolname !~ '^pg_'
+"""
+# A pipeline file takes no more tables than this.
+MAX_TABLES = 2000
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What can't be captured, or not all of it.
+
+    Attributes:
+        name: ``schema.table``, or ``schema.table.column``.
+        why: the reason.
+        fix: what to do about it.
+    """
+
+    name: str
+    why: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role of the server: may it log in, is it a superuser, may it replicate, may it create in the database?"""
+
+    name: str
+    login: bool
+    superuser: bool
+    replicates: bool
+    creates: bool
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is there.
+
+    Attributes:
+        tables: ``schema.table`` -> those that can be captured.
+        facts: of these.
+        left_out: what can't be, in order of names; columns too.
+        notes: good to know before the first ``check``.
+        foreign_keys: of ``tables``, also to tables that are not among them.
+        sizes: of ``tables``.
+        roles: by name.
+        user: who asked.
+        wal_level: the server's setting.
+    """
+
+    tables: Mapping[str, Table]
+    facts: Mapping[str, TableFacts]
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[LeftOut, ...]
+    foreign_keys: tuple[ForeignKey, ...]
+    sizes: Sizes
+    roles: Mapping[str, Role]
+    user: str
+    wal_level: str
+
+
+def survey(connection: Connection, patterns: Sequence[str] = (), own_schema: str = "headwater") -> Survey:
+    """Look at a database; nothing is changed, and no row is read.
+
+    Args:
+        connection: any role's; catalogues are readable by all.
+        patterns: ``table``, ``schema.table`` or ``schema.*``, with * and ? as in file names; none for all tables.
+        own_schema: where Headwater keeps its own tables.
+
+    Raises:
+        ConfigError: a pattern matches nothing, or there is nothing that can be captured (terminal).
+        SourceUnavailable, SourceError: see ``connectors.postgres``.
+    """
+    with explained("listing the tables"):
+        found = connection.execute(RELATIONS, [own_schema]).fetchall()
+        roles = {str(row[0]): Role(*row) for row in connection.execute(ROLES, [list(SERVICE_ROLES)])}
+        level = connection.execute("SELECT current_setting('wal_level')").fetchone()
+    kinds = {str(name): str(kind) for name, kind, is_partition in found if not is_partition}
+    chosen = _chosen(kinds, patterns)
+    named = [name for name in chosen if kinds[name] in "rp"]
+    plain, left_out = _named_well(named, kinds)
+    left_out += [
+        LeftOut(name, f"{OTHER_KINDS[kinds[name]]}: its changes are not in the log")
+        for name in chosen
+        if kinds[name] in OTHER_KINDS
+    ]
+    catalogue, facts = _read(connection, plain)
+    tables, notes = dict[str, Table](), list[LeftOut]()
+    for name in plain:
+        findings = [*kind_findings(facts[name]), *key_findings(catalogue.tables[name], facts[name])]
+        errors = [finding for finding in findings if finding.level is Level.ERROR]
+        broken = _left_out(name, errors[0]) if errors else _unsupported_key(catalogue.tables[name])
+        if broken is not None:
+            left_out.append(broken)
+            continue
+        tables[name] = catalogue.tables[name]
+        notes += [_left_out(name, finding) for finding in findings]
+        notes += [LeftOut(f"{name}.{c.name}", why) for c in tables[name].columns if (why := unsupported(c))]
+        notes += [LeftOut(f"{name}.{c.name}", why) for c in tables[name].columns if (why := lossy(c))]
+    _some(tables, left_out, patterns)
+    return Survey(
+        tables,
+        {name: facts[name] for name in tables},
+        tuple(sorted(left_out, key=lambda one: one.name)),
+        tuple(notes),
+        tuple(read_foreign_keys(connection, tables)),
+        read_sizes(connection, tables),
+        roles,
+        connection.info.user,
+        str(level[0]) if level else "",
+    )
+
+
+def _chosen(kinds: Collection[str], patterns: Sequence[str]) -> list[str]:
+    """The relations that patterns name, in order of names."""
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        found = [name for name in kinds if _matches(name, pattern)]
+        if not found:
+            names = [*kinds, *(name.partition(".")[2] for name in kinds)]
+            raise ConfigError(
+                f"--tables {pattern}: there is no such table in this database",
+                means="nothing was written",
+                fix=near(pattern, names) or "name tables as schema.table, schema.* or with * and ? as in file names",
+            )
+        chosen |= dict.fromkeys(found)
+    return [name for name in kinds if not patterns or name in chosen]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name if "." in pattern else name.partition(".")[2], pattern)
+
+
+def _named_well(names: Sequence[str], kinds: Collection[str]) -> tuple[list[str], list[LeftOut]]:
+    """Those whose names a topic can have, and the others."""
+    findings = {name: list(name_findings(name, kinds, names)) for name in names}
+    bad = [_left_out(name, found[0]) for name, found in findings.items() if found]
+    return [name for name in names if not findings[name]], bad
+
+
+def _read(connection: Connection, names: Sequence[str]) -> tuple[Catalogue, dict[str, TableFacts]]:
+    if not names:
+        return Catalogue(), {}
+    return read_catalogue(connection, names), read_facts(connection, names)
+
+
+def _unsupported_key(table: Table) -> LeftOut | None:
+    for name in table.primary_key:
+        if (reason := unsupported(table.by_name[name])) is not None:
+            return LeftOut(table.qualified, f"its key column {name} can't be captured: {reason}", "use another key")
+    return None
+
+
+def _left_out(name: str, finding: Finding) -> LeftOut:
+    """A finding that names its table need not name it again."""
+    return LeftOut(name, finding.message.removeprefix(f"{name} "), finding.fix)
+
+
+def _some(tables: Collection[str], left_out: Sequence[LeftOut], patterns: Sequence[str]) -> None:
+    if not tables:
+        shown = "; ".join(f"{one.name}: {one.why}" for one in left_out[:5])
+        raise ConfigError(
+            "there is no table that can be captured" + (f" ({shown})" if shown else " in this database"),
+            means="nothing was written",
+            fix=next((one.fix for one in left_out if one.fix), "create tables first, or name another database")
+            if not patterns
+            else "name other tables, or mend these",
+        )
+    if len(tables) > MAX_TABLES:
+        raise SourceError(
+            f"{len(tables):,} tables can be captured; a pipeline file takes {MAX_TABLES:,}",
+            fix="choose some with --tables, like --tables 'public.*'",
+        )

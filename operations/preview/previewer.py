@@ -1,0 +1,175 @@
+"""``headwater preview``: documents as a view makes them now, straight from Postgres, by the second opinion.
+
+No Kafka, no sink, and no Spark unless the view has Spark SQL. The file may say what no `apply` has seen yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError, SourceError
+from cdc.pipeline import Pipeline
+from cdc.resolve import resolve_view
+from cdc.resolve_names import near
+from cdc.types import merge_fields
+from cdc.view import View
+from connectors.catalogue import read_catalogue
+from connectors.postgres import Connection
+from operations.preview.asked import Asked, keys_of, near_keys, within
+from truth.columns import with_singles
+from truth.expected import Expected, expected, needs_spark
+from truth.rows import snapshot
+from truth.values import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Made:
+    """One document.
+
+    Attributes:
+        key: its id.
+        text: as a sink of documents holds it; None if the view makes none.
+        why: then, why not.
+        found: what it was made of, for other forms of it.
+    """
+
+    key: str
+    text: bytes | None
+    why: str
+    found: Expected
+
+
+class Previewer:
+    """Makes previews, and keeps between them what takes long: Spark's session, once it was needed.
+
+    Args:
+        say: told a line when something takes seconds.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._stack = say, ExitStack()
+        self._spark: SparkSession | None = None
+
+    def __enter__(self) -> Previewer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def report(self, pipeline: Pipeline, name: str, asked: Asked) -> dict[str, Any]:
+        """The documents; the shape of ``preview --json``.
+
+        Args:
+            pipeline: the loaded file.
+            name: the view's.
+            asked: which documents.
+
+        Raises:
+            ConfigError: no such view, or it does not fit the tables, or Postgres refuses the condition; with the place
+                in the file (terminal).
+            SourceUnavailable, SourceError: Postgres does not answer, refuses, or took too long.
+        """
+        began = time.monotonic()
+        with snapshot(pipeline.source) as connection:
+            view = self.view(pipeline, name, connection)
+            with within(connection, view):
+                keys = keys_of(connection, view, asked)
+                made = self.made(pipeline, view, connection, keys)
+                near = near_keys(connection, view, asked.key) if asked.key is not None and not made else []
+        return {
+            "pipeline": pipeline.name,
+            "at": time.time(),
+            "view": view.name,
+            "root": view.table.qualified,
+            "documents": [{"key": one.key, "document": shown(view, one), "why": one.why} for one in made],
+            "near": near,
+            "seconds": round(time.monotonic() - began, 3),
+        }
+
+    def view(self, pipeline: Pipeline, name: str, connection: Connection) -> View:
+        """A view of the file, held against the tables as they are now, with its Spark SQL."""
+        view = view_of(pipeline, name, connection)
+        if needs_spark(view):
+            self._analyse(pipeline, view)
+        return view
+
+    def made(self, pipeline: Pipeline, view: View, connection: Connection, keys: list[str]) -> list[Made]:
+        """The documents of some keys, in the order of these; those whose row is not there are left out."""
+        spark = self._session(pipeline, view) if needs_spark(view) else None
+        found = {one.key: _made(view, one) for one in expected(view, connection, spark, keys, words=True)}
+        return [found[key] for key in keys if key in found]
+
+    def _analyse(self, pipeline: Pipeline, view: View) -> None:
+        """Refuse expressions that Spark does not take, with their places."""
+        spark = self._session(pipeline, view)
+        from operations.run.flows import analysed_view
+
+        analysed_view(spark, pipeline, view)
+
+    def _session(self, pipeline: Pipeline, view: View) -> SparkSession:
+        if self._spark is None:
+            began = time.monotonic()
+            self._say(f"starting Spark: view {view.name} has Spark SQL")
+            from operations.gate import analyser
+
+            self._spark = self._stack.enter_context(analyser(pipeline))
+            self._say(f"Spark took {time.monotonic() - began:.1f} s to start")
+        return self._spark
+
+
+def view_of(pipeline: Pipeline, name: str, connection: Connection) -> View:
+    """A view of the file, or a captured table under its own name, as the tables are now.
+
+    Args:
+        pipeline: the loaded file.
+        name: the view's, or the table's.
+        connection: to Postgres.
+
+    Raises:
+        ConfigError: no such view, or it does not fit the tables; with its place in the file (terminal).
+        SourceError: a table that it needs is not there (terminal).
+    """
+    absent: list[SourceError] = []
+    places = {table: str(pipeline.locate(("source", "tables", n))) for n, table in enumerate(pipeline.source.tables)}
+    catalogue = read_catalogue(connection, pipeline.source.tables, places, absent)
+    if name not in pipeline.views:
+        return _table(pipeline, catalogue, name)
+    try:
+        return resolve_view(pipeline, catalogue, name)
+    except ConfigError as error:
+        raise (absent[0] if absent else error) from error
+
+
+def _table(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
+    """What a sink with ``tables`` keeps."""
+    found = [table for table in catalogue.tables.values() if name in (table.name, table.qualified)]
+    if len(found) == 1 and found[0].primary_key:
+        return View.identity(found[0])
+    choices = [*pipeline.views, *(table.name for table in catalogue.tables.values())]
+    raise pipeline.error_at(
+        ("views",), f"there is no view {name}", near(name, choices) or f"choose from {', '.join(pipeline.views)}"
+    )
+
+
+def shown(view: View, one: Made) -> Any:
+    """A document as JSON reads it, its fields in their order."""
+    return None if one.text is None else parse(with_singles(view, one.text))
+
+
+def _made(view: View, found: Expected) -> Made:
+    if found.broken is not None:
+        said = ", ".join(f"{name}: {text}" for name, text in found.broken.said.items())
+        return Made(found.key, None, f"Spark can't compute {said}: {found.broken.words}", found)
+    if found.fields is None:
+        return Made(found.key, None, f"the condition of the view leaves it out: {view.where}", found)
+    return Made(found.key, merge_fields(found.document, found.fields), "", found)

@@ -1,0 +1,333 @@
+"""Which views a pipeline begins with, from the tables and their foreign keys. Pure.
+
+One document for each table that is about something: with the rows that it points at, and with the rows that point at
+it as long as these are few. Where they are many they are counted. One level each: what is proposed is read by a person,
+who can write more, and every level costs rows that have to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cdc.catalogue import Column, Table
+from cdc.join.comparable import not_joined, not_sorted
+from cdc.masking import looks_secret
+from cdc.pipeline.checks import ELASTICSEARCH_FIELDS
+from cdc.types import supported, type_key
+from connectors.foreign_keys import ForeignKey, Sizes
+from connectors.survey import LeftOut
+from operations.propose import names
+
+# Rows that are shown in a document, and up to how many there may be at the row that has most of them. All children of a
+# row are read when its document is made.
+SHOWN, NEAR = 100, 1_000
+# Leaves of a joined document.
+MAX_FIELDS = 400
+# A table of no more than so many columns beside its key, which points at nothing, only gives names to codes.
+LABELS = 1
+# Columns that say when a row came to be: the newest are shown first.
+_MADE = (
+    "created_at",
+    "created",
+    "created_on",
+    "inserted_at",
+    "placed",
+    "placed_at",
+    "posted",
+    "posted_at",
+    "occurred_at",
+)
+_MOMENTS = frozenset(("timestamptz", "timestamp", "date"))
+_WORDS = frozenset(("text", "varchar", "bpchar", "citext", "bytea", "json", "jsonb"))
+
+
+@dataclass(frozen=True)
+class Join:
+    """A row, rows or a count at its place in a view.
+
+    Attributes:
+        name: in the document.
+        kind: refs, children or aggregates.
+        table: the table's name as the file writes it.
+        on: {column of the row above: column of this table}.
+        columns: those that are shown; none for all of them.
+        order_by: of children.
+        limit: of children.
+        refs: below children of a table between two.
+    """
+
+    name: str
+    kind: str
+    table: str
+    on: Mapping[str, str]
+    columns: tuple[str, ...] = ()
+    order_by: str = ""
+    limit: int | None = None
+    refs: tuple[Join, ...] = ()
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """One view.
+
+    Attributes:
+        name: the view's.
+        table: its root.
+        root: as the file writes it.
+        kind: ``joined`` or ``plain``.
+        columns: those that are shown; none for all of them.
+        joins: in the order of a document.
+        hidden: columns that are left out because of their names.
+    """
+
+    name: str
+    table: Table
+    root: str
+    kind: str
+    columns: tuple[str, ...]
+    joins: tuple[Join, ...]
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass
+class Proposal:
+    """All views, and what is not in them.
+
+    Attributes:
+        views: in order of their tables.
+        between: tables that only tell which rows of two others belong together.
+        details: tables whose rows are parts of another's documents, with that table.
+        left_out: foreign keys that make no join.
+    """
+
+    views: list[Proposed] = field(default_factory=list)
+    between: list[str] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def propose_views(tables: Mapping[str, Table], keys: Sequence[ForeignKey], sizes: Sizes, *, joins: bool) -> Proposal:
+    """Views for some tables.
+
+    Args:
+        tables: ``schema.table`` -> those that are captured.
+        keys: their foreign keys.
+        sizes: how large they are.
+        joins: whether the sinks take joined views; else each table is shown whole.
+    """
+    return _Proposer(tables, keys, sizes, joins=joins).proposal()
+
+
+def not_a_join(key: ForeignKey, tables: Mapping[str, Table]) -> LeftOut | None:
+    """Why a foreign key makes no join; None if it makes one. The one place where that is decided."""
+    name = f"{key.table} ({', '.join(key.columns)}) → {key.target} ({', '.join(key.keys)})"
+    if key.target not in tables:
+        return LeftOut(name, "the table that it points at is not captured")
+    table, target = tables[key.table], tables[key.target]
+    if sorted(key.keys) != sorted(target.primary_key):
+        return LeftOut(name, f"joins go along primary keys, and {key.target}'s is ({', '.join(target.primary_key)})")
+    for one, other in key.forward.items():
+        left, right = supported(table).by_name.get(one), supported(target).by_name.get(other)
+        if left is None or right is None:
+            return LeftOut(name, f"the column {one if left is None else other} is not captured")
+        if (why := not_joined(left, right)) is not None:
+            return LeftOut(name, why)
+    return None
+
+
+def sides(table: Table, keys: Iterable[ForeignKey]) -> tuple[ForeignKey, ForeignKey] | None:
+    """The two foreign keys of which the primary key of a table between two others is made; None for other tables."""
+    mine = [key for key in keys if key.table == table.qualified]
+    for at, one in enumerate(mine):
+        for other in mine[at + 1 :]:
+            if sorted((*one.columns, *other.columns)) == sorted(table.primary_key):
+                return one, other
+    return None
+
+
+class _Proposer:
+    def __init__(self, tables: Mapping[str, Table], keys: Sequence[ForeignKey], sizes: Sizes, *, joins: bool) -> None:
+        self.tables, self.sizes, self.found = tables, sizes, Proposal()
+        self.keys = []
+        for key in keys if joins else ():
+            wrong = not_a_join(key, tables)
+            if wrong is None:
+                self.keys.append(key)
+            else:
+                self.found.left_out.append(wrong)
+        between = {name: sides(table, self.keys) for name, table in tables.items()}
+        self.between = {name: pair for name, pair in between.items() if pair is not None}
+
+    def proposal(self) -> Proposal:
+        details = {name: owner for name in self.tables if (owner := self._owner(name)) is not None}
+        shown = [name for name in self.tables if name not in self.between and name not in details]
+        for name in shown:
+            self.found.views.append(self._view(self.tables[name]))
+        self.found.between, self.found.details = list(self.between), details
+        self._in_no_document()
+        return self.found
+
+    # -- what a table is -----------------------------------------------------------------------------------------------
+
+    def _owner(self, name: str) -> str | None:
+        """The table of whose documents this one's rows are parts: its key holds that one's, as an order's lines do."""
+        if name in self.between:
+            return None
+        key = set(self.tables[name].primary_key)
+        for one in self.keys:
+            owns = one.table == name and one.target != name and set(one.columns) <= key
+            if owns and one.target not in self.between and self._near(one) and not self._is_label(one.target):
+                return one.target
+        return None
+
+    def _is_label(self, name: str) -> bool:
+        """Whether a table only gives names to codes: documents show it where they point at it."""
+        table = self.tables[name]
+        points = any(key.table == name for key in self.keys)
+        return not points and len(table.columns) - len(table.primary_key) <= LABELS
+
+    def _near(self, key: ForeignKey) -> bool:
+        """Whether the rows that point along a key are few enough to be shown."""
+        most = self.sizes.fan_out(key)
+        return most is None or most <= NEAR
+
+    def _in_no_document(self) -> None:
+        """A part of documents that are not made after all gets one of its own."""
+        used = {join.table for view in self.found.views for join in view.joins if join.kind == "children"}
+        for name in [*self.found.between, *self.found.details]:
+            if self._said(name) not in used:
+                self.found.views.append(self._view(self.tables[name]))
+                self.found.details.pop(name, None)
+                self.found.between = [one for one in self.found.between if one != name]
+
+    # -- a view --------------------------------------------------------------------------------------------------------
+
+    def _view(self, table: Table) -> Proposed:
+        label = self._is_label(table.qualified)
+        columns, hidden = shown_columns(table)
+        taken = [column.name for column in table.columns]
+        joins: list[Join] = []
+        if not label:
+            refs = [join for key in self.keys if key.table == table.qualified for join in (self._ref(key, taken),)]
+            pointing = [self._pointing(key, taken) for key in self.keys if key.target == table.qualified]
+            lists = [join for found in pointing for join in found if join.kind == "children"]
+            counts = [join for found in pointing for join in found if join.kind == "aggregates"]
+            # A table of codes that a hundred thousand rows name: to count them all in it is seldom worth a row store.
+            joins = self._fitting(table, [*refs, *lists, *counts]) if refs or lists else []
+        used = [view.name for view in self.found.views]
+        name = names.snake(names.singular(table.name))
+        name = names.free(name, used, names.snake(f"{table.schema}_{name}"))
+        kind = "joined" if joins else "plain"
+        return Proposed(name, table, self._said(table.qualified), kind, columns, tuple(joins), hidden)
+
+    def _fitting(self, table: Table, joins: list[Join]) -> list[Join]:
+        """Joins as long as an index has room for their fields: Elasticsearch takes a thousand, text counts twice."""
+        left, kept = MAX_FIELDS - len(table.columns), list[Join]()
+        for join in joins:
+            size = sum(self._width(one) for one in (join, *join.refs))
+            if size <= left:
+                kept.append(join)
+                left -= size
+            else:
+                what = f"{join.name} ({join.table}) of {table.qualified}"
+                why = f"the document would have more than {MAX_FIELDS} fields, and an index takes not many more"
+                self.found.left_out.append(LeftOut(what, why, "choose `columns`, then write it"))
+        return kept
+
+    def _width(self, join: Join) -> int:
+        if join.kind == "aggregates":
+            return 1
+        return len(join.columns) or next(
+            len(t.columns) for t in self.tables.values() if self._said(t.qualified) == join.table
+        )
+
+    def _ref(self, key: ForeignKey, taken: list[str]) -> Join:
+        target = self.tables[key.target]
+        name = names.pointed_at(key.columns, target.name, key.keys)
+        one = names.field(names.singular(target.name))
+        name = self._take(name, taken, f"{name}_{one}" if name != one else f"{one}_row")
+        return Join(name, "refs", self._said(key.target), key.forward, shown_columns(target)[0])
+
+    def _pointing(self, key: ForeignKey, taken: list[str]) -> list[Join]:
+        """What a row shows of those that point at it: they themselves, how many they are, or both."""
+        if key.table in self.between:
+            return self._across(key, taken)
+        table, itself = self.tables[key.table], key.table == key.target
+        several = len([one for one in self.keys if (one.table, one.target) == (key.table, key.target)]) > 1
+        name = names.field(names.plural(table.name))
+        if several or itself:
+            name = f"{name}_by_{names.pointing(key.columns)}"
+        name = names.free(name, taken)
+        most, found = self.sizes.fan_out(key), list[Join]()
+        # Below itself there would be another level of the same, and nobody knows how many: they are counted.
+        if self._near(key) and not itself:
+            found.append(self._list(key, self._take(name, taken)))
+        if not found or (most is not None and most > SHOWN):
+            total = self._take(f"{name}_total", taken)
+            found.append(Join(total, "aggregates", self._said(key.table), key.backward))
+        return found
+
+    def _list(self, key: ForeignKey, name: str) -> Join:
+        table = self.tables[key.table]
+        return Join(
+            name, "children", self._said(key.table), key.backward, shown_columns(table)[0], newest_first(table), SHOWN
+        )
+
+    def _across(self, key: ForeignKey, taken: list[str]) -> list[Join]:
+        """The rows on the other side of a table between two: its own rows, each with the one that it points at.
+
+        The one place where many-to-many is written.
+        """
+        one, other = self.between[key.table]
+        other = one if key == other else other
+        table, target = self.tables[key.table], self.tables[other.target]
+        far = names.pointed_at(other.columns, target.name, other.keys)
+        name = names.free(names.field(names.plural(far)), taken, names.field(names.plural(table.name)))
+        if not self._near(key):
+            return [Join(self._take(f"{name}_total", taken), "aggregates", self._said(key.table), key.backward)]
+        mine = [column.name for column in supported(table).columns if column.name not in table.primary_key]
+        mine = [name for name in mine if not is_secret(table.by_name[name])] or list(other.columns)
+        ref = Join(names.free(far, mine), "refs", self._said(other.target), other.forward, shown_columns(target)[0])
+        below = replace(self._list(key, self._take(name, taken)), columns=tuple(mine), refs=(ref,))
+        return [below]
+
+    def _take(self, name: str, taken: list[str], *others: str) -> str:
+        found = names.free(name, taken, *others)
+        taken.append(found)
+        return found
+
+    def _said(self, name: str) -> str:
+        """A table's name as the file writes it: with its schema where the bare one would not do."""
+        schema, _, bare = name.partition(".")
+        alike = [other for other in self.tables if other.partition(".")[2] == bare]
+        return bare if schema == "public" and len(alike) == 1 else name
+
+
+def shown_columns(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the columns to write down, those that are left out because of their names); no columns to write for all of them.
+
+    What looks like a password does not belong into an index, and Elasticsearch has fields of its own.
+    """
+    every = [column.name for column in supported(table).columns]
+    hidden = [c.name for c in supported(table).columns if is_secret(c) or c.name in ELASTICSEARCH_FIELDS]
+    hidden = [name for name in hidden if name not in table.primary_key]
+    return (tuple(name for name in every if name not in hidden), tuple(hidden)) if hidden else ((), ())
+
+
+def is_secret(column: Column) -> bool:
+    """Whether a column seems to hold passwords, keys or tokens: text or bytes, and called so."""
+    return type_key(column) in _WORDS and looks_secret(column.name)
+
+
+def newest_first(table: Table) -> str:
+    """How children of a table are sorted; "" for by their key."""
+    moments = [c.name for c in supported(table).columns if type_key(c) in _MOMENTS and not_sorted(c) is None]
+    named = [name for name in _MADE if name in moments]
+    found = named[:1] or ([m for m in moments if not table.by_name[m].nullable] if len(moments) == 1 else [])
+    return f"{ordered(found[0])} desc" if found else ""
+
+
+def ordered(name: str) -> str:
+    """A column's name in ``order_by``."""
+    return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,256 @@
+"""A proposed pipeline as the text of a file: commented, and without any password. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cdc.pipeline import Source
+from cdc.pipeline.template import yaml_value
+from connectors.survey import LeftOut, Survey
+from operations.propose.roles import Roles
+from operations.propose.views import Join, Proposal, Proposed
+
+WIDTH = 110
+# Variables of `headwater ps --env`, with the local stack's addresses where they are not set.
+KAFKA = "${HEADWATER_KAFKA:-127.0.0.1:15092}"
+CONNECT = "${HEADWATER_CONNECT:-http://127.0.0.1:15083}"
+ROW_STORE = "${HEADWATER_REDIS_STORE:-redis://127.0.0.1:15380/0}"
+ELASTICSEARCH = "${HEADWATER_ELASTICSEARCH:-http://127.0.0.1:15200}"
+REDIS = "${HEADWATER_REDIS_CACHE:-redis://127.0.0.1:15379/0}"
+HOME = "${HEADWATER_HOME:-.headwater}"
+SOURCE_PASSWORD, SETUP_PASSWORD = "HEADWATER_SOURCE_PASSWORD", "HEADWATER_SETUP_PASSWORD"
+# Lines that say what is left out; of a database that is nothing but that, a file would be nothing else.
+MAX_LEFT_OUT = 60
+
+
+@dataclass(frozen=True)
+class Draft:
+    """All that a file is written from.
+
+    Attributes:
+        name: the pipeline's.
+        source: where the database is.
+        survey: what is in it.
+        roles: who reads and who sets up.
+        trusted: roles that the server lets in without a password.
+        proposal: the views.
+        sinks: kinds of sinks.
+        warehouse: tables of an Iceberg sink; None for all.
+        left_out: of tables, columns and joins, with the reasons.
+    """
+
+    name: str
+    source: Source
+    survey: Survey
+    roles: Roles
+    trusted: frozenset[str]
+    proposal: Proposal
+    sinks: Sequence[str]
+    warehouse: Sequence[str] | None
+    left_out: Sequence[LeftOut]
+
+    @property
+    def joined(self) -> bool:
+        """Whether rows have to be kept for views."""
+        return any(view.joins for view in self.proposal.views)
+
+
+def variables(draft: Draft) -> list[str]:
+    """The environment variables that must be set before the file can be used."""
+    wanted = {SOURCE_PASSWORD: draft.roles.user, SETUP_PASSWORD: draft.roles.setup_user}
+    return [name for name, role in wanted.items() if role is not None and role not in draft.trusted]
+
+
+def written(draft: Draft) -> str:
+    """The file's text."""
+    parts = [_head(draft), _source(draft), _servers(draft), _views(draft), _sinks(draft), _left_out(draft)]
+    return "\n".join("\n".join(lines) + "\n" for lines in map(list, parts) if lines)
+
+
+def value(plain: object) -> str:
+    """A value that stands in the file for itself: what looks like a variable in it is none."""
+    return yaml_value(plain).replace("${", "$${")
+
+
+def _head(draft: Draft) -> Iterator[str]:
+    needed = variables(draft)
+    yield from comment(
+        f"Proposed by `headwater init` for the database {draft.source.database}: change what you like. `headwater "
+        "template` has every key, `headwater preview FILE VIEW` shows the documents that a view makes."
+        + (f" Set {' and '.join(needed)} first: passwords stay out of this file." if needed else "")
+    )
+    yield "version: 1"
+    yield f"name: {draft.name}"
+
+
+def _source(draft: Draft) -> Iterator[str]:
+    source, roles = draft.source, draft.roles
+    if roles.first:
+        yield from comment("Before the first `headwater check`, somebody who may has to say:")
+        yield from (f"#   {line}" for line in roles.first)
+    if draft.survey.wal_level != "logical":
+        yield "#   ALTER SYSTEM SET wal_level = logical;    (and restart the server)"
+    yield "source:"
+    yield f"  host: {value(source.host)}"
+    yield f"  port: {source.port}"
+    yield f"  database: {value(source.database)}"
+    yield _remarked(f"  user: {value(roles.user)}", roles.why or "replicates and reads; needs to own nothing")
+    yield f"  password: {_password(SOURCE_PASSWORD, roles.user, draft.trusted)}"
+    if roles.setup_user is not None:
+        yield _remarked(
+            f"  setup_user: {value(roles.setup_user)}", "owns the tables: only check, plan, apply and drop use it"
+        )
+        yield f"  setup_password: {_password(SETUP_PASSWORD, roles.setup_user, draft.trusted)}"
+    if source.sslmode != "prefer":
+        yield f"  sslmode: {source.sslmode}"
+    yield "  tables:"
+    for name in draft.survey.tables:
+        yield _remarked(f"    - {value(name)}", _size(draft.survey.sizes.rows.get(name, 0)))
+
+
+def _password(variable: str, role: str, trusted: frozenset[str]) -> str:
+    return f"${{{variable}:-}}" if role in trusted else f"${{{variable}}}"
+
+
+def _servers(draft: Draft) -> Iterator[str]:
+    yield from comment('The variables are those of `eval "$(headwater ps --env)"`; the defaults are the local servers.')
+    yield "kafka:"
+    yield f"  bootstrap: {KAFKA}"
+    yield ""
+    yield "connect:"
+    yield f"  url: {CONNECT}"
+    if draft.joined:
+        yield ""
+        yield _remarked("row_store:", "where joined views keep the rows of their tables; it must never evict")
+        yield f"  url: {ROW_STORE}"
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
+def _views(draft: Draft) -> Iterator[str]:
+    if not draft.proposal.views:
+        return
+    yield "views:"
+    for view in draft.proposal.views:
+        yield from _view(view)
+    found = draft.proposal
+    if found.between:
+        yield from comment(f"Without a view of their own, because others show them: {', '.join(found.between)}", "  ")
+    for name, owner in found.details.items():
+        yield from comment(f"Parts of {owner}'s documents, without a view of their own: {name}", "  ")
+
+
+def _view(view: Proposed) -> Iterator[str]:
+    yield f"  {view.name}:"
+    yield f"    root: {value(view.root)}"
+    if view.hidden:
+        yield from comment(f"left out, by their names: {', '.join(view.hidden)}", "    ")
+    if view.columns:
+        yield f"    columns: {value(view.columns)}"
+    for kind in ("refs", "children", "aggregates"):
+        mine = [join for join in view.joins if join.kind == kind]
+        if mine:
+            yield _remarked(f"    {kind}:", _KINDS[kind])
+            for join in mine:
+                yield from _join(join)
+
+
+_KINDS = {
+    "refs": "rows that this row points at: an object each, or null",
+    "children": "rows that point at this row: an array each",
+    "aggregates": "rows that point at this row, counted",
+}
+
+
+def _join(join: Join) -> Iterator[str]:
+    keys: dict[str, object] = {"table": join.table, "on": dict(join.on)}
+    if join.order_by:
+        keys["order_by"] = join.order_by
+    if join.limit is not None:
+        keys["limit"] = join.limit
+    if join.kind == "aggregates":
+        keys["value"] = "count(*)"
+    if join.columns:
+        keys["columns"] = list(join.columns)
+    if join.refs:
+        keys["refs"] = {ref.name: _flat(ref) for ref in join.refs}
+    line = f"      {join.name}: {value(keys)}"
+    if len(line) <= WIDTH + 8:
+        yield line
+        return
+    yield f"      {join.name}:"
+    for key, item in keys.items():
+        yield f"        {key}: {value(item)}"
+
+
+def _flat(join: Join) -> Mapping[str, object]:
+    flat: dict[str, object] = {"table": join.table, "on": dict(join.on)}
+    return flat | ({"columns": list(join.columns)} if join.columns else {})
+
+
+# -- sinks -------------------------------------------------------------------------------------------------------------
+
+
+def _sinks(draft: Draft) -> Iterator[str]:
+    views = value([view.name for view in draft.proposal.views])
+    yield "sinks:"
+    for kind in draft.sinks:
+        if kind == "elasticsearch":
+            yield _remarked("  search:", "an index for each view")
+            yield "    type: elasticsearch"
+            yield f"    url: {ELASTICSEARCH}"
+            yield f"    views: {views}"
+        elif kind == "redis":
+            yield _remarked("  cache:", f"a JSON text for each document, under {draft.name}:<view>:<key>")
+            yield "    type: redis"
+            yield f"    url: {REDIS}"
+            yield f"    views: {views}"
+            yield f'    key_prefix: "{draft.name}:"'
+        else:
+            yield _remarked("  warehouse:", "a table for each table; joins are made there")
+            yield "    type: iceberg"
+            yield f"    tables:{' all' if draft.warehouse is None else ''}"
+            yield from (f"      - {value(name)}" for name in draft.warehouse or ())
+            yield f"    catalog_uri: {HOME}/warehouse/catalog.db"
+            yield f"    warehouse: {HOME}/warehouse"
+            yield f"    namespace: {draft.name}"
+    yield ""
+    yield "engine:"
+    yield f"  state_dir: {HOME}/state"
+
+
+def _left_out(draft: Draft) -> Iterator[str]:
+    if not draft.left_out:
+        return
+    yield "# Left out:"
+    for one in draft.left_out[:MAX_LEFT_OUT]:
+        yield from comment(f"- {one.name}: {one.why}" + (f" ({one.fix})" if one.fix else ""))
+    if len(draft.left_out) > MAX_LEFT_OUT:
+        yield f"# and {len(draft.left_out) - MAX_LEFT_OUT:,} more"
+
+
+# -- comments ----------------------------------------------------------------------------------------------------------
+
+
+def comment(text: str, indent: str = "") -> list[str]:
+    """A text as lines of comment; what is in it can't end the comment."""
+    plain = " ".join(text.split())
+    return textwrap.wrap(
+        plain, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ", break_on_hyphens=False
+    )
+
+
+def _remarked(line: str, remark: str) -> str:
+    return f"{line:<32} # {' '.join(remark.split())}" if remark else line
+
+
+def _size(rows: int) -> str:
+    return f"about {rows:,} rows" if rows else ""
+
+
+def unique(found: Iterable[LeftOut]) -> list[LeftOut]:
+    """Each once, in order."""
+    return list(dict.fromkeys(found))

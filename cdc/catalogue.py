@@ -42,6 +42,21 @@ class Column:
 
 
 @dataclass(frozen=True)
+class NotUnique:
+    """A unique index that makes no key of its columns.
+
+    Attributes:
+        name: the index's.
+        columns: those that it names, also in expressions and in its condition.
+        reason: why not, in words: ``it is partial (WHERE …)``.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Table:
     """One table.
 
@@ -55,6 +70,9 @@ class Table:
         renamed: (former name, present name) of its columns, as far as it was noticed; see cdc/shapes.py.
         later: names of columns that it did not have when it was first seen.
         since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
+        unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
+            transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
+        not_unique: unique indexes that are none, for messages.
     """
 
     schema: str
@@ -66,6 +84,9 @@ class Table:
     renamed: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     since: int = field(default=0, compare=False, repr=False)
     later: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    # Not compared: an index that nothing joins by makes no other table.
+    unique_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
+    not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -145,6 +166,11 @@ def table_of(raw: Mapping[str, Any]) -> Table:
         renamed,
         int(raw.get("since", 0)),
         tuple(raw.get("later", ())),
+        # A file of an older version has neither: the next look at Postgres brings them.
+        unique_keys=tuple(tuple(names) for names in raw.get("unique_keys", ())),
+        not_unique=tuple(
+            NotUnique(one["name"], tuple(one["columns"]), one["reason"]) for one in raw.get("not_unique", ())
+        ),
     )
 
 

@@ -11,12 +11,12 @@ from typing import Literal
 from cdc.catalogue import Catalogue, Table
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
-from cdc.pipeline import Pipeline
+from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX
 from cdc.pipeline.joins import standing
 from cdc.resolve_joins import resolve_tree
-from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near
+from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
 from cdc.view import View
 
 
@@ -45,6 +45,10 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
             at: Path = ("views", view.name, "columns") if spec.view_names else ("sinks", sink, "tables")
             with found.step():
                 _in_warehouse(pipeline, view, sink, at)
+    if isinstance(spec, ElasticsearchSink) and spec.routing is not None:
+        for view in views:
+            with found.step():
+                _routed(pipeline, view, sink, spec.routing)
     found.end()
     return views
 
@@ -133,3 +137,19 @@ def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None
             what = f"sink {sink}: {other} and {name} are one column to Spark"
             found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
     found.end()
+
+
+def _routed(pipeline: Pipeline, view: View, sink: str, column: str) -> None:
+    """A document's place must follow from its id, because it can't be moved (docs/decisions/routing.md)."""
+    at: Path = ("sinks", sink, "routing")
+    column = present(view.table, column)
+    key = ", ".join(view.key)
+    if column not in view.key:
+        what = f"view {view.name} has the key ({key}), and {column} is not of it"
+        fix = f"choose one of ({key}), or leave `routing` out"
+        if column in view.table.by_name:
+            fix += ": a value that can change would leave the document at its old place as well"
+        raise error(pipeline, at, f"sinks.{sink}.routing: {what}", fix)
+    if len(view.key) == 1:
+        what = f"{column} is the whole key of view {view.name}, by which documents are placed anyway"
+        raise error(pipeline, at, f"sinks.{sink}.routing: {what}", "leave `routing` out")

@@ -1,12 +1,13 @@
 """The tree of a joined view, resolved: tables, keys and types are checked against the catalogue (see cdc/join/tree.py).
 
-The key rule is what keeps documents right cheaply: one side of every edge is a whole primary key, so that from a
-changed row every document that shows it is found by key or by foreign-key index, and no step ever scans a table.
+The key rule is what keeps documents right cheaply: one side of every edge is a whole key, the primary one or another
+unique one, so that from a changed row every document that shows it is found by key or by an index of the row store, and
+no step ever scans a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -134,38 +135,38 @@ class _Row:
     def _reaching(self, on: Mapping[str, str], table: Table, path: Path) -> On:
         """A reference's pairs, in the order of the key that they reach."""
         self._pairs(on, table, path)
-        key = table.primary_key
-        if sorted(on.values()) == sorted(key):
+        key = _key(on.values(), table)
+        if key is not None:
             return tuple(sorted(on.items(), key=lambda pair: key.index(pair[1])))
-        if self._turned(on, table) and sorted(on) == sorted(key):
+        primary = table.primary_key
+        if self._turned(on, table) and _key(on, table) is not None:
             fix = self._swapped(on, table)
-        elif sorted(on) == sorted(self.table.primary_key):
+        elif _key(on, self.table) is not None:
             fix = f"if rows of {table.name} point at this row, put it under `children`"
         else:
-            fix = _by_key(on.values(), key, f"{{{', '.join(f'…: {name}' for name in key)}}}", table)
+            fix = _by_key(on.values(), f"{{{', '.join(f'…: {name}' for name in primary)}}}", table)
         raise self._wrong(
             path,
-            f"a reference reaches one row by its whole primary key: {table.qualified}'s is ({', '.join(key)}), not "
-            f"({', '.join(on.values())})",
+            f"a reference reaches one row by a whole key, and {_no_key(on.values(), table)}",
             fix,
         )
 
     def _starting(self, on: Mapping[str, str], table: Table, path: Path) -> On:
         """Pairs of children or of an aggregate, in the order of the key that they start from."""
         self._pairs(on, table, path)
-        key = self.table.primary_key
-        if sorted(on) == sorted(key):
+        key = _key(on, self.table)
+        if key is not None:
             return tuple(sorted(on.items(), key=lambda pair: key.index(pair[0])))
-        if self._turned(on, table) and sorted(on.values()) == sorted(key):
+        primary = self.table.primary_key
+        if self._turned(on, table) and _key(on.values(), self.table) is not None:
             fix = self._swapped(on, table)
-        elif sorted(on.values()) == sorted(table.primary_key):
+        elif _key(on.values(), table) is not None:
             fix = f"if this row points at one of {table.name}, put it under `refs`"
         else:
-            fix = _by_key(on, key, f"{{{', '.join(f'{name}: …' for name in key)}}}", self.table)
+            fix = _by_key(on, f"{{{', '.join(f'{name}: …' for name in primary)}}}", self.table)
         raise self._wrong(
             path,
-            f"rows that point at this row hold its whole primary key: {self.table.qualified}'s is ({', '.join(key)}), "
-            f"not ({', '.join(on)})",
+            f"rows that point at this row hold a whole key of it, and {_no_key(on, self.table)}",
             fix,
         )
 
@@ -270,12 +271,31 @@ class _Row:
         return table.by_name[exact]
 
 
-def _by_key(named: Collection[str], key: Sequence[str], pairs: str, table: Table) -> str:
-    """What to do about an edge that names other columns than the key: some of them only, or a unique key, say."""
-    if set(named) <= set(key):
+def _key(named: Collection[str], table: Table) -> tuple[str, ...] | None:
+    """The key of a table that has just these columns, in its order: the primary one or another unique one."""
+    keys = (table.primary_key, *table.unique_keys)
+    return next((key for key in keys if key and sorted(key) == sorted(named)), None)
+
+
+def _no_key(named: Collection[str], table: Table) -> str:
+    """That some columns are none of a table's keys, in words."""
+    others = [f"({', '.join(key)})" for key in table.unique_keys]
+    more = f", other unique ones are {', '.join(others)}" if others else ""
+    primary = ", ".join(table.primary_key)
+    return f"({', '.join(named)}) is none of {table.qualified}: its primary key is ({primary}){more}"
+
+
+def _by_key(named: Collection[str], pairs: str, table: Table) -> str:
+    """What to do about an edge that names other columns than a key: some of them only, or what an index that makes no
+    key is over, say."""
+    if set(named) < set(table.primary_key):
         return f"name the key: {pairs}"
-    columns = ", ".join(name for name in named if name not in key)
-    return (
-        f"join by the key: {pairs}; ({columns}) can't be joined by, even where it is unique, because changes and "
-        f"deletes name {table.name}'s key and nothing else"
-    )
+    columns = ", ".join(named)
+    indexes = [one for one in table.not_unique if set(named) <= set(one.columns)]
+    if indexes:
+        why = " and ".join(f"{one.name} makes no key of ({columns}): {one.reason}" for one in indexes)
+        return f"{why}; make a unique constraint over all rows and plain columns, or join by the key: {pairs}"
+    larger = [key for key in table.unique_keys if set(named) < set(key)]
+    if larger:
+        return f"name a whole key: ({', '.join(larger[0])}) or {pairs}"
+    return f"join by a key: {pairs}; ({columns}) is none, as long as {table.qualified} has no unique constraint over it"

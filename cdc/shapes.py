@@ -148,7 +148,8 @@ class Shapes:
             elif not known.same_as(now):
                 tables[name] = (*tables[name], now)
                 changed[name] = known, now
-            elif known != now:  # written anew, or a default: what is compared with the next time
+            elif known != now or known.table.unique_keys != now.table.unique_keys:
+                # Written anew, a default or another unique index: what is compared with the next time.
                 tables[name] = (*tables[name][:-1], replace(now, since=known.since))
         return Shapes(tables), changed
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cdc.catalogue import Catalogue, Column, Table
+from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import SourceError
 from connectors.postgres import Connection, explained
 
@@ -28,6 +28,24 @@ LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND 
 WHERE i.indrelid = ANY(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
   AND k.nth <= i.indnkeyatts
 GROUP BY i.indexrelid, 1, 2, 3 HAVING count(*) = count(a.attname)
+"""
+
+# Unique indexes, the primary key's too: name, condition, whether it is valid, its columns in order (NULL for an
+# expression), and all that it names. One that is deferrable is as good: at the end of a transaction it holds.
+UNIQUE = """
+SELECT i.indrelid, c.relname, pg_get_expr(i.indpred, i.indrelid), i.indisvalid, pg_get_indexdef(i.indexrelid),
+       (SELECT array_agg(a.attname::text ORDER BY k.nth)
+        FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
+        LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0
+        WHERE k.nth <= i.indnkeyatts),
+       ARRAY(SELECT DISTINCT a.attname::text
+             FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+             WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+               AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid AND d.refobjsubid > 0
+             ORDER BY 1)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = ANY(%s) AND i.indisunique AND NOT i.indisexclusion
+ORDER BY c.relname
 """
 
 # Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
@@ -120,6 +138,7 @@ def read_catalogue(
         wanted = list(dict.fromkeys(wanted))
         oids = [found[name][0] for name in wanted]
         indexes = connection.execute(KEYS, [oids]).fetchall()
+        unique = connection.execute(UNIQUE, [oids]).fetchall()
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
         columns: dict[int, list[Column]] = {}
         for oid, *attribute in connection.execute(COLUMNS, [oids]):
@@ -130,8 +149,9 @@ def read_catalogue(
             oid, schema, name, ident = found[qualified]
             identity = REPLICA_IDENTITY[ident]
             key = key_of(identity, [index[1:] for index in indexes if index[0] == oid])
-            left_out = tuple(generated.get(oid, ()))
-            out[qualified] = Table(schema, name, tuple(columns.get(oid, ())), key, identity, left_out)
+            keys, others = unique_keys([row[1:] for row in unique if row[0] == oid], key)
+            of, left_out = tuple(columns.get(oid, ())), tuple(generated.get(oid, ()))
+            out[qualified] = Table(schema, name, of, key, identity, left_out, unique_keys=keys, not_unique=others)
         return Catalogue(out, *_identity(connection))
 
 
@@ -208,6 +228,35 @@ def key_of(identity: str, indexes: Sequence[tuple[Any, ...]]) -> tuple[str, ...]
     named = [names for _, is_identity, names in indexes if is_identity]
     only = [indexes[0][2]] if identity == "full" and len(indexes) == 1 else []
     return tuple(next(iter(primary + named + only), ()))
+
+
+def unique_keys(
+    indexes: Sequence[tuple[Any, ...]], key: Sequence[str]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[NotUnique, ...]]:
+    """The unique keys beside the one that tells rows apart, and unique indexes that are none.
+
+    Args:
+        indexes: (name, condition, whether it is valid, definition, columns, columns that it names) of each.
+        key: columns of the table's key.
+    """
+    keys: dict[tuple[str, ...], None] = {}
+    others = []
+    for name, condition, valid, definition, columns, named in indexes:
+        if condition is not None:
+            reason = f"it is partial (WHERE {condition})"
+        elif None in columns:
+            reason = f"it is over an expression ({definition.partition(' USING ')[2]})"
+        elif not valid:
+            reason = "it is invalid: building it failed, or has not ended"
+        else:
+            keys[tuple(columns)] = None
+            continue
+        # A constraint's index names no columns by itself.
+        others.append(NotUnique(name, tuple(dict.fromkeys([*(c for c in columns if c), *named])), reason))
+    found: dict[frozenset[str], tuple[str, ...]] = {frozenset(key): tuple(key)}
+    for columns in keys:
+        found.setdefault(frozenset(columns), columns)
+    return tuple(found.values())[1:], tuple(others)
 
 
 def _column(types: Mapping[int, _Type], attribute: _Attribute) -> Column:

@@ -10,6 +10,7 @@ from typing import Any
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from cdc.resolve_names import present
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
 from sinks.iceberg.catalogue import catalog_name, location
@@ -115,12 +116,17 @@ def _elasticsearch(
             f"sink {name}: `index: {sink.index}` names one index, but the sink has {len(views)} views",
             fix="leave `index` out (each view's index is then named as the view), or give one sink a view",
         )
-    targets = {}
+    targets: dict[str, dict[str, Any]] = {}
     for view in views:
         properties = merged(view.elasticsearch_mapping(computed.get(view.name, {})), plain(sink.mapping))
         # Elasticsearch allows lower case only; a view may have been named otherwise.
         index = sink.index or view.name.lower()
         targets[view.name] = {"index": index, "generation": generation, "properties": properties}
+        if sink.routing is not None:
+            targets[view.name]["routing"] = {
+                "at": view.key.index(present(view.table, sink.routing)),
+                "of": len(view.key),
+            }
     return {
         "type": "elasticsearch",
         "name": name,

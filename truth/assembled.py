@@ -170,6 +170,7 @@ def _seen(root: Node, said: _Said) -> dict[str, set[str]]:
             mine.update(left for left, _ in below.on)
             seen[below.table.qualified].update(right for _, right in below.on)
         for item in node.aggregates:
+            mine.update(item.named)
             seen[item.table.qualified].update(item.foreign_key)
     return seen
 

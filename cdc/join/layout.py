@@ -18,7 +18,11 @@ from cdc.join.tree import Aggregate, Node
 
 @dataclass(frozen=True)
 class Index:
-    """Which rows of a table hold certain foreign-key values: (table, columns) -> primary keys."""
+    """Which rows of a table hold certain values, of a foreign key or a unique one: (table, columns) -> primary keys.
+
+    One of a unique key has one row for a value at rest, and in passing two or none: changes of two rows come in any
+    order.
+    """
 
     number: int
     table: str
@@ -34,6 +38,7 @@ class Group:
         path: names from the root to the node that the aggregates belong to.
         table: ``schema.table`` of the rows that contribute.
         foreign_key: its columns that name the node's row, in the order of that row's key.
+        named: that key.
         aggregates: in document order.
         first: where the group's values begin among a stored row's contributions.
     """
@@ -42,6 +47,7 @@ class Group:
     path: tuple[str, ...]
     table: str
     foreign_key: tuple[str, ...]
+    named: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     first: int
 
@@ -54,7 +60,7 @@ class TableLayout:
         number: of the table.
         table: the table.
         columns: stored columns, in the table's order.
-        routes: those that a climb or an index needs: all foreign keys.
+        routes: those that a climb or an index needs: all foreign keys, and unique keys that rows are joined by.
         aggregates: whose contributions a row of this table carries.
     """
 
@@ -95,7 +101,13 @@ class Layout:
         used: dict[str, set[str]] = {name: set(table.primary_key) for name, table in root.tables().items()}
         routes: dict[str, set[str]] = {name: set() for name in used}
         pairs: list[tuple[str, tuple[str, ...]]] = []
-        grouped: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Aggregate]] = {}
+        grouped: dict[_Grouped, list[Aggregate]] = {}
+
+        def keyed(table: Table, key: tuple[str, ...]) -> None:
+            if key != table.primary_key:
+                routes[table.qualified] |= set(key)
+                pairs.append((table.qualified, key))
+
         for path, node in root.walk():
             name = node.table.qualified
             used[name] |= {source for source, _ in node.columns} | {order.column for order in node.order_by}
@@ -105,8 +117,11 @@ class Layout:
                 holder, columns = _holder(node, nested)
                 routes[holder.qualified] |= set(columns)
                 pairs.append((holder.qualified, columns))
+                keyed(*_named(node, nested))
             for aggregate in node.aggregates:
-                grouped.setdefault((path, aggregate.table.qualified, aggregate.foreign_key), []).append(aggregate)
+                at = (path, aggregate.table.qualified, aggregate.foreign_key, aggregate.named)
+                grouped.setdefault(at, []).append(aggregate)
+                keyed(node.table, aggregate.named)
                 routes[aggregate.table.qualified] |= set(aggregate.foreign_key)
         groups = _groups(grouped)
         tables = {}
@@ -154,19 +169,30 @@ class Layout:
         holder, columns = _holder(above, nested)
         return self.indexes[holder.qualified, columns]
 
+    def unique(self, table: Table, key: tuple[str, ...]) -> Index | None:
+        """The index by which rows are found that hold a unique value; None for the primary key, which is their id."""
+        return None if key == table.primary_key else self.indexes[table.qualified, key]
+
+
+# (path of the node, ``schema.table``, foreign key, key that it names)
+_Grouped = tuple[tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]
+
 
 def _holder(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
     """The table that holds an edge's foreign key, and its columns in the order of the key that they name."""
-    if nested.kind == "ref":
-        return above.table, tuple(left for left, _ in nested.on)
-    return nested.table, tuple(right for _, right in nested.on)
+    return (above.table, nested.lefts) if nested.kind == "ref" else (nested.table, nested.rights)
 
 
-def _groups(grouped: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Aggregate]]) -> tuple[Group, ...]:
+def _named(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
+    """The table whose key an edge's foreign key names, and that key."""
+    return (nested.table, nested.rights) if nested.kind == "ref" else (above.table, nested.lefts)
+
+
+def _groups(grouped: dict[_Grouped, list[Aggregate]]) -> tuple[Group, ...]:
     found: list[Group] = []
     taken: dict[str, int] = {}
-    for number, ((path, table, foreign_key), aggregates) in enumerate(grouped.items()):
+    for number, ((path, table, foreign_key, named), aggregates) in enumerate(grouped.items()):
         first = taken.get(table, 0)
         taken[table] = first + len(aggregates)
-        found.append(Group(number, path, table, foreign_key, tuple(aggregates), first))
+        found.append(Group(number, path, table, foreign_key, named, tuple(aggregates), first))
     return tuple(found)

@@ -1,9 +1,9 @@
 """The tree of a joined view: which rows make a document and how they hang together.
 
 A node is one table at one place of the tree; the same table may stand at several. Every edge says "these columns of the
-row above equal those of this node's row", and one side is always a whole primary key: a reference (many-to-one) points
-at this node's key, children (one-to-many) point at the key of the row above. So every step of a climb or a descent is
-one look-up by key or by foreign-key index, never a scan.
+row above equal those of this node's row", and one side is always a whole key, the primary one or another unique one: a
+reference (many-to-one) points at this node's key, children (one-to-many) point at the key of the row above. So every
+step of a climb or a descent is a look-up by key, by unique value or by foreign-key index, never a scan.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Aggregate:
     Attributes:
         name: its name in the document.
         table: the rows that are counted or summed.
-        on: (column of the row above, column of ``table``); the left columns are the key of the row above, in its order.
+        on: (column of the row above, column of ``table``); the left columns are a key of the row above, in its order.
         function: what is computed.
         distinct: only for count.
         value: a column of ``table`` or a Spark SQL expression over it; None for ``count(*)``.
@@ -65,6 +65,11 @@ class Aggregate:
     def foreign_key(self) -> tuple[str, ...]:
         """The columns of ``table`` that name the row above, in the order of its key."""
         return tuple(right for _, right in self.on)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The key of the row above that they name."""
+        return tuple(left for left, _ in self.on)
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,16 @@ class Node:
     def nested(self) -> tuple[Node, ...]:
         """References, then children: the order in which they stand in the document."""
         return (*self.refs, *self.children)
+
+    @property
+    def lefts(self) -> tuple[str, ...]:
+        """Columns of the row above by which this one hangs on it."""
+        return tuple(left for left, _ in self.on)
+
+    @property
+    def rights(self) -> tuple[str, ...]:
+        """Columns of this row by which it hangs on the one above."""
+        return tuple(right for _, right in self.on)
 
     @property
     def shown(self) -> tuple[Shown, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.formats import DEFINITION, refuse_newer
-from cdc.pipeline.models import Path, Pipeline, content_of
+from cdc.pipeline.models import Path, Pipeline, content_names, content_of
 from cdc.pipeline.views import View
 
 _CHOICE = ("view", "views", "tables", "index")
@@ -60,7 +60,9 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     # Only the kept fields are taken over; the others must be there for the model to be made at all.
     required = {n: str(getattr(part, n)) for n, info in type(part).model_fields.items() if info.is_required()}
     parsed = type(part).model_validate_json(json.dumps({**required, **kept}))
-    changed = part.model_copy(update={name: getattr(parsed, name) for name in kept})
+    # Of the keys that decide what it holds also those that were not there: the file may have them by now.
+    names = {*kept, *content_names(part)}
+    changed = part.model_copy(update={name: getattr(parsed, name) for name in names})
     views = {name: View.model_validate_json(json.dumps(view)) for name, view in definition["views"].items()}
     made = pipeline.model_copy(
         update={"sinks": {**pipeline.sinks, sink: changed}, "views": {**pipeline.views, **views}}

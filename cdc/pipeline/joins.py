@@ -39,7 +39,7 @@ class Aggregate(Part):
     table: TableName = entry(description="The table of these rows.", example="orders", content=True)
     on: On = entry(
         description="{column of the row above: column of this table}; the left ones are the whole primary key of the "
-        "row above.",
+        "row above, or another unique key of it.",
         example=_OF_CUSTOMER,
         content=True,
     )
@@ -108,7 +108,7 @@ class Ref(Nested):
 
     on: On = entry(
         description="{column of the row above: column of this table}; the right ones are the whole primary key of this "
-        "table.",
+        "table, or another unique key of it.",
         example=_TO_REFERRER,
         content=True,
     )
@@ -120,7 +120,7 @@ class Child(Nested):
     table: TableName = entry(description="The table of the nested rows.", example="orders", content=True)
     on: On = entry(
         description="{column of the row above: column of this table}; the left ones are the whole primary key of the "
-        "row above.",
+        "row above, or another unique key of it.",
         example=_OF_CUSTOMER,
         content=True,
     )

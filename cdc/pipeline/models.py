@@ -253,13 +253,22 @@ class Pipeline(Part):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def content_of(part: Part) -> dict[str, Any]:
-    """The keys that decide what a sink holds, and their values; of nested parts all keys do."""
+# Keys that say nothing when they are empty: a file says what it said before there were any, and no sink is rebuilt.
+_LATER = frozenset((*JOINS, "routing"))
+
+
+def content_names(part: Part) -> set[str]:
+    """The keys that decide what a sink holds."""
     names = set()
     for name, info in type(part).model_fields.items():
         extra = info.json_schema_extra
         said = extra.get("x-headwater") if isinstance(extra, dict) else None
         if isinstance(said, dict) and said.get("content"):
             names.add(name)
-    # A view without joins says what it said before there were any: its sink need not be rebuilt.
-    return {name: value for name, value in part.model_dump(include=names).items() if value or name not in JOINS}
+    return names
+
+
+def content_of(part: Part) -> dict[str, Any]:
+    """The keys that decide what a sink holds, and their values; of nested parts all keys do."""
+    dumped = part.model_dump(include=content_names(part))
+    return {name: value for name, value in dumped.items() if value or name not in _LATER}

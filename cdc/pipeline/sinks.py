@@ -91,6 +91,14 @@ class ElasticsearchSink(SinkPart):
         example="customers",
         pattern=INDEX,
     )
+    routing: Text | None = entry(
+        None,
+        "Column of the primary key of every view's root by whose value documents are placed among the shards, so that "
+        "a search that names it asks one shard. The key must have others.",
+        shown_default="the document's id",
+        example="customer_id",
+        content=True,
+    )
     mapping: FieldMapping = entry(
         {},
         "Mapping of fields (analysers, geo_point ...) in place of the one that is derived from the column's type.",

@@ -126,6 +126,7 @@ _STATES = {
     "deleted": "deleted: only its mark is left",
     "missing": "never came",
     "elsewhere": "points at another row now",
+    "older": "has the same unique value; the one above is newer",
     "second": "a second one, where `one: true` says that there is none",
 }
 

@@ -125,8 +125,9 @@ def not_a_join(key: ForeignKey, tables: Mapping[str, Table]) -> LeftOut | None:
     if key.target not in tables:
         return LeftOut(name, "the table that it points at is not captured")
     table, target = tables[key.table], tables[key.target]
-    if sorted(key.keys) != sorted(target.primary_key):
-        return LeftOut(name, f"joins go along primary keys, and {key.target}'s is ({', '.join(target.primary_key)})")
+    if sorted(key.keys) not in [sorted(one) for one in (target.primary_key, *target.unique_keys)]:
+        wrong = f"({', '.join(key.keys)}) is none of {key.target}"
+        return LeftOut(name, f"joins go along primary keys and other unique ones, and {wrong}")
     for one, other in key.forward.items():
         left, right = supported(table).by_name.get(one), supported(target).by_name.get(other)
         if left is None or right is None:

@@ -18,6 +18,7 @@ from elasticsearch import ApiError, Elasticsearch
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
 from sinks.elasticsearch.client import is_passing, reason_of, refused
+from sinks.elasticsearch.settings import Address
 from sinks.retry import Patience
 
 # Only what an answer needs; without it the server repeats index, id, shards and sequence numbers for every item.
@@ -54,12 +55,23 @@ def _short(value: re.Match[str]) -> str:
     return f"{value[0][:80]}…"
 
 
-def encode(place: int, item: Item) -> Line:
+def encode(place: int, item: Item, address: Address | None = None) -> Line:
     """An item as bulk lines with an external version.
 
     ``external_gte`` takes an equal version again: a repeated batch must be able to finish what it began.
+
+    Args:
+        place: in the caller's list.
+        item: the item.
+        address: where it goes; its key is its id if there is none.
     """
-    head = b'{"_id":%b,"version":%d,"version_type":"external_gte"}}\n' % (orjson.dumps(item.key), item.version)
+    identity, routing = address or (item.key, None)
+    routed = b"" if routing is None else b'"routing":%b,' % orjson.dumps(routing)
+    head = b'{"_id":%b,%b"version":%d,"version_type":"external_gte"}}\n' % (
+        orjson.dumps(identity),
+        routed,
+        item.version,
+    )
     if item.document is None:
         return Line(place, b'{"delete":' + head)
     document = item.document

@@ -24,12 +24,13 @@ def forget(client: Elasticsearch, target: Target, keys: Sequence[str]) -> None:
         the client's errors; SinkRefused: there is no such index.
     """
     index = target.concrete
-    held = read.versions(client, index, keys)
+    held = read.versions(client, target, index, keys)
     if not held:
         return
     for key, version in held.items():
         # Through the alias for writers: who has lost the lease has lost it too.
-        client.delete(index=target.writer, id=key, version=version, version_type="external_gte")
+        identity, routing = target.address(key)
+        client.delete(index=target.writer, id=identity, routing=routing, version=version, version_type="external_gte")
     settings = client.indices.get_settings(index=index).body[index]["settings"]["index"]
     client.indices.put_settings(index=index, settings={"gc_deletes": "0s"})
     try:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import orjson
+
 from cdc.errors import ConfigError
+from cdc.keys import is_stray, split_id, stray_id, stray_name
 from sinks.fields import MAX_TOKEN, Fields
 
 # What Elasticsearch itself allows as an index name, less the leading dot (reserved for the server's own).
 INDEX_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,199}")
+
+
+class Address(NamedTuple):
+    """A document's id, and the routing that says which shard has it: of the same id each shard may have one."""
+
+    id: str
+    routing: str | None
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,8 @@ class Target:
         generation: which build of the view; the real index is ``<index>_g<generation>``.
         properties: the mapping's ``properties``, defaults from the table's types with the user's overrides merged in.
         token: of the lease under which this process writes.
+        routing: which of the key's columns places a document among the shards, and how many columns the key has; None
+            when the whole id does.
     """
 
     view: str
@@ -32,6 +44,24 @@ class Target:
     generation: int
     properties: Mapping[str, Any]
     token: int = 0
+    routing: tuple[int, int] | None = None
+
+    def address(self, key: str) -> Address:
+        """Where a document is found: under which id, and by which routing (see docs/decisions/routing.md)."""
+        if is_stray(key):
+            return Address(*orjson.loads(stray_name(key)))
+        if self.routing is None:
+            return Address(key, None)
+        at, columns = self.routing
+        parts = split_id(key, columns)
+        # To Elasticsearch an empty routing is none. An id with other parts is none of ours.
+        return Address(key, (parts[at] or None) if len(parts) == columns else None)
+
+    def key(self, identity: str, routing: str | None) -> str:
+        """The inverse of ``address``: what somebody has put where no document of ours can be has a stray key."""
+        if self.address(identity).routing == routing:
+            return identity
+        return stray_id(orjson.dumps((identity, routing)))
 
     @property
     def concrete(self) -> str:
@@ -131,6 +161,9 @@ def _target(who: str, view: str, spec: Any, token: int) -> Target:
             f"{fields.who}: {index!r} can't be an index name",
             fix="use up to 200 lower-case letters, digits, '_', '-' and '.', beginning with a letter or digit",
         )
-    target = Target(view, index, fields.number("generation", 1, 1, 10**6), fields.mapping("properties"), token)
+    routed = fields.mapping("routing")
+    routing = (int(routed["at"]), int(routed["of"])) if routed else None
+    generation = fields.number("generation", 1, 1, 10**6)
+    target = Target(view, index, generation, fields.mapping("properties"), token, routing)
     fields.done()
     return target

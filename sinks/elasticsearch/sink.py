@@ -11,6 +11,7 @@ from elastic_transport import TransportError
 from elasticsearch import ApiError
 
 from cdc.errors import ConfigError, SinkRefused
+from cdc.keys import id_bytes, is_stray
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.elasticsearch import read
 from sinks.elasticsearch.bulk import Bulk, Line, chunks, encode
@@ -111,11 +112,12 @@ class ElasticsearchSink:
                     continue
                 item = Item(item.key, held[item.key], None)
             if item.document is None:
-                deletes.append(item)
+                if not is_stray(item.key):  # no change of ours can bring it back
+                    deletes.append(item)
             elif fenced.get(item.key, -1) > item.version:
                 answers[number] = STALE
                 continue
-            lines.append(encode(number, item))
+            lines.append(encode(number, item, place.address(item.key)))
         if deletes:
             self._fences.raise_for(place, deletes, self._patience())
         self._send_all(place.writer, lines, answers)
@@ -123,22 +125,22 @@ class ElasticsearchSink:
     def _held_versions(self, target: Target, keys: list[str]) -> dict[str, int]:
         """For UNVERSIONED deletes. The held version is used again: a plain delete would raise it by one, and a replay
         of the document's own write would then be refused."""
-        return self._retrying(lambda: read.versions(self._client, target.writer, keys)) if keys else {}
+        return self._retrying(lambda: read.versions(self._client, target, target.writer, keys)) if keys else {}
 
     def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:
         """See the contract."""
         with translated(self._settings.who, "get"):
-            return read.get(self._client, self._target(target).concrete, keys)
+            return read.get(self._client, self._target(target), keys)
 
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract."""
         with translated(self._settings.who, "scan"):
-            yield from read.scan(self._client, self._target(target).concrete)
+            yield from read.scan(self._client, self._target(target))
 
     def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
         """See the contract."""
         with translated(self._settings.who, "sample"):
-            yield from read.sample(self._client, self._target(target).concrete, count, seed)
+            yield from read.sample(self._client, self._target(target), count, seed)
 
     def forget(self, target: str, keys: Sequence[str]) -> None:
         """See the contract."""
@@ -199,8 +201,8 @@ class ElasticsearchSink:
 
     def _refuse(self, item: Item) -> Answer | None:
         """What Elasticsearch would refuse together with the whole request must not reach it."""
-        if not item.key or (len(item.key) * 4 > MAX_KEY_BYTES and len(item.key.encode()) > MAX_KEY_BYTES):
-            return rejected(f"the key must have 1 to {MAX_KEY_BYTES} bytes, this one has {len(item.key.encode())}")
+        if not item.key or (len(item.key) * 4 > MAX_KEY_BYTES and len(id_bytes(item.key)) > MAX_KEY_BYTES):
+            return rejected(f"the key must have 1 to {MAX_KEY_BYTES} bytes, this one has {len(id_bytes(item.key))}")
         fault = version_fault(item) or size_fault(item, self._settings.max_document_bytes)
         return rejected(fault) if fault else None
 

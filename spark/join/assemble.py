@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from cdc.catalogue import Table
 from cdc.join.aggregates import extreme, summed, value_kind
 from cdc.join.document import Part, Shape
 from cdc.join.keying import KeyOf, key_of
@@ -23,29 +24,49 @@ CACHE_BYTES = 8 << 20
 _JSON_KINDS = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double", "boolean"))
 
 
+# What rows that point at a part hold of it; None if nothing can point at it, because its unique key is NULL.
+NameOf = Callable[[Part], str | None]
+
+
+def value_of(layout: Layout, table: Table, columns: tuple[str, ...]) -> KeyOf:
+    """A function that gives the value that some columns of a stored row make; None if one of them is NULL."""
+    return key_of(table, columns, layout.tables[table.qualified].places(columns))
+
+
+def name_of(layout: Layout, table: Table, key: tuple[str, ...]) -> NameOf:
+    """A function that gives the value of a key of a part: its id, or that of a unique key."""
+    if layout.unique(table, key) is None:
+        return lambda part: part.key
+    value = value_of(layout, table, key)
+    return lambda part: value(part.row)
+
+
 class _Reader:
     """One node, compiled for reading."""
 
     def __init__(self, shape: Shape, layout: Layout, path: tuple[str, ...]) -> None:
         node = shape.node
         self.shape = shape
+        # For a reference by a unique key: the index of its rows by that key, and the key's value of a row.
+        self.unique: tuple[int, KeyOf] | None = None
         self.held: dict[str, Part | None] = {}
         self.table = layout.tables[node.table.qualified].number
-        own = layout.tables[node.table.qualified]
         self.refs: list[tuple[_Reader, KeyOf]] = []
         for below in shape.refs:
-            columns = tuple(left for left, _ in below.node.on)
-            key = key_of(node.table, columns, own.places(columns))
-            self.refs.append((_Reader(below, layout, (*path, below.node.name)), key))
-        self.children: list[tuple[_Reader, KeyOf, int]] = []
+            reader = _Reader(below, layout, (*path, below.node.name))
+            index = layout.unique(below.node.table, below.node.rights)
+            if index is not None:
+                reader.unique = index.number, value_of(layout, below.node.table, below.node.rights)
+            self.refs.append((reader, value_of(layout, node.table, below.node.lefts)))
+        # Each with the value that its rows have, the one that the row above has, and the index between them.
+        self.children: list[tuple[_Reader, KeyOf, NameOf, int]] = []
         for below in shape.children:
-            columns = tuple(right for _, right in below.node.on)
-            stored = layout.tables[below.node.table.qualified]
-            key = key_of(below.node.table, columns, stored.places(columns))
-            index = layout.index(node, below.node).number
-            self.children.append((_Reader(below, layout, (*path, below.node.name)), key, index))
-        self.groups = [group for group in layout.groups if group.path == path]
-        self.where = {id(a): (group, n) for group in self.groups for n, a in enumerate(group.aggregates)}
+            reader = _Reader(below, layout, (*path, below.node.name))
+            key = value_of(layout, below.node.table, below.node.rights)
+            named = name_of(layout, node.table, below.node.lefts)
+            self.children.append((reader, key, named, layout.index(node, below.node).number))
+        self.groups = [(g, name_of(layout, node.table, g.named)) for g in layout.groups if g.path == path]
+        self.where = {id(a): (group, n) for group, _ in self.groups for n, a in enumerate(group.aggregates)}
 
 
 class Assembler:
@@ -92,6 +113,28 @@ class Assembler:
         self._fill(self._root, [part for part in found.values() if part is not None])
         return found
 
+    def _named(self, below: _Reader, names: Iterable[str]) -> dict[str, Part]:
+        """The rows that a reference names, by primary key or by unique value."""
+        return (
+            self._rows(below.table, names) if below.unique is None else self._holders(below.table, names, *below.unique)
+        )
+
+    def _holders(self, table: int, names: Iterable[str], index: int, key: KeyOf) -> dict[str, Part]:
+        """Rows by unique value. Of several, which are there only in passing, the one with the newest change."""
+        wanted = list(names)
+        members = self.store.members([key_names.index(index, name) for name in wanted]) if wanted else []
+        ids = list(dict.fromkeys(member for of in members for member in of))
+        read = self.store.get([key_names.row(table, member) for member in ids]) if ids else []
+        values = dict(zip(ids, read, strict=True))
+        found: dict[str, Part] = {}
+        for name, of in zip(wanted, members, strict=True):
+            for _, member in sorted(((values[member] or b"")[:STAMP], member) for member in of):
+                row = read_row(values[member])
+                # The index may be a step behind: a row counts only if it still has this value.
+                if row is not None and key(row) == name:
+                    found[name] = Part(member, row)
+        return found
+
     def _rows(self, table: int, ids: Iterable[str], *, stamped: bool = False) -> dict[str, Part]:
         wanted = list(dict.fromkeys(ids))
         values = self.store.get([key_names.row(table, key) for key in wanted]) if wanted else []
@@ -112,21 +155,21 @@ class Assembler:
             found = self._referred(below, {name: None for name in named if name is not None})
             for part, name in zip(parts, named, strict=True):
                 part.refs.append(found.get(name) if name is not None else None)
-        for below, key, index in reader.children:
-            self._children(parts, below, key, index)
+        for below, value, named_by, index in reader.children:
+            self._children(parts, below, value, named_by, index)
         if reader.groups:
             self._aggregates(reader, parts)
 
     def _referred(self, below: _Reader, wanted: Mapping[str, None]) -> Mapping[str, Part | None]:
         """Rows that are referred to, with all that hangs on them."""
         if not self.remember:
-            found = self._rows(below.table, wanted)
+            found = self._named(below, wanted)
             self._fill(below, list(found.values()))
             return found
         held = {name: below.held[name] for name in wanted if name in below.held}
         missing = [name for name in wanted if name not in held]
         if missing:
-            found = self._rows(below.table, missing)
+            found = self._named(below, missing)
             self._fill(below, list(found.values()))
             new: dict[str, Part | None] = {name: found.get(name) for name in missing}
             self._keep(below, new)
@@ -153,31 +196,43 @@ class Assembler:
         for below in (*(ref for ref, _ in reader.refs), *(child for child, *_ in reader.children)):
             self._forget(below)
 
-    def _children(self, parts: Sequence[Part], below: _Reader, key: KeyOf, index: int) -> None:
-        members = self.store.members([key_names.index(index, part.key) for part in parts])
+    def _children(self, parts: Sequence[Part], below: _Reader, value: KeyOf, named_by: NameOf, index: int) -> None:
+        names = [named_by(part) for part in parts]
+        members = self._members(index, names)
         one = below.shape.node.one
-        found = self._rows(below.table, (member for of in members for member in of), stamped=one)
-        kept: list[Part] = []
-        for part, of in zip(parts, members, strict=True):
+        found = self._rows(below.table, (member for of in members.values() for member in of), stamped=one)
+        kept: dict[str, Part] = {}
+        for part, name in zip(parts, names, strict=True):
             # An index may be a step behind: a child counts only if its row still names this parent.
-            mine = [found[member] for member in of if member in found and key(found[member].row) == part.key]
+            of = members[name] if name is not None else ()
+            mine = [found[member] for member in of if member in found and value(found[member].row) == name]
             mine = below.shape.arranged(mine)
             part.children.append(mine)
-            kept += mine
-        self._fill(below, kept)
+            # Two parents that share a unique value, in passing, share its rows.
+            kept |= {child.key: child for child in mine}
+        self._fill(below, list(kept.values()))
+
+    def _members(self, index: int, names: Iterable[str | None]) -> dict[str, list[str]]:
+        wanted = list(dict.fromkeys(name for name in names if name is not None))
+        found = self.store.members([key_names.index(index, name) for name in wanted]) if wanted else []
+        return dict(zip(wanted, found, strict=True))
 
     def _aggregates(self, reader: _Reader, parts: Sequence[Part]) -> None:
-        totals: dict[int, list[dict[str, int]]] = {}
-        ends: dict[tuple[int, int], list[list[str]]] = {}
-        for group in reader.groups:
-            named = [key_names.group(group.number, part.key) for part in parts]
-            totals[group.number] = self.store.totals(named)
+        totals: dict[int, list[Mapping[str, int]]] = {}
+        ends: dict[tuple[int, int], list[Sequence[str]]] = {}
+        for group, named_by in reader.groups:
+            names = [named_by(part) for part in parts]
+            wanted = [key_names.group(group.number, name) for name in names if name is not None]
+            # Nothing points at a row whose unique key is NULL.
+            held = iter(self.store.totals(wanted) if wanted else ())
+            totals[group.number] = [{} if name is None else next(held) for name in names]
             for number, aggregate in enumerate(group.aggregates):
                 if aggregate.function in ("min", "max"):
                     by_bytes = is_text(value_kind(aggregate))
                     greatest = aggregate.function == "max"
-                    asked = [(name, number, greatest, by_bytes) for name in named]
-                    ends[group.number, number] = self.store.extremes(asked)
+                    asked = [(name, number, greatest, by_bytes) for name in wanted]
+                    found = iter(self.store.extremes(asked) if asked else ())
+                    ends[group.number, number] = [() if name is None else next(found) for name in names]
         for at, part in enumerate(parts):
             for aggregate in reader.shape.node.aggregates:
                 group, number = reader.where[id(aggregate)]
@@ -188,7 +243,7 @@ def _value(
     group: Group,
     number: int,
     totals: Mapping[str, int],
-    ends: Mapping[tuple[int, int], list[list[str]]],
+    ends: Mapping[tuple[int, int], list[Sequence[str]]],
     at: int,
 ) -> Any:
     aggregate = group.aggregates[number]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from cdc.catalogue import Table
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Layout, TableLayout
 from cdc.join.rows import read_row
@@ -22,18 +23,20 @@ from spark.join.maintain import Touched
 # Index entries a step: bounds what a climb holds in memory (an id is about 100 bytes).
 PIECE = 2000
 
-# Row id -> position of the newest change that led there.
+Names = tuple[str, ...]
+# Row id, or a value that rows are found by -> position of the newest change that led there.
 Ids = dict[str, int]
 
 
 @dataclass(frozen=True)
 class _Step:
-    """From a node to the one above it.
+    """From a row to those above it: first the values that both have, then the rows that have them.
 
     Attributes:
-        stored: the layout of the node's table.
-        index: number of the index to look up (references), or None to read the row's foreign key (children).
-        from_routes: the id of the row above, from a row's routes.
+        stored: the layout of the row's table.
+        index: number of the index that leads from the values to the rows above; None if they are their primary key.
+        from_routes: the values, from a row's routes: children have a foreign key, and references by a unique key
+            that one. None if they are the row's own primary key.
         from_row: the same from a whole stored row.
     """
 
@@ -57,8 +60,8 @@ class Climber:
         self.store, self.defer_above = store, defer_above
         # Every place of every table: the steps from there to the root, the nearest first.
         self._places: dict[str, list[tuple[_Step, ...]]] = {}
-        # For aggregates: (the parent's id from a row's routes, steps from the parent to the root).
-        self._sums: dict[str, list[tuple[KeyOf, tuple[_Step, ...]]]] = {}
+        # For aggregates: the step to the row that has them, and those from there.
+        self._sums: dict[str, list[tuple[_Step, ...]]] = {}
         ways: dict[tuple[str, ...], tuple[_Step, ...]] = {}
         nodes: dict[tuple[str, ...], Node] = {}
         for path, node in root.walk():
@@ -66,10 +69,8 @@ class Climber:
             ways[path] = (_step(layout, nodes[path[:-1]], node), *ways[path[:-1]]) if path else ()
             self._places.setdefault(node.table.qualified, []).append(ways[path])
         for group in layout.groups:
-            stored = layout.tables[group.table]
-            where = [stored.routes.index(name) for name in group.foreign_key]
-            parent = key_of(stored.table, group.foreign_key, where)
-            self._sums.setdefault(group.table, []).append((parent, ways[group.path]))
+            step = _to_key(layout, layout.tables[group.table], group.foreign_key, nodes[group.path].table, group.named)
+            self._sums.setdefault(group.table, []).append((step, *ways[group.path]))
 
     def roots(self, touched: Sequence[Touched]) -> Iterator[Ids]:
         """The roots of touched rows, a piece at a time; a root may come in more than one piece.
@@ -81,16 +82,15 @@ class Climber:
         for touch in touched:
             by_table.setdefault(touch.table, []).append(touch)
         for table, rows in by_table.items():
-            for way in self._places.get(table, ()):
-                if not way:
-                    yield {touch.key: touch.position for touch in rows}
-                elif way[0].index is not None:
-                    yield from self._up({touch.key: touch.position for touch in rows}, way)
+            for way in (*self._places.get(table, ()), *self._sums.get(table, ())):
+                if not way or way[0].from_routes is None:
+                    values = {touch.key: touch.position for touch in rows}
                 else:
-                    assert way[0].from_routes is not None
-                    yield from self._up(_parents(rows, way[0].from_routes), way[1:])
-            for parent, way in self._sums.get(table, ()):
-                yield from self._up(_parents(rows, parent), way)
+                    values = _values(rows, way[0].from_routes)
+                if way:
+                    yield from self._above(values, way)
+                else:
+                    yield values
 
     def _up(self, ids: Ids, way: Sequence[_Step]) -> Iterator[Ids]:
         if not ids:
@@ -98,26 +98,31 @@ class Climber:
         if not way:
             yield ids
             return
+        yield from self._above(self._read_values(ids, way[0]), way)
+
+    def _above(self, values: Ids, way: Sequence[_Step]) -> Iterator[Ids]:
+        """The roots of rows that have any of the values by which the first step leads up."""
         step, rest = way[0], way[1:]
         if step.index is None:
-            yield from self._up(self._read_parents(ids, step), rest)
-            return
-        for piece in self._referring(ids, step.index, rest):
-            yield from self._up(piece, rest)
+            yield from self._up(values, rest)
+        elif values:
+            for piece in self._referring(values, step.index, rest):
+                yield from self._up(piece, rest)
 
-    def _read_parents(self, ids: Ids, step: _Step) -> Ids:
-        assert step.from_row is not None
+    def _read_values(self, ids: Ids, step: _Step) -> Ids:
+        if step.from_row is None:
+            return ids
         found: Ids = {}
         names = [key_names.row(step.stored.number, key) for key in ids]
-        for position, value in zip(ids.values(), self.store.get(names), strict=True):
-            row = read_row(value)
-            parent = None if row is None else step.from_row(row)
-            if parent is not None:
-                found[parent] = max(found.get(parent, 0), position)
+        for position, stored in zip(ids.values(), self.store.get(names), strict=True):
+            row = read_row(stored)
+            value = None if row is None else step.from_row(row)
+            if value is not None:
+                found[value] = max(found.get(value, 0), position)
         return found
 
     def _referring(self, ids: Ids, index: int, rest: Sequence[_Step]) -> Iterator[Ids]:
-        """Rows that refer to any of ``ids`` by small indexes; what large ones lead to is deferred."""
+        """Rows that small indexes name for any of ``ids``; what large ones lead to is deferred."""
         names = {key: key_names.index(index, key) for key in ids}
         sizes = dict(zip(ids, self.store.sizes(list(names.values())), strict=True))
         small: list[str] = []
@@ -148,20 +153,34 @@ class Climber:
 
 def _step(layout: Layout, above: Node, node: Node) -> _Step:
     stored = layout.tables[node.table.qualified]
-    if node.kind == "ref":
-        return _Step(stored, layout.index(above, node).number)
-    columns = tuple(right for _, right in node.on)
-    routes = key_of(node.table, columns, [stored.routes.index(name) for name in columns])
-    return _Step(stored, None, routes, key_of(node.table, columns, stored.places(columns)))
+    if node.kind == "child":
+        return _to_key(layout, stored, node.rights, above.table, node.lefts)
+    index = layout.index(above, node).number
+    if layout.unique(node.table, node.rights) is None:
+        return _Step(stored, index)
+    return _Step(stored, index, *_both(stored, node.rights))
 
 
-def _parents(rows: Sequence[Touched], parent: KeyOf) -> Ids:
+def _to_key(layout: Layout, stored: TableLayout, foreign_key: Names, above: Table, key: Names) -> _Step:
+    """From a row to the one that its foreign key names."""
+    index = layout.unique(above, key)
+    return _Step(stored, None if index is None else index.number, *_both(stored, foreign_key))
+
+
+def _both(stored: TableLayout, columns: Names) -> tuple[KeyOf, KeyOf]:
+    """Some columns' value from a row's routes, and from a whole row."""
+    routes = [stored.routes.index(name) for name in columns]
+    return key_of(stored.table, columns, routes), key_of(stored.table, columns, stored.places(columns))
+
+
+def _values(rows: Sequence[Touched], value_of: KeyOf) -> Ids:
+    """The values that rows have, or had while documents may have shown them."""
     found: Ids = {}
     for touch in rows:
         for routes in touch.seen:
-            key = parent(routes)
-            if key is not None:
-                found[key] = max(found.get(key, 0), touch.position)
+            value = value_of(routes)
+            if value is not None:
+                found[value] = max(found.get(value, 0), touch.position)
     return found
 
 

@@ -13,22 +13,24 @@ from typing import Any, Literal
 import orjson
 
 from cdc.join.document import Part, Shape
-from cdc.join.keying import KeyOf, key_of
-from cdc.join.layout import TableLayout
+from cdc.join.keying import KeyOf
 from cdc.join.rows import Stamp, Stored, read
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.keys import document_id, split_id
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
-from spark.join.assemble import Assembler
+from spark.join.assemble import Assembler, name_of, value_of
 
 # shown      it is in the document
 # deleted    only the mark of a deleted row is left
 # missing    a row refers to it, and the store has never had it
-# elsewhere  an index names it, but the row itself now points at another parent: the index is a step behind
+# elsewhere  an index names it, but the row itself now points at another parent, or has another unique value: the
+#            index is a step behind
+# older      it has the same unique value as the one that is shown, whose change is newer: its own next change is on
+#            its way
 # second     it points here as the one that is shown does, and the view says `one: true`
-State = Literal["shown", "deleted", "missing", "elsewhere", "second"]
+State = Literal["shown", "deleted", "missing", "elsewhere", "older", "second"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Row:
     Attributes:
         path: its place: ``flight_card.airline``, ``plane_card.flights[0]``.
         table: ``schema.table``.
-        key: its id.
+        key: its id; of one that is missing and referred to by a unique key, that key's value.
         state: see State.
         stamp: of the change that wrote it; None for a row that is missing.
     """
@@ -139,13 +141,13 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
 
 
 @dataclass(frozen=True)
-class _Children:
-    """Children of one row: which are shown, and where the index to all of them is."""
+class _Indexed:
+    """Rows that an index leads to, children of one row or holders of one unique value, and which of them are shown."""
 
     path: str
     node: Node
     index: str
-    parent: str
+    value: str
     of: KeyOf
     kept: frozenset[str]
 
@@ -157,8 +159,10 @@ class _Walk:
         self.layout, self.store = view.layout, store
         self.cut: dict[str, int] = {}
         self._asked: list[Row] = []
-        self._children: list[_Children] = []
-        self._aggregates: list[tuple[str, tuple[str, ...], Aggregate, Any, str, int]] = []
+        self._indexed: list[_Indexed] = []
+        self._aggregates: list[tuple[str, tuple[str, ...], Aggregate, Any, str | None, int]] = []
+        # References by a unique key whose value no row has.
+        self._unheld: list[Row] = []
 
     def ask(self, path: str, table: str, key: str, state: State) -> None:
         """Remember a row."""
@@ -166,13 +170,12 @@ class _Walk:
 
     def node(self, shape: Shape, part: Part, path: str, names: tuple[str, ...]) -> None:
         """A row at its place, and all below it."""
-        node, stored = shape.node, self._stored(shape.node)
+        node = shape.node
         for below, ref in zip(shape.refs, part.refs, strict=True):
-            columns = [left for left, _ in below.node.on]
-            key = key_of(node.table, columns, stored.places(columns))(part.row)
             at = f"{path}.{below.node.name}"
-            if key is not None:
-                self.ask(at, below.node.table.qualified, key, "shown" if ref is not None else "missing")
+            value = value_of(self.layout, node.table, below.node.lefts)(part.row)
+            if value is not None:
+                self._referred(below.node, ref, at, value)
             if ref is not None:
                 self.node(below, ref, at, (*names, below.node.name))
         for below, children in zip(shape.children, part.children, strict=True):
@@ -180,17 +183,34 @@ class _Walk:
         for group in (group for group in self.layout.groups if group.path == names):
             for number, item in enumerate(group.aggregates):
                 value = part.aggregates[[a.name for a in node.aggregates].index(item.name)]
-                named = key_names.group(group.number, part.key)
+                key = name_of(self.layout, node.table, group.named)(part)
+                named = None if key is None else key_names.group(group.number, key)
                 self._aggregates.append((f"{path}.{item.name}", (*names, item.name), item, value, named, number))
+
+    def _referred(self, node: Node, ref: Part | None, path: str, value: str) -> None:
+        """A reference's row, and what else has or had the unique value by which it is found."""
+        unique = self.layout.unique(node.table, node.rights)
+        if unique is None or ref is not None:
+            key = value if ref is None else ref.key
+            self.ask(path, node.table.qualified, key, "shown" if ref is not None else "missing")
+        else:
+            self._unheld.append(Row(path, node.table.qualified, value, "missing"))
+        if unique is not None:
+            of = value_of(self.layout, node.table, node.rights)
+            kept = frozenset([ref.key] if ref is not None else ())
+            index = key_names.index(unique.number, value)
+            self._indexed.append(_Indexed(path, node, index, value, of, kept))
 
     def _below(
         self, node: Node, below: Shape, part: Part, children: Sequence[Part], path: str, names: tuple[str, ...]
     ) -> None:
-        columns = [right for _, right in below.node.on]
-        of = key_of(below.node.table, columns, self._stored(below.node).places(columns))
-        index = key_names.index(self.layout.index(node, below.node).number, part.key)
+        value = name_of(self.layout, node.table, below.node.lefts)(part)
+        if value is None:
+            return
+        of = value_of(self.layout, below.node.table, below.node.rights)
+        index = key_names.index(self.layout.index(node, below.node).number, value)
         kept = frozenset(child.key for child in children)
-        self._children.append(_Children(path, below.node, index, part.key, of, kept))
+        self._indexed.append(_Indexed(path, below.node, index, value, of, kept))
         for number, child in enumerate(children):
             at = f"{path}[{number}]" if below.node.many else path
             self.ask(at, below.node.table.qualified, child.key, "shown")
@@ -199,23 +219,23 @@ class _Walk:
     def rows(self) -> list[Row]:
         """Every row that was asked for, with its stamp; then those that an index names and the document does not."""
         held = self._read([(row.table, row.key) for row in self._asked])
-        return [_stamped(row, held.get((row.table, row.key))) for row in self._asked] + self._left_out()
+        known = [_stamped(row, held.get((row.table, row.key))) for row in self._asked]
+        return known + self._unheld + self._left_out()
 
     def _left_out(self) -> list[Row]:
         found: list[Row] = []
-        members = self.store.members([one.index for one in self._children])
-        left = [
-            (one, key) for one, of in zip(self._children, members, strict=True) for key in of if key not in one.kept
-        ]
+        members = self.store.members([one.index for one in self._indexed])
+        left = [(one, key) for one, of in zip(self._indexed, members, strict=True) for key in of if key not in one.kept]
         held = self._read([(one.node.table.qualified, key) for one, key in left])
         for one, key in left:
             table = one.node.table.qualified
             stored = held.get((table, key))
-            if stored is not None and stored.row is not None and one.of(stored.row) == one.parent:
-                if one.node.one:
-                    found.append(_stamped(Row(one.path, table, key, "second"), stored))
-                    continue
-                self.cut[one.path] = self.cut.get(one.path, 0) + 1
+            if stored is not None and stored.row is not None and one.of(stored.row) == one.value:
+                if one.node.kind == "child" and not one.node.one:
+                    self.cut[one.path] = self.cut.get(one.path, 0) + 1
+                else:
+                    second: State = "second" if one.node.one else "older"
+                    found.append(_stamped(Row(one.path, table, key, second), stored))
             else:
                 state: State = "missing" if stored is None else "elsewhere"
                 found.append(_stamped(Row(one.path, table, key, state), stored))
@@ -224,16 +244,16 @@ class _Walk:
     def totals(self, unknown: frozenset[tuple[str, ...]]) -> list[Total]:
         """The aggregates, with how many values are in each."""
         found = []
-        held = self.store.totals([named for *_, named, _ in self._aggregates])
-        for (path, names, item, value, _, number), totals in zip(self._aggregates, held, strict=True):
+        # Nothing points at a row whose unique key is NULL.
+        asked = [named for *_, named, _ in self._aggregates if named is not None]
+        held = dict(zip(asked, self.store.totals(asked), strict=True))
+        for path, names, item, value, named, number in self._aggregates:
+            totals = held[named] if named is not None else {}
             known = names not in unknown
             count = totals.get(f"{'d' if item.distinct else 'n'}{number}", 0)
             counted = None if item.function in ("min", "max") else count
             found.append(Total(path, item.table.qualified, value if known else None, counted, known))
         return found
-
-    def _stored(self, node: Node) -> TableLayout:
-        return self.layout.tables[node.table.qualified]
 
     def _read(self, asked: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Stored]:
         wanted = list(dict.fromkeys(asked))

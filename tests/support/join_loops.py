@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -97,7 +98,7 @@ def _names(node: Node) -> dict[str, bool]:
 def _joined(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
     if node.kind == "ref":
         others = tables[node.table.name].values()
-        return [r for r in others if all(r[right] == row[left] for left, right in node.on)]
+        return [r for r in others if _equal((row[left], r[right]) for left, right in node.on)]
     rows = _pointing(node.table, node.on, row, tables)
     for order in node.order_by:
         nulls = [r for r in rows if r[order.column] is None]
@@ -108,8 +109,13 @@ def _joined(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row
 
 
 def _pointing(of: Table, on: Any, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
-    rows = [r for r in tables[of.name].values() if all(r[right] == row[left] for left, right in on)]
+    rows = [r for r in tables[of.name].values() if _equal((row[left], r[right]) for left, right in on)]
     return sorted(rows, key=lambda r: [_comparable(r[column]) for column in of.primary_key])
+
+
+def _equal(pairs: Iterable[tuple[Any, Any]]) -> bool:
+    """As in SQL: NULL equals nothing."""
+    return all(one is not None and one == other for one, other in pairs)
 
 
 def _comparable(value: Any) -> Any:

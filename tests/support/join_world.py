@@ -26,6 +26,12 @@ KEYS: tuple[Keys, ...] = (
     ((("id", "text"),), (("",), ("{}",), ("a|b%7B\\",), ("é",), ("%",), ("*",))),
     ((("id", "int4"), ("sub", "text")), ((0, ""), (0, "é{x}|"), (1, ""), (1, "|"), (2, ""), (2, "{"))),
 )
+# Beside each of them, a unique key that may be NULL: its columns, and the values that it may have.
+UNIQUE: tuple[Keys, ...] = (
+    ((("u", "text"),), (("",), ("x|%",), ("é",), ("{}",))),
+    ((("u", "int4"),), ((0,), (1,), (2,), (3,))),
+    ((("u", "text"), ("w", "int4")), (("", 0), ("", 1), ("é{", 0), ("|", 1))),
+)
 FLOATS = (0.0, -0.0, 1.5, -2.25, "NaN", "Infinity", "-Infinity", None)
 
 Row = dict[str, Any]
@@ -33,16 +39,24 @@ PartOf = tuple[str, int]
 
 
 def table(name: str, keys: Keys) -> Table:
-    """A table with a key, a nullable reference to every table (itself too), and values of several types."""
+    """A table with two keys, a nullable reference to either of every table (itself too), and values of many types."""
     columns = [Column(column, kind, kind, nullable=False) for column, kind in keys[0]]
-    columns += [Column(f"{other}_{column}", kind, kind) for other in TABLES for column, kind in keys[0]]
+    unique = unique_of(keys)[0]
+    columns += [Column(column, kind, kind) for column, kind in unique]
+    columns += [Column(f"{other}_{column}", kind, kind) for other in TABLES for column, kind in (*keys[0], *unique)]
     columns += [
         Column("n", "integer", "int4"),
         Column("amount", "numeric(10,2)", "numeric", precision=10, scale=2),
         Column("note", "text", "text"),
         Column("f", "double precision", "float8"),
     ]
-    return Table("public", name, tuple(columns), tuple(column for column, _ in keys[0]))
+    primary = tuple(column for column, _ in keys[0])
+    return Table("public", name, tuple(columns), primary, unique_keys=(tuple(column for column, _ in unique),))
+
+
+def unique_of(keys: Keys) -> Keys:
+    """The unique key that goes with a primary one."""
+    return UNIQUE[KEYS.index(keys)]
 
 
 # -- random views -------------------------------------------------------------------------------------------
@@ -77,8 +91,9 @@ def random_view(random: Random, *, small: bool = False) -> JoinedView:
     """A view over up to eight places of the tables, three levels deep; or a small one, in which more meets."""
     keys = random.choice(KEYS)
     if small:
-        own = tuple((column, f"a_{column}") for column, _ in keys[0])
-        edge = tuple((f"b_{column}", column) for column, _ in keys[0])
+        joined = random.choice((keys, unique_of(keys)))[0]
+        own = tuple((column, f"a_{column}") for column, _ in joined)
+        edge = tuple((f"b_{column}", column) for column, _ in joined)
         kid = Node("k", "child", table("b", keys), own, (*((c, c) for c, _ in keys[0]), ("n", "n")))
         ref = Node("r", "ref", table("b", keys), edge, (("n", "n"),))
         sums = (
@@ -106,22 +121,29 @@ def _node(random: Random, keys: Keys, name: str, kind: Any, of: str, on: Any, de
         return replace(node, one=one, value=value)
     picked = (*named, *(c for c in VALUES if random.random() < 0.4))
     refs, children, aggregates = [], [], []
-    own = tuple((column, f"{of}_{column}") for column in named)
+
+    def joined() -> tuple[str, ...]:
+        """The primary key or the unique one."""
+        return tuple(column for column, _ in random.choice((keys, keys, unique_of(keys)))[0])
+
+    def own() -> tuple[tuple[str, str], ...]:
+        return tuple((column, f"{of}_{column}") for column in joined())
+
     # What a hidden row leads to stands beside what is in the row above: no name may be there twice.
     above = name if depth else ""
     if depth < 3:
         for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
             other = random.choice(TABLES)
-            edge = tuple((f"{other}_{column}", column) for column in named)
+            edge = tuple((f"{other}_{column}", column) for column in joined())
             refs.append(_node(random, keys, f"{above}r{number}", "ref", other, edge, depth + 1))
         for number in range(random.choice((0, 1, 1, 2) if depth < 2 else (0, 0, 1))):
             other = random.choice(TABLES)
-            children.append(_node(random, keys, f"{above}k{number}", "child", other, own, depth + 1))
+            children.append(_node(random, keys, f"{above}k{number}", "child", other, own(), depth + 1))
     for number in range(random.choice((0, 0, 1, 3))):
         function, distinct, value = random.choice(FUNCTIONS)
         other = table(random.choice(TABLES), keys)
         where, sql = (CONDITION, "int") if value == "n * 2" else (None, None)
-        aggregates.append(Aggregate(f"g{number}", other, own, function, distinct, value, where, sql))
+        aggregates.append(Aggregate(f"g{number}", other, own(), function, distinct, value, where, sql))
     order, limit = ((), None) if one else _order(random, kind)
     hide = bool(depth) and bool(refs or children) and random.random() < 2 * WORDS
     columns = () if hide else tuple((c, c if random.random() < 0.8 else f"{c}_renamed") for c in picked)
@@ -165,7 +187,10 @@ class World:
         named = self.view.table.primary_key
         self.keys = next(keys for keys in KEYS if _same(keys, self.view.table, named))
         self.columns = [column.name for column in self.view.table.columns]
+        self.unique = unique_of(self.keys)
         layouts = self.view.layout.tables
+        # Where rows are joined by a unique key, they exchange it now and then.
+        self.exchanged = [of.table.name for of in layouts.values() if self.unique[0][0][0] in of.routes]
         self.names = sorted(table.name for table in self.view.tree.tables().values())
         self.makers = {name: RowMaker(layout) for name, layout in layouts.items()}
 
@@ -204,11 +229,27 @@ class World:
                     rows[moved] = {**rows.pop(key), **self._key(moved)}
                     self.emit(name, key, None, Op.DELETE)
                     self.emit(name, moved, rows[moved], Op.CREATE)
+            elif kind < 0.45 and key in rows and name in self.exchanged:
+                self._exchange(random, name, key)
             else:
                 old = rows.get(key)
                 rows[key] = self._row(random, key, old)
                 self.emit(name, key, rows[key], Op.CREATE if old is None else Op.UPDATE)
         self.lsn += random.random() < self.pace
+
+    def _exchange(self, random: Random, name: str, key: int) -> None:
+        """A row takes a unique value, and whoever has it gets this one's, or none: at the end of a transaction it is
+        unique again (a deferred constraint); in between the log may show two rows with one value, or none with it."""
+        rows, named = self.tables[name], [column for column, _ in self.unique[0]]
+        wanted = random.choice(((None, *self.unique[1][0][1:]), *self.unique[1]))
+        mine = [rows[key][column] for column in named]
+        holders = [other for other in rows if other != key and wanted == tuple(rows[other][c] for c in named)]
+        if None in wanted:
+            holders = []
+        moved = {key: wanted, **{other: random.choice((mine, mine, (None,) * len(named))) for other in holders}}
+        for one in random.sample(sorted(moved), len(moved)):
+            rows[one] = {**rows[one], **dict(zip(named, moved[one], strict=True))}
+            self.emit(name, one, rows[one], Op.UPDATE)
 
     def _key(self, key: int) -> Row:
         return dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
@@ -217,9 +258,10 @@ class World:
         row = dict(old) if old else {**dict.fromkeys(self.columns), "n": 0, **self._key(key)}
         for name in random.sample((*self.names, *VALUES), random.choice((1, 2, 4))):
             if name in TABLES:
-                to = random.choice((None, 0, 1, 2, 2, self.rows - 1))
-                values = (None,) * len(self.keys[0]) if to is None else self.keys[1][to]
-                row |= {f"{name}_{column}": v for (column, _), v in zip(self.keys[0], values, strict=True)}
+                for keys, most in ((self.keys, self.rows), (self.unique, len(self.unique[1]))):
+                    to = random.choice((None, 0, 1, 2, 2, most - 1))
+                    values = (None,) * len(keys[0]) if to is None else keys[1][to]
+                    row |= {f"{name}_{column}": v for (column, _), v in zip(keys[0], values, strict=True)}
             elif name == "n":
                 row[name] = random.choice((None, random.randrange(-5, 6)))
             elif name == "amount":

@@ -74,6 +74,17 @@ def test_addresses_and_knobs_come_from_the_file_not_from_the_definition(tmp_path
     assert (back.url, back.bulk_count) == ("http://f:9200", 99)  # type: ignore[union-attr]
 
 
+def test_a_setting_that_a_definition_does_not_know_is_not_the_files(tmp_path: Path) -> None:
+    """A generation was filled without routing: asked for one, it would look for its documents elsewhere."""
+    before = load(tmp_path)
+    definition = definition_of(before, "search", ())
+    now = load(tmp_path, ("bulk_count: 77", "routing: id"))
+    assert "routing" not in definition["sink"]
+    assert defined_as(now, "search", definition).sinks["search"].routing is None  # type: ignore[union-attr]
+    assert changes(definition, definition_of(now, "search", ())) == ["sink.routing added"]
+    assert before.spec_hash("search") != now.spec_hash("search")
+
+
 def test_changes_are_said_in_words(tmp_path: Path) -> None:
     before = definition_of(load(tmp_path), "search", ())
     after = definition_of(

@@ -312,3 +312,14 @@ def test_what_is_no_address_is_refused_without_its_password(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_address(text)
     assert "tell-nobody" not in str(caught.value)
+
+
+def test_a_foreign_key_to_another_unique_key_is_a_join_too() -> None:
+    books = replace(table("books", "id", "isbn", "shelf"), unique_keys=(("isbn",),))
+    loans = table("loans", "id", "book", "shelf")
+    keys = [points("loans", "book", "books", "isbn"), points("loans", "shelf", "books", "shelf")]
+    found = propose_views(tables(books, loans), keys, NOBODY_KNOWS, joins=True)
+    assert [one.why for one in found.left_out] == [
+        "joins go along primary keys and other unique ones, and (shelf) is none of public.books"
+    ]
+    assert "'isbn': 'book'" in str(found.views)

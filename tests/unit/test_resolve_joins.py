@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.catalogue import Catalogue, Column, Table
+from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import PipelineFileError
 from cdc.join.tree import Order
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from cdc.resolve import resolve_view, resolve_views, view_tables
 from cdc.view import View
+from sinks.configure import sink_config
 
 FILE = """\
 version: 1
@@ -30,12 +31,13 @@ sinks:
 """
 
 
-def table(called: str, key: str, /, **columns: str) -> Table:
+def table(called: str, key: str, /, *unique: str, not_unique: tuple[NotUnique, ...] = (), **columns: str) -> Table:
     found = []
     for name, kind in columns.items():
         base = kind.removesuffix("[]")
         found.append(Column(name.removesuffix("_"), kind, base, array=kind.endswith("[]")))
-    return Table("public", called, tuple(found), tuple(key.split()))
+    others = tuple(tuple(one.split()) for one in unique)
+    return Table("public", called, tuple(found), tuple(key.split()), unique_keys=others, not_unique=not_unique)
 
 
 TABLES = (
@@ -54,6 +56,15 @@ TABLES = (
     table("posts", "id", id="int4", title="text"),
     table("tags", "id", id="int4", word="text"),
     table("posts_tags", "post tag", post="int4", tag="int4"),
+    table(
+        "books", "id", "isbn", "shelf place", id="int4", isbn="text", shelf="int4", place="int4", slug="text",
+        title="text", lang="text",
+        not_unique=(
+            NotUnique("books_slug_live", ("slug", "lang"), "it is partial (WHERE (lang IS NOT NULL))"),
+            NotUnique("books_title_lower", ("title",), "it is over an expression (btree (lower(title)))"),
+        ),
+    ),
+    table("loans", "id", id="int8", book="varchar", at_shelf="int4", at_place="int8", titled="text"),
     table("log", "", id="int4", flight="int8"),
 )  # fmt: skip
 CATALOGUE = Catalogue({table.qualified: table for table in TABLES})
@@ -95,6 +106,29 @@ def test_the_flight_card() -> None:
     assert view.tree.columns == view.columns
     assert "area" not in view.tree.table.by_name
     assert set(view_tables(view)) == {"public.flights", "public.airlines", "public.airports", "public.countries"}
+
+
+def test_edges_by_a_unique_key_in_its_order() -> None:
+    view = resolve(
+        "loans",
+        "refs: {b: {table: books, on: {book: isbn}}, at: {table: books, on: {at_place: place, at_shelf: shelf},"
+        " children: {loans: {table: loans, on: {isbn: book}}},"
+        " aggregates: {n: {table: loans, on: {isbn: book}, value: count(*)},"
+        " m: {table: loans, on: {id: at_shelf}, value: count(*)}}}}",
+    )
+    book, at = view.tree.refs
+    assert book.on == (("book", "isbn"),)
+    assert at.on == (("at_shelf", "shelf"), ("at_place", "place"))
+    assert at.children[0].on == (("isbn", "book"),)
+    layout = view.layout
+    assert layout.tables["public.books"].routes == ("isbn", "shelf", "place")
+    assert layout.unique(book.table, ("id",)) is None
+    found = layout.unique(book.table, ("shelf", "place"))
+    assert found is not None and (found.table, found.columns) == ("public.books", ("shelf", "place"))
+    assert [(group.foreign_key, group.named) for group in layout.groups] == [
+        (("book",), ("isbn",)),
+        (("at_shelf",), ("id",)),
+    ]
 
 
 def test_values_ones_and_what_hidden_rows_lead_to() -> None:
@@ -195,13 +229,18 @@ def test_a_view_of_one_table_stays_one() -> None:
         ("flights", "refs: {a: {table: airlines, on: {carier: carrier}}}", ["p.yaml:10:46: views.v.refs.a.on.carier: public.flights has no column carier", "did you mean carrier"]),
         ("flights", "refs: {a: {table: airlines, on: {carrier: carier}}}", ["views.v.refs.a.on.carrier: public.airlines has no column carier", "did you mean carrier"]),
         ("flights", "refs: {a: {table: airports, on: {faa: origin}}}", ["views.v.refs.a.on.faa: public.flights has no column faa", "the sides look swapped: write on: {origin: faa}"]),
-        ("flights", "refs: {a: {table: airlines, on: {carrier: name}}}", ["p.yaml:10:33: views.v.refs.a.on: a reference reaches one row by its whole primary key: public.airlines's is (carrier), not (name)", "join by the key: {…: carrier}; (name) can't be joined by, even where it is unique", "name airlines's key"]),
-        ("returns", "refs: {a: {table: lines, on: {order_ref: order_id}}}", ["public.lines's is (order_id, line), not (order_id)", "name the key: {…: order_id, …: line}"]),
-        ("planes", "refs: {a: {table: flights, on: {tailnum: tailnum}}}", ["public.flights's is (id), not (tailnum)", "if rows of flights point at this row, put it under `children`"]),
-        ("staff", "refs: {a: {table: staff, on: {id: boss}}}", ["public.staff's is (id), not (boss)", "the sides look swapped: write on: {boss: id}"]),
-        ("flights", "children: {a: {table: airlines, on: {carrier: carrier}}}", ["p.yaml:10:37: views.v.children.a.on: rows that point at this row hold its whole primary key: public.flights's is (id), not (carrier)", "if this row points at one of airlines, put it under `refs`"]),
-        ("staff", "children: {a: {table: staff, on: {boss: id}}}", ["public.staff's is (id), not (boss)", "the sides look swapped: write on: {id: boss}"]),
-        ("lines", "aggregates: {n: {table: returns, on: {order_id: order_ref}, value: count(*)}}", ["views.v.aggregates.n.on: ", "public.lines's is (order_id, line), not (order_id)", "name the key: {order_id: …, line: …}"]),
+        ("flights", "refs: {a: {table: airlines, on: {carrier: name}}}", ["p.yaml:10:33: views.v.refs.a.on: a reference reaches one row by a whole key, and (name) is none of public.airlines: its primary key is (carrier)", "join by a key: {…: carrier}; (name) is none, as long as public.airlines has no unique constraint over it"]),
+        ("returns", "refs: {a: {table: lines, on: {order_ref: order_id}}}", ["(order_id) is none of public.lines: its primary key is (order_id, line)", "name the key: {…: order_id, …: line}"]),
+        ("planes", "refs: {a: {table: flights, on: {tailnum: tailnum}}}", ["(tailnum) is none of public.flights: its primary key is (id)", "if rows of flights point at this row, put it under `children`"]),
+        ("staff", "refs: {a: {table: staff, on: {id: boss}}}", ["(boss) is none of public.staff: its primary key is (id)", "the sides look swapped: write on: {boss: id}"]),
+        ("flights", "children: {a: {table: airlines, on: {carrier: carrier}}}", ["p.yaml:10:37: views.v.children.a.on: rows that point at this row hold a whole key of it, and (carrier) is none of public.flights: its primary key is (id)", "if this row points at one of airlines, put it under `refs`"]),
+        ("staff", "children: {a: {table: staff, on: {boss: id}}}", ["(boss) is none of public.staff: its primary key is (id)", "the sides look swapped: write on: {id: boss}"]),
+        ("lines", "aggregates: {n: {table: returns, on: {order_id: order_ref}, value: count(*)}}", ["views.v.aggregates.n.on: ", "(order_id) is none of public.lines: its primary key is (order_id, line)", "name the key: {order_id: …, line: …}"]),
+        ("loans", "refs: {b: {table: books, on: {titled: slug}}}", ["p.yaml:10:30: views.v.refs.b.on: a reference reaches one row by a whole key, and (slug) is none of public.books: its primary key is (id), other unique ones are (isbn), (shelf, place)", "books_slug_live makes no key of (slug): it is partial (WHERE (lang IS NOT NULL)); make a unique constraint over all rows"]),
+        ("loans", "refs: {b: {table: books, on: {titled: title}}}", ["books_title_lower makes no key of (title): it is over an expression (btree (lower(title)))"]),
+        ("loans", "refs: {b: {table: books, on: {at_shelf: shelf}}}", ["(shelf) is none of public.books", "name a whole key: (shelf, place) or {…: id}"]),
+        ("books", "children: {l: {table: loans, on: {title: titled}}}", ["views.v.children.l.on: rows that point at this row hold a whole key of it, and (title) is none of public.books", "books_title_lower makes no key"]),
+        ("books", "refs: {l: {table: loans, on: {isbn: book}}}", ["(book) is none of public.loans", "if rows of loans point at this row, put it under `children`"]),
         ("planes", "refs: {a: {table: airlines, on: {year: carrier}}}", ["public.planes.year and public.airlines.carrier can't be joined: year is int4, carrier is text", "join by columns of one type"]),
         ("flights", "refs: {a: {table: airlines, on: {airline_code: carrier}}}", ["views.v.refs.a.on.airline_code: ", "'A' and 'a' are one citext"]),
         ("flights", "refs: {a: {table: airlines, on: {labels: carrier}}}", ["labels is an array (text[])"]),
@@ -228,6 +267,32 @@ def test_what_is_wrong_is_named(root: str, joins: str, messages: list[str]) -> N
     for message in messages:
         assert message in found, found
     assert "what to do: " in found
+
+
+@pytest.mark.parametrize(
+    ("root", "column", "message"),
+    [
+        ("lines", "title", "view v has the key (order_id, line), and title is not of it"),
+        ("lines", "titel", "view v has the key (order_id, line), and titel is not of it"),
+        ("planes", "tailnum", "tailnum is the whole key of view v, by which documents are placed anyway"),
+    ],
+)
+def test_a_routing_that_could_change_or_says_nothing_is_refused(root: str, column: str, message: str) -> None:
+    index = f'{{type: elasticsearch, url: "http://h:1", view: v, routing: {column}}}'
+    text = FILE.replace('{type: redis, url: "redis://h", view: v}', index)
+    made = loads(text.replace("ROOT", root).replace("JOINS", "where: 'true'"), "p.yaml", {})
+    with pytest.raises(PipelineFileError) as caught:
+        resolve_views(made, CATALOGUE, "s")
+    assert f"p.yaml:12:65: sinks.s.routing: {message}" in str(caught.value)
+    assert ("at its old place" in str(caught.value)) == (column == "title")
+
+
+def test_the_place_of_the_routing_in_the_key() -> None:
+    index = '{type: elasticsearch, url: "http://h:1", view: v, routing: line}'
+    text = FILE.replace('{type: redis, url: "redis://h", view: v}', index)
+    made = loads(text.replace("ROOT", "lines").replace("JOINS", "key: [line, order_id]"), "p.yaml", {})
+    config = sink_config("s", made.sinks["s"], resolve_views(made, CATALOGUE, "s"), {})
+    assert config["targets"]["v"]["routing"] == {"at": 0, "of": 2}
 
 
 def test_a_warehouse_refuses_joined_views_from_the_catalogue_too() -> None:

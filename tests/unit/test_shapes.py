@@ -130,3 +130,13 @@ def test_only_changes_of_used_columns() -> None:
     changes = column_changes(shape(ID, N, A), shape(ID, N, replace(A, name="b")))
     assert list(used_changes(changes, {"a"})) == list(used_changes(changes, {"b"})) == changes
     assert list(used_changes(changes, {"n"})) == []
+
+
+def test_another_unique_index_is_no_other_shape_and_is_remembered() -> None:
+    """A view that joins by it is resolved with the table as it was, too, when a column changes one day."""
+    old = shape(ID, N)
+    new = replace(old, table=replace(old.table, unique_keys=(("n",),)))
+    shapes, changed = Shapes({"public.t": (old,)}).with_newer({"public.t": new})
+    assert not changed and old.same_as(new)
+    again = Shapes.from_json(shapes.to_json(), "shapes.json").newest("public.t")
+    assert again is not None and again.table.unique_keys == (("n",),)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
+from cdc.keys import document_id, id_bytes, is_stray
 from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch import mapping
 from sinks.elasticsearch.bulk import POISON_TRIES, PRESSURE, Line, chunks, encode, judge
@@ -55,6 +56,32 @@ def test_an_encoded_item_is_one_action_line_and_one_document_line(
     assert len(parts) == (2 if raw is None else 3)
     if raw is not None:
         assert json.loads(parts[1]) == document
+
+
+@given(parts=st.lists(st.text(max_size=9), min_size=2, max_size=3), other=st.none() | st.text(max_size=4))
+def test_a_routed_document_is_found_by_its_key_alone(parts: list[str], other: str | None) -> None:
+    at = len(parts) - 1
+    place = Target("v", "i", 1, {}, routing=(at, len(parts)))
+    key = document_id(parts)
+    address = place.address(key)
+    assert address == (key, parts[at] or None)
+    action = json.loads(encode(0, Item(key, 1, None), address).data)["delete"]
+    assert (action["_id"], action.get("routing")) == address
+    assert place.key(key, address.routing) == key
+    # What lies at another place than ours would has a key of its own, which leads there.
+    if other != address.routing:
+        stray = place.key(key, other)
+        assert is_stray(stray)
+        assert place.address(stray) == (key, other)
+        id_bytes(stray)
+
+
+def test_an_id_of_nobodys_and_an_index_without_routing() -> None:
+    routed, plain = Target("v", "i", 1, {}, routing=(0, 2)), Target("v", "i", 1, {})
+    assert routed.address("foreign") == ("foreign", None)
+    assert routed.key("foreign", None) == "foreign"
+    assert plain.address("a|b") == ("a|b", None)
+    assert plain.address(plain.key("a|b", "x")) == ("a|b", "x")
 
 
 @given(

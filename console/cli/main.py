@@ -24,6 +24,8 @@ VERBS = {
     "apply": "create or change publication, slot, topics and connector",
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
+    "pause": "leave a sink alone for a maintenance window",
+    "resume": "let a paused sink go on",
     "verify": "compare every sink with Postgres, row by row",
     "resnapshot": "read tables, or some of their rows, again",
     "rebuild": "fill a new generation of a sink from offset 0, beside the living one",

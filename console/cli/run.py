@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 STEP_SECONDS = 0.5
 # How often a plain line is printed when nobody watches a terminal.
 LINE_SECONDS = 10.0
+NOT_CAUGHT_UP = "it can't catch up, and whoever waits for that would wait until it is resumed"
 FORGETFUL = (
     "an older Headwater has applied this pipeline: a table that is renamed or replaced is noticed, but not remembered;"
     " run `headwater apply FILE` once"
@@ -58,7 +59,7 @@ def command(
     kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
     kept up to date, also one that `rebuild` finishes while this runs. A sink that can't be run (its view does not fit
     the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
-    others go on. What is away when it begins is waited for.
+    others go on. What is away when it begins is waited for. A sink that is paused (`headwater pause`) is left alone.
 
     Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
     error that concerns all of them, or with --until-caught-up a sink that could not be filled.
@@ -90,6 +91,7 @@ def _run(
     from console.cli.flow_bars import FlowBars
     from operations.catalogue import source_catalogue
     from operations.losses.losses import Losses
+    from operations.pausing import paused_lines, refuse_paused
     from operations.run.engine import open_engine, warn_outdated
     from operations.run.halting import Halting
     from operations.run.machines import with_master
@@ -99,6 +101,8 @@ def _run(
 
     until = None if timeout is None else time.monotonic() + timeout
     pipeline = with_master(load(file), master)
+    if until_caught_up:
+        refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
     with SourceWatch(pipeline) as source:
         with Waiting(pipeline, only) as waiting:
@@ -109,7 +113,7 @@ def _run(
         halting = Halting(engine)
         losses = Losses(pipeline, file, only, master)
         try:
-            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
+            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines, *paused_lines(engine.paused)]:
                 _say(f"warning: {line}")
             if source.forgetful:
                 _say(f"warning: {FORGETFUL}")
@@ -142,6 +146,8 @@ def _supervise(
     losses: Losses | None = None,
 ) -> None:
     """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
+    from operations.pausing import refuse_paused
+
     told: str | None = None
     while not stop.wait(STEP_SECONDS):
         trouble = _follow(engine, halting, source, losses)
@@ -153,8 +159,10 @@ def _supervise(
         if source.error is not None:
             engine.stop(str(source.error))
             raise source.error
+        if until_caught_up and engine.paused:
+            refuse_paused(engine.pipeline, engine.only, NOT_CAUGHT_UP)
         healing = losses is not None and losses.busy
-        if engine.runner.all_failed and not healing:
+        if engine.runner.all_failed and not healing and not engine.paused:
             return
         if until_caught_up and not healing and bars.goal.caught_up():
             _say("caught up")

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from cdc.pipeline import load
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from operations.pausing import Pause
 from operations.status.alive import ailments
 from operations.status.sinks import status_report
 from operations.status.source import line, warning
@@ -67,6 +68,15 @@ def rebuilding_words(lost: Mapping[str, Any]) -> str:
     return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {how_far}"
 
 
+def _news(sink: Mapping[str, Any]) -> str:
+    """The last column: why it stands still, or its last error."""
+    if sink["paused"]:
+        return Pause(*(sink["paused"][name] for name in ("since", "by", "why"))).words
+    if sink["rebuilding"]:
+        return rebuilding_words(sink["rebuilding"])
+    return (sink["last_error"] or "").split("\n")[0]
+
+
 def _print(report: dict[str, Any]) -> None:
     table = Table(title=f"pipeline {report['pipeline']}")
     for heading in ("sink", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
@@ -78,9 +88,7 @@ def _print(report: dict[str, Any]) -> None:
             sink["state"],
             *lag_cells(sink),
             *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
-            (sink["last_error"] or "").split("\n")[0]
-            if not sink["rebuilding"]
-            else rebuilding_words(sink["rebuilding"]),
+            _news(sink),
         )
         for other in sink["generations"] if len(sink["generations"]) > 1 else ():
             table.add_row(

@@ -111,6 +111,9 @@ class Losses:
         self.watch.follow(_held(engine), engine.runner.running)
         for sink in self.sinks:
             one = self.healing.get(sink)
+            if sink in engine.paused:
+                said += self._left_alone(one)
+                continue
             if one is None:
                 if self._is_lost(sink):
                     self.healing[sink] = one = _Healing(sink)
@@ -122,6 +125,15 @@ class Losses:
                     continue
             said += self._step(engine, one)
         return said
+
+    def _left_alone(self, one: _Healing | None) -> list[str]:
+        """The sink is paused: what is under way ends by itself; it begins anew after `resume`, if still lost."""
+        if one is None or (one.child is not None and not one.child.ended()):
+            return []
+        if one.child is not None:
+            one.child.end()
+        self._over(one)
+        return [f"sink {one.sink}: it is not made again while it is paused"]
 
     def _is_lost(self, sink: str) -> bool:
         return self.watch.is_lost(sink, register_of(self.pipeline, sink).living())

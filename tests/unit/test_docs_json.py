@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from cdc.catalogue import Column, Table
 from cdc.join.rows import Stamp
@@ -17,6 +18,7 @@ from cdc.view import View
 from connectors.actions import Action
 from connectors.preflight import CHECKS, Answer, Finding, Level
 from console.cli.check import to_dict
+from console.cli.main import cli
 from deploy.local.stack import ServiceState
 from operations.explain import report as explained
 from operations.explain.differences import Difference
@@ -102,3 +104,11 @@ def test_every_check_is_named() -> None:
 
 def test_ps() -> None:
     assert list(example("ps")["services"][0]) == [field.name for field in fields(ServiceState)]
+
+
+def test_pause(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text((ROOT / "examples/flights/pipeline.yaml").read_text())
+    nowhere = {"HEADWATER_SOURCE_PASSWORD": "x", "HEADWATER_SETUP_PASSWORD": "x", "HEADWATER_HOME": str(tmp_path)}
+    said = CliRunner(env=nowhere).invoke(cli, ["pause", str(file), "search", "--json"], catch_exceptions=False).output
+    assert json.loads(said).keys() == example("pause, resume").keys()

@@ -20,6 +20,7 @@ VERBS = {
     "template": "print an annotated pipeline file",
     "schema": "print the pipeline file's JSON Schema for editors",
     "check": "preflight: is the source database ready for change data capture?",
+    "test": "test the views: rows in, documents out, no server",
     "plan": "show what apply would change",
     "apply": "create or change publication, slot, topics and connector",
     "run": "keep the sinks in sync",
@@ -66,7 +67,7 @@ def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, rebuild --auto).
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain, rebuild --auto).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

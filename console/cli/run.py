@@ -17,6 +17,7 @@ from console.cli.options import is_terminal, master_option, pipeline_argument, s
 
 if TYPE_CHECKING:
     from console.cli.flow_bars import FlowBars
+    from operations.edits.file_watch import FileWatch
     from operations.losses.losses import Losses
     from operations.run.engine import Engine
     from operations.run.halting import Halting
@@ -61,6 +62,9 @@ def command(
     the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
     others go on. What is away when it begins is waited for. A sink that is paused (`headwater pause`) is left alone.
 
+    A changed file is taken up when it was applied (`headwater apply`), not when it was saved: sinks come and go, and
+    the next generation of a changed view is built, compared with Postgres and shown. What has not changed goes on.
+
     Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
     error that concerns all of them, or with --until-caught-up a sink that could not be filled.
     """
@@ -87,9 +91,12 @@ def _run(
     timeout: float | None,
 ) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
-    from cdc.pipeline import load
+    from cdc.pipeline import loads
+    from cdc.pipeline.loading import read_pipeline
     from console.cli.flow_bars import FlowBars
+    from operations.accepted import text_of
     from operations.catalogue import source_catalogue
+    from operations.edits.file_watch import FileWatch
     from operations.losses.losses import Losses
     from operations.pausing import paused_lines, refuse_paused
     from operations.run.engine import open_engine, warn_outdated
@@ -100,7 +107,8 @@ def _run(
     from operations.status.caught_up import Goal
 
     until = None if timeout is None else time.monotonic() + timeout
-    pipeline = with_master(load(file), master)
+    data = read_pipeline(file)
+    pipeline, taken = with_master(loads(data, str(file)), master), text_of(file, data)
     if until_caught_up:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
@@ -112,7 +120,10 @@ def _run(
         stop.eager = False
         halting = Halting(engine)
         losses = Losses(pipeline, file, only, master)
+        edits: FileWatch | None = None
         try:
+            if not until_caught_up:  # who only catches up does so with the file that he began with
+                edits = FileWatch(engine, source, losses, taken, only, master)
             for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines, *paused_lines(engine.paused)]:
                 _say(f"warning: {line}")
             if source.forgetful:
@@ -121,12 +132,17 @@ def _run(
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars,
             ):
-                _supervise(engine, bars, source, halting, stop, until, until_caught_up=until_caught_up, losses=losses)
+                catching_up = until_caught_up
+                _supervise(
+                    engine, bars, source, halting, stop, until, until_caught_up=catching_up, losses=losses, edits=edits
+                )
             errors = dict(engine.runner.errors)
             nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
         finally:
             halting.close()
             losses.close()
+            if edits is not None:
+                edits.close()
             engine.close()
     for flow, reason in errors.items():
         _say(f"error: {flow} failed: {reason}")
@@ -144,13 +160,14 @@ def _supervise(
     *,
     until_caught_up: bool,
     losses: Losses | None = None,
+    edits: FileWatch | None = None,
 ) -> None:
     """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
     from operations.pausing import refuse_paused
 
     told: str | None = None
     while not stop.wait(STEP_SECONDS):
-        trouble = _follow(engine, halting, source, losses)
+        trouble = _follow(engine, halting, source, losses, edits)
         bars.show(engine.runner.step())
         trouble = trouble or engine.runner.trouble
         if trouble != told:
@@ -171,9 +188,17 @@ def _supervise(
             raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
 
 
-def _follow(engine: Engine, halting: Halting, source: SourceWatch, losses: Losses | None = None) -> str | None:
+def _follow(
+    engine: Engine,
+    halting: Halting,
+    source: SourceWatch,
+    losses: Losses | None = None,
+    edits: FileWatch | None = None,
+) -> str | None:
     """Let the engine follow the register; what keeps it from doing so now and not for ever."""
     try:
+        for line in edits.step() if edits else ():
+            _say(line)
         for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:
             _say(line)
     except DiskFull as error:

@@ -105,4 +105,9 @@ def _print(report: dict[str, Any]) -> None:
             click.echo(f"{sink['sink']}: {deferred:,} documents that one change has touched are still to be written")
         if sink["warning"]:
             click.echo(f"warning: {sink['warning']}")
+    refused = report["file"]["refused"]
+    if refused:
+        click.echo(f"warning: run goes on with an older file; the one that was applied: {refused['reason']}")
+    for sink in report["file"]["building"]:
+        click.echo(f"{sink}: run builds its next generation from the file that was applied")
     click.echo(line(report["source"]))

@@ -118,6 +118,27 @@ class Engine:
         said = [f"sink {name}: paused {why.words}" for name, why in self.paused.items() if name not in before]
         return said + [f"sink {name}: resumed" for name in before if name not in self.paused]
 
+    def adopt(
+        self, pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str], reopened: Sequence[tuple[str, int]]
+    ) -> list[str]:
+        """Go by another file; flows that nothing has changed for are not touched. ``follow`` takes up what is new.
+
+        Args:
+            pipeline: the loaded file; source, log and Spark are those of before.
+            catalogue: the source's tables now.
+            only: the sinks that were asked for; none for all.
+            reopened: generations (sink, number) to be opened anew.
+
+        Returns:
+            what was done, a line each.
+        """
+        gone = [build for build in self.builds if build.sink not in pipeline.sinks]
+        for build in [*gone, *(b for b in self.builds if (b.sink, b.number) in reopened)]:
+            self._let_go(build)
+        self.pipeline, self.catalogue, self.only = pipeline, catalogue, only
+        self.refused.adopt(pipeline)
+        return [f"{build.sink}, generation {build.number}: let go, it is not in the file any more" for build in gone]
+
     def _let_go(self, build: Opened) -> None:
         self.runner.remove(build.generation.folder)
         build.generation.unlock()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
+from operations.accepted import file_status
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
 from operations.status.source import SourceState
@@ -32,7 +33,13 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
         sinks = [_sink(pipeline, name, log) for name in chosen_sinks(pipeline, only)]
     finally:
         log.close()
-    return {"pipeline": pipeline.name, "at": time.time(), "source": source.report(), "sinks": sinks}
+    return {
+        "pipeline": pipeline.name,
+        "at": time.time(),
+        "file": file_status(pipeline),
+        "source": source.report(),
+        "sinks": sinks,
+    }
 
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
 from operations.kept_shapes import read_frozen
+from operations.pausing import refuse_paused
 from operations.rowstore import row_store_settings
 from operations.state_folder import numbered_state_dir
 from sinks.rowstore.settings import StoreSettings
@@ -108,13 +109,16 @@ def open_generation(
     """Take a generation's lease and check that what it was filled from is what is there; ``accept`` writes that down.
 
     Raises:
-        StateError: another process runs it, or it is bound to something else (terminal; nothing was started).
+        StateError: another process runs it, its sink is paused, or it is bound to something else (terminal; nothing
+            was started).
         ConfigError: its views do not fit the source's tables (terminal).
     """
     folder = numbered_state_dir(pipeline)
     generation = Generation(folder, pipeline.name, sink, number)
     token = generation.lock()
     try:
+        # Only now: who pauses writes that down first, and then waits for the lease.
+        refuse_paused(pipeline, [sink], "nothing is written to it")
         catalogue = read_frozen(generation).over(catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started

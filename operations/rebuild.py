@@ -16,6 +16,7 @@ from operations.apart import Apart
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
+from operations.pausing import refuse_paused
 from operations.run.engine import Engine, open_rebuild
 from operations.run.halting import refuse_changed
 from operations.state_folder import chosen_sinks, register_of
@@ -74,9 +75,10 @@ class Rebuild:
 
         Raises:
             TableChanged: changes of a table are missing in its topic, so the new generation would lack them.
-            StateError: a generation is ready already, or the rebuild was stopped before its end.
+            StateError: a generation is ready already, the sink is paused, or the rebuild was stopped before its end.
             HeadwaterError: a flow has failed.
         """
+        refuse_paused(self.pipeline, [self.sink], "nothing is filled")
         self.registry.living()  # what is wrong here is said before a server is asked
         catalogue = source_catalogue(self.pipeline)
         refuse_changed(self.pipeline, self.sink, catalogue)
@@ -153,6 +155,7 @@ class Rebuild:
         """Run until all is applied that the log held at the start; returns records applied by this process."""
         with Goal(self.pipeline, engine.runner.running) as goal, self.shown(goal) as show:
             while not self.stop.wait(STEP_SECONDS):
+                refuse_paused(self.pipeline, [self.sink], "what is filled stays; readers see nothing of it")
                 statuses = engine.runner.step()
                 engine.follow_cluster()
                 engine.follow_lease()
@@ -198,6 +201,7 @@ class Rebuild:
             while not proof.ended():
                 for line in proof.lines():
                     self.say(line)
+                refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
                 engine.runner.step()
                 if self.stop.wait(STEP_SECONDS):
                     raise StateError(

@@ -63,6 +63,10 @@ class Refusals:
         """Only these generations of a sink are still to be run."""
         self._of = {which: known for which, known in self._of.items() if which[0] != sink or which[1] in kept}
 
+    def adopt(self, pipeline: Pipeline) -> None:
+        """Go by another file: what did not fit the old one may fit now."""
+        self.pipeline, self._of = pipeline, {}
+
     @property
     def stale(self) -> bool:
         """Whether a view does not fit the tables, which may have changed meanwhile."""

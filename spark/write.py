@@ -73,10 +73,16 @@ def apply_entries(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[
         batches: the entry columns of ``spark.expressions`` with the computed columns beside them.
     """
     spec = unpack(packed)
-    yield from apply_decoded(packed, (_from_arrow(spec, batch) for batch in batches if batch.num_rows))
+    yield from apply_decoded(packed, (from_arrow(spec, batch) for batch in batches if batch.num_rows))
 
 
-def _from_arrow(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
+def from_arrow(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
+    """Entries whose documents have the fields that Spark SQL computed; deletes of those that the condition leaves out.
+
+    Args:
+        spec: the flow's work, of one view.
+        batch: as ``apply_entries`` gets it.
+    """
     (view,) = spec.views.values()
     results = Results(view, batch)
     entries, letters = [], []

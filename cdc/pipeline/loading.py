@@ -30,16 +30,24 @@ def load(path: Path, env: Mapping[str, str] | None = None) -> Pipeline:
         PipelineFileError: the file can't be read or is wrong; the message begins with ``file:line:column`` and names
             all that is wrong, at most 20 things (terminal).
     """
+    return loads(read_pipeline(path), str(path), env)
+
+
+def read_pipeline(path: Path) -> bytes:
+    """A pipeline file's bytes, for ``loads``: for who must know what exactly was loaded.
+
+    Raises:
+        PipelineFileError: it can't be read (terminal).
+    """
     try:
         with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file's name"
         raise PipelineFileError(
             f"{path}:1:1: the pipeline file can't be read: {reason}",
             fix="`headwater template > pipeline.yaml` writes a file to start from",
         ) from None
-    return loads(data, str(path), env)
 
 
 def loads(data: bytes | str, file: str = "pipeline.yaml", env: Mapping[str, str] | None = None) -> Pipeline:

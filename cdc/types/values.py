@@ -110,7 +110,7 @@ def decimal_of(precision: int, scale: int) -> Converter:
         except InvalidOperation as error:
             raise ValueError(f"{value!r} is not a number") from error
         exponent = number.as_tuple().exponent
-        if type(exponent) is not int or -exponent > scale or abs(number) >= limit:
+        if type(exponent) is not int or -exponent > scale or number.copy_abs() >= limit:  # abs() rounds
             raise ValueError(f"{value[:60]} does not fit decimal({precision},{scale})")
         return number
 

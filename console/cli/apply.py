@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from console.cli.options import is_terminal, json_option, pipeline_argument, print_json
+from console.cli.options import confirm, is_terminal, json_option, pipeline_argument, print_json
 
 
 @click.command(
@@ -20,27 +20,42 @@ Examples:
 @pipeline_argument
 @click.option("--wait", "-w", is_flag=True, help="Wait until the snapshot is complete and streaming has begun.")
 @click.option("--timeout", type=float, default=None, metavar="SECONDS", help="With --wait: give up after this.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before a sink is let go.")
 @json_option
-def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> None:
+def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: bool) -> None:
     """Create or change what the pipeline needs in Postgres, Kafka and Kafka Connect; then rows begin to flow.
 
     The views are held against the tables first: nothing is captured for a file that `run` would refuse. Does what
     `headwater plan` shows, in that order. Safe to run again: it continues where it stopped, and changes
     nothing when all is as the file says. Flows that `policy.schema` has stopped because a table was changed go on.
+
+    A `headwater run` that is alive then takes up the changed file: new tables, views and sinks; the next generation of
+    a sink whose view was changed, which readers see once it equals Postgres; and it lets go of sinks that are not in
+    the file any more, after a question (--yes: without). Flows that nothing has changed for go on.
     """
     from cdc.errors import ConnectError
-    from cdc.pipeline import load
+    from cdc.pipeline import loads
+    from cdc.pipeline.loading import read_pipeline
     from connectors.apply import apply
     from connectors.snapshot import wait_snapshot
     from console.cli.show_action import show_action
     from console.cli.snapshot_bars import SnapshotView
+    from operations.accepted import hand_over, text_of
+    from operations.edits.pending import pending, told
     from operations.gate import refuse_wrong_views
     from operations.schema.said import let_through
 
-    pipeline = load(file)
+    data = read_pipeline(file)
+    pipeline = loads(data, str(file))
     refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
+    edits = pending(pipeline)
+    if edits is not None and edits.removed and not edits.restart and not yes:
+        confirm(f"Let go of {', '.join(edits.removed)}? What they hold stays, and is not kept up to date any more.")
     result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
     let_through(pipeline)
+    hand_over(pipeline, text_of(file, data))
+    for line in edits.lines() if edits is not None and not as_json else ():
+        click.echo(line)
     if not as_json:
         click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")
     progress = None
@@ -55,6 +70,14 @@ def command(file: Path, wait: bool, timeout: float | None, as_json: bool) -> Non
     if as_json:
         tables = {t.table: {"rows": t.rows, "done": t.done} for t in progress.tables} if progress else {}
         changes = [action.to_dict() for action in result.actions]
-        print_json({"pipeline": pipeline.name, "changes": changes, "fresh": result.fresh, "snapshot": tables})
+        print_json(
+            {
+                "pipeline": pipeline.name,
+                "changes": changes,
+                "fresh": result.fresh,
+                "snapshot": tables,
+                "run": told(edits),
+            }
+        )
     elif not wait and result.actions:
         click.echo("rows are being read in the background; `headwater apply FILE --wait` shows how far")

@@ -22,10 +22,13 @@ VERBS = {
     "template": "print an annotated pipeline file",
     "schema": "print the pipeline file's JSON Schema for editors",
     "check": "preflight: is the source database ready for change data capture?",
+    "test": "test the views: rows in, documents out, no server",
     "plan": "show what apply would change",
     "apply": "create or change publication, slot, topics and connector",
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
+    "pause": "leave a sink alone for a maintenance window",
+    "resume": "let a paused sink go on",
     "verify": "compare every sink with Postgres, row by row",
     "resnapshot": "read tables, or some of their rows, again",
     "rebuild": "fill a new generation of a sink from offset 0, beside the living one",
@@ -66,7 +69,7 @@ def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, verify, explain, preview --diff,
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain, preview --diff,
     rebuild --auto).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error

@@ -36,14 +36,16 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
 
     A sink whose view, mapping or target was changed in the file goes on as it was; `rebuild` makes it anew. Of tables
     whose columns have changed, or would change by --migration, it shows what that means for each view and sink (a
-    migration that is tried out locks its tables for as long as it takes). Changes nothing. Views that do not fit the
-    tables are an error, as they are for `apply`.
+    migration that is tried out locks its tables for as long as it takes). If a `headwater run` is alive, it also shows
+    what that will do with the file once it is applied. Changes nothing. Views that do not fit the tables are an error,
+    as they are for `apply`.
 
     Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
     """
     from cdc.pipeline import load
     from connectors.apply import plan_pipeline
     from console.cli.show_action import show_action
+    from operations.edits.pending import pending, told
     from operations.gate import refuse_wrong_views
     from operations.generations.outdated import line, needed
     from operations.schema.said import migrations
@@ -53,9 +55,12 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     changed = migrations(pipeline, migration)
     refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
     sinks = needed(pipeline)
+    edits = pending(pipeline)
+    asked = edits.lines() if edits is not None else []
     if as_json:
         changes = [action.to_dict() for action in actions]
-        print_json({"pipeline": pipeline.name, "changes": changes, "sinks": sinks, "tables": changed})
+        told_all = {"changes": changes, "sinks": sinks, "tables": changed, "run": told(edits)}
+        print_json({"pipeline": pipeline.name, **told_all})
     else:
         for action in actions:
             show_action(action)
@@ -63,11 +68,13 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
             click.echo(click.style("~ ", fg="yellow") + line(one, str(file)))
         for table in changed:
             show_migration(table)
-        if actions:
-            click.echo(f"{len(actions)} changes; `headwater apply {file}` makes them")
+        for said in asked:
+            click.echo(click.style("~ ", fg="yellow") + said)
+        if actions or asked:
+            click.echo(f"{len(actions) + len(asked)} changes; `headwater apply {file}` makes them")
         elif not sinks and not changed:
             click.echo("nothing to change")
-    sys.exit(DIFFERENCES if actions or sinks or changed else 0)
+    sys.exit(DIFFERENCES if actions or sinks or changed or asked else 0)
 
 
 def show_migration(table: Mapping[str, Any]) -> None:

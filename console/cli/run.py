@@ -17,6 +17,7 @@ from console.cli.options import is_terminal, master_option, pipeline_argument, s
 
 if TYPE_CHECKING:
     from console.cli.flow_bars import FlowBars
+    from operations.edits.file_watch import FileWatch
     from operations.losses.losses import Losses
     from operations.run.engine import Engine
     from operations.run.halting import Halting
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 STEP_SECONDS = 0.5
 # How often a plain line is printed when nobody watches a terminal.
 LINE_SECONDS = 10.0
+NOT_CAUGHT_UP = "it can't catch up, and whoever waits for that would wait until it is resumed"
 FORGETFUL = (
     "an older Headwater has applied this pipeline: a table that is renamed or replaced is noticed, but not remembered;"
     " run `headwater apply FILE` once"
@@ -59,7 +61,10 @@ def command(
     kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
     kept up to date, also one that `rebuild` finishes while this runs. A sink that can't be run (its view does not fit
     the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
-    others go on. What is away when it begins is waited for.
+    others go on. What is away when it begins is waited for. A sink that is paused (`headwater pause`) is left alone.
+
+    A changed file is taken up when it was applied (`headwater apply`), not when it was saved: sinks come and go, and
+    the next generation of a changed view is built, compared with Postgres and shown. What has not changed goes on.
 
     Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
     error that concerns all of them, or with --until-caught-up a sink that could not be filled.
@@ -87,10 +92,14 @@ def _run(
     timeout: float | None,
 ) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
-    from cdc.pipeline import load
+    from cdc.pipeline import loads
+    from cdc.pipeline.loading import read_pipeline
     from console.cli.flow_bars import FlowBars
+    from operations.accepted import text_of
     from operations.catalogue import source_catalogue
+    from operations.edits.file_watch import FileWatch
     from operations.losses.losses import Losses
+    from operations.pausing import paused_lines, refuse_paused
     from operations.run.engine import open_engine, warn_outdated
     from operations.run.halting import Halting
     from operations.run.machines import with_master
@@ -100,7 +109,10 @@ def _run(
     from operations.status.caught_up import Goal
 
     until = None if timeout is None else time.monotonic() + timeout
-    pipeline = with_master(load(file), master)
+    data = read_pipeline(file)
+    pipeline, taken = with_master(loads(data, str(file)), master), text_of(file, data)
+    if until_caught_up:
+        refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
     with SourceWatch(pipeline) as source:
         with Waiting(pipeline, only) as waiting:
@@ -111,8 +123,11 @@ def _run(
         stop.eager = False
         halting = Halting(engine)
         losses, evolving = Losses(pipeline, file, only, master), Evolving(pipeline, file, only, master)
+        edits: FileWatch | None = None
         try:
-            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines]:
+            if not until_caught_up:  # who only catches up does so with the file that he began with
+                edits = FileWatch(engine, source, losses, taken, only, master)
+            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines, *paused_lines(engine.paused)]:
                 _say(f"warning: {line}")
             if source.forgetful:
                 _say(f"warning: {FORGETFUL}")
@@ -120,6 +135,7 @@ def _run(
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars,
             ):
+                catching_up = until_caught_up
                 _supervise(
                     engine,
                     bars,
@@ -127,8 +143,9 @@ def _run(
                     halting,
                     stop,
                     until,
-                    until_caught_up=until_caught_up,
+                    until_caught_up=catching_up,
                     losses=losses,
+                    edits=edits,
                     evolving=evolving,
                 )
             errors = dict(engine.runner.errors)
@@ -137,6 +154,8 @@ def _run(
             halting.close()
             evolving.close()
             losses.close()
+            if edits is not None:
+                edits.close()
             engine.close()
     for flow, reason in errors.items():
         _say(f"error: {flow} failed: {reason}")
@@ -154,12 +173,15 @@ def _supervise(
     *,
     until_caught_up: bool,
     losses: Losses | None = None,
+    edits: FileWatch | None = None,
     evolving: Evolving | None = None,
 ) -> None:
     """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
+    from operations.pausing import refuse_paused
+
     told: str | None = None
     while not stop.wait(STEP_SECONDS):
-        trouble = _follow(engine, halting, source, losses, evolving)
+        trouble = _follow(engine, halting, source, losses, edits, evolving)
         bars.show(engine.runner.step())
         trouble = trouble or engine.runner.trouble
         if trouble != told:
@@ -168,8 +190,10 @@ def _supervise(
         if source.error is not None:
             engine.stop(str(source.error))
             raise source.error
+        if until_caught_up and engine.paused:
+            refuse_paused(engine.pipeline, engine.only, NOT_CAUGHT_UP)
         healing = (losses is not None and losses.busy) or (evolving is not None and evolving.busy)
-        if engine.runner.all_failed and not healing:
+        if engine.runner.all_failed and not healing and not engine.paused:
             return
         if until_caught_up and not healing and bars.goal.caught_up():
             _say("caught up")
@@ -183,14 +207,18 @@ def _follow(
     halting: Halting,
     source: SourceWatch,
     losses: Losses | None = None,
+    edits: FileWatch | None = None,
     evolving: Evolving | None = None,
 ) -> str | None:
     """Let the engine follow the register; what keeps it from doing so now and not for ever."""
     try:
+        for line in edits.step() if edits else ():
+            _say(line)
         for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:
             _say(line)
         if evolving is not None:
-            for line in evolving.step(engine, source.changed, losses.healing if losses else ()):
+            busy = {*(losses.healing if losses else ()), *(edits.building if edits else ()), *engine.paused}
+            for line in evolving.step(engine, source.changed, busy):
                 _say(line)
     except DiskFull as error:
         return error.what

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from cdc.pipeline import load
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from operations.pausing import Pause
 from operations.status.alive import ailments
 from operations.status.evolving import line as evolving_line
 from operations.status.sinks import status_report
@@ -68,6 +69,15 @@ def rebuilding_words(lost: Mapping[str, Any]) -> str:
     return f"lost {lost['seconds']:.0f} s ago, attempt {lost['attempt']}: {how_far}"
 
 
+def _news(sink: Mapping[str, Any]) -> str:
+    """The last column: why it stands still, or its last error."""
+    if sink["paused"]:
+        return Pause(*(sink["paused"][name] for name in ("since", "by", "why"))).words
+    if sink["rebuilding"]:
+        return rebuilding_words(sink["rebuilding"])
+    return (sink["last_error"] or "").split("\n")[0]
+
+
 def _print(report: dict[str, Any]) -> None:
     table = Table(title=f"pipeline {report['pipeline']}")
     for heading in ("sink", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
@@ -79,9 +89,7 @@ def _print(report: dict[str, Any]) -> None:
             sink["state"],
             *lag_cells(sink),
             *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
-            (sink["last_error"] or "").split("\n")[0]
-            if not sink["rebuilding"]
-            else rebuilding_words(sink["rebuilding"]),
+            _news(sink),
         )
         for other in sink["generations"] if len(sink["generations"]) > 1 else ():
             table.add_row(
@@ -100,4 +108,9 @@ def _print(report: dict[str, Any]) -> None:
             click.echo(f"warning: {sink['warning']}")
     for one in report["evolving"]:
         click.echo(evolving_line(one))
+    refused = report["file"]["refused"]
+    if refused:
+        click.echo(f"warning: run goes on with an older file; the one that was applied: {refused['reason']}")
+    for sink in report["file"]["building"]:
+        click.echo(f"{sink}: run builds its next generation from the file that was applied")
     click.echo(line(report["source"]))

@@ -80,7 +80,7 @@ def command(
     waited for, one that stands still for --wait seconds is not.
     Exit code 2 when anything differs; with --repair, when anything differs in the end. A sink that can't be compared (a
     view that does not fit its table any more, a server that does not answer) does not keep the others from it; exit
-    code 1 if nothing differs but there is one.
+    code 1 if nothing differs but there is one. A sink that is paused is left out unless --sink names it.
 
     With --every it verifies again and again until SIGTERM, prints a line each time and keeps the result in the file
     <state_dir>/<pipeline>/verify.prom for a Prometheus node exporter.
@@ -127,23 +127,26 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
             for one in view["not_repaired"]:
                 click.echo(f"    not repaired: {one['key']}: {one['why']}")
             if view["caught_up"] is False:
-                click.echo(f"    {_behind(pipeline, sink['sink'], sink['generation'], wait)}")
+                click.echo(f"    {_behind(pipeline, sink, wait)}")
     if report["sample"]:
         click.echo(f"a sample of {report['sample']['rows']:,} a view, --seed {report['sample']['seed']}")
     failed = ", ".join(sink["sink"] for sink in report["sinks"] if sink["error"])
+    left_out = ", ".join(sink["sink"] for sink in report["sinks"] if sink["paused"] and not sink["views"])
     differ = any(view["differences"] for sink in report["sinks"] for view in sink["views"])
     if report["equal"]:
-        click.echo("all sinks equal Postgres")
+        click.echo(f"the others equal Postgres; paused: {left_out}" if left_out else "all sinks equal Postgres")
     else:
         click.echo("sinks differ from Postgres" if differ else f"the others equal Postgres; not verified: {failed}")
 
 
-def _behind(pipeline: Pipeline, sink: str, number: int, wait: float) -> str:
+def _behind(pipeline: Pipeline, sink: Mapping[str, Any], wait: float) -> str:
     """Why a sink was not seen to catch up, as far as its flows tell: what differs may only be late."""
     from operations.state_folder import register_of
     from spark.status import FlowStatus, state_of
 
-    generation = register_of(pipeline, sink).generation(number)
+    if sink["paused"]:
+        return f"the sink is paused: what differs may only be late; `headwater resume FILE {sink['sink']}`"
+    generation = register_of(pipeline, sink["sink"]).generation(sink["generation"])
     states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in generation.flows()}
     idle = sorted(flow for flow, state in states.items() if state not in ("running", "filling", "starting"))
     if states and not idle:

@@ -9,6 +9,7 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
+from operations.pausing import refuse_paused
 from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
 from sinks.factory import open_target
@@ -86,8 +87,9 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
 
     Raises:
         SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
-        StateError: the generation is being removed.
+        StateError: the generation is being removed, or the sink is paused.
     """
+    refuse_paused(pipeline, [sink], "readers see what they saw before")
     register = register_of(pipeline, sink)
     old, begun = register.living(), register.promotion()
     if old == number:

@@ -11,6 +11,7 @@ from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from operations.generations.promote import LET_GO_SECONDS, Say
 from operations.generations.targets import drop_generation
+from operations.pausing import refuse_paused
 from operations.state_folder import register_of
 from spark.register import as_defined
 
@@ -19,9 +20,11 @@ def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, An
     """Remove a generation: what it wrote, its row store and its state. Killed half-way, do it again.
 
     Raises:
-        StateError: readers see it, or may see it after a promotion that was cut; or its process does not let go.
+        StateError: the sink is paused; readers see it, or may see it after a promotion that was cut; or its process
+            does not let go.
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
+    refuse_paused(pipeline, [sink], "nothing was removed")
     register = register_of(pipeline, sink)
     register.begin_retiring(number)
     generation = register.generation(number)

@@ -89,6 +89,13 @@ class LossWatch:
         written = (flow.spec for flow in failed if has_set_up(flow.folder))
         self._suspects = {(spec.sink, spec.generation, view) for spec in written for view in spec.views}
 
+    def adopt(self, pipeline: Pipeline, sinks: Sequence[str]) -> None:
+        """Look at other sinks from now on."""
+        with self._lock:
+            self.pipeline, self.sinks = pipeline, sinks
+        if sinks and self._thread.ident is None:
+            self._thread.start()
+
     @property
     def pending(self) -> bool:
         """Whether it is still to be seen why a flow has failed."""

@@ -90,15 +90,21 @@ class Losses:
         start: Start = Apart,
     ) -> None:
         self.pipeline, self.file, self.master, self.start = pipeline, file, master, start
-        self.sinks = [
-            name
-            for name in chosen_sinks(pipeline, only)
-            if getattr(pipeline.sinks[name], "on_loss", "refuse") == "rebuild"
-        ]
+        self.sinks = _rebuilt(pipeline, only)
         self.healing: dict[str, _Healing] = {}
         for name in self.sinks:
             self._note_of(name).clear()  # of a process that has ended
         self.watch = LossWatch(pipeline, self.sinks)
+
+    def adopt(self, pipeline: Pipeline, only: Sequence[str]) -> None:
+        """Go by another file; sinks that are not in it are not made again."""
+        self.pipeline, self.sinks = pipeline, _rebuilt(pipeline, only)
+        for name in [name for name in self.healing if name not in self.sinks]:
+            one = self.healing[name]
+            if one.child is not None:
+                one.child.end()
+            self._over(one)
+        self.watch.adopt(pipeline, self.sinks)
 
     @property
     def busy(self) -> bool:
@@ -111,6 +117,9 @@ class Losses:
         self.watch.follow(_held(engine), engine.runner.running)
         for sink in self.sinks:
             one = self.healing.get(sink)
+            if sink in engine.paused:
+                said += self._left_alone(one)
+                continue
             if one is None:
                 if self._is_lost(sink):
                     self.healing[sink] = one = _Healing(sink)
@@ -122,6 +131,15 @@ class Losses:
                     continue
             said += self._step(engine, one)
         return said
+
+    def _left_alone(self, one: _Healing | None) -> list[str]:
+        """The sink is paused: what is under way ends by itself; it begins anew after `resume`, if still lost."""
+        if one is None or (one.child is not None and not one.child.ended()):
+            return []
+        if one.child is not None:
+            one.child.end()
+        self._over(one)
+        return [f"sink {one.sink}: it is not made again while it is paused"]
 
     def _is_lost(self, sink: str) -> bool:
         return self.watch.is_lost(sink, register_of(self.pipeline, sink).living())
@@ -223,6 +241,12 @@ class Losses:
                 one.child.end()
                 one.child = None
             self._note_of(one.sink).clear()
+
+
+def _rebuilt(pipeline: Pipeline, only: Sequence[str]) -> list[str]:
+    """Sinks that are made again when they have forgotten."""
+    names = chosen_sinks(pipeline, only)
+    return [name for name in names if getattr(pipeline.sinks[name], "on_loss", "refuse") == "rebuild"]
 
 
 def _held(engine: Engine) -> Iterator[tuple[str, int]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,7 @@ from connectors.marker_watch import read_snapshot_lsn
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.opened import Opened, accept, open_generation
+from operations.pausing import Pause, paused_sinks
 from operations.refusals import Refusals
 from operations.run.flows import flows_of
 from operations.run.session import open_spark
@@ -41,6 +43,7 @@ class Engine:
         builds: the generations that run here.
         only: the sinks that were asked for; none for all.
         refused: generations that can't be run, and why.
+        paused: sinks that are left alone.
     """
 
     pipeline: Pipeline
@@ -51,6 +54,7 @@ class Engine:
     only: Sequence[str]
     snapshot_lsn: int
     refused: Refusals
+    paused: dict[str, Pause] = field(default_factory=dict)
 
     def follow(self) -> list[str]:
         """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
@@ -61,16 +65,15 @@ class Engine:
         said: list[str] = []
         self.follow_cluster()
         self.follow_lease()
-        for name in chosen_sinks(self.pipeline, self.only):
+        said += self.follow_pauses()
+        for name in self._sinks():
             finish_promotion(self.pipeline, name, PROMOTION_SECONDS, said.append)
         for build in list(self.builds):
             title = f"{build.sink}, generation {build.generation.number}"
             if build.generation.number not in self._kept(build.sink):
-                self.runner.remove(build.generation.folder)
-                build.generation.unlock()
-                self.builds.remove(build)
+                self._let_go(build)
                 said.append(f"{title}: let go, it is being retired")
-        for name in chosen_sinks(self.pipeline, self.only):
+        for name in self._sinks():
             here = {build.generation.number for build in self.builds if build.sink == name}
             kept = self._kept(name)
             self.refused.forget(name, kept)
@@ -102,10 +105,48 @@ class Engine:
 
     def take_again(self, build: Opened) -> list[str]:
         """Open a generation that runs here anew, with what is known of the source now; what was done, a line each."""
+        self._let_go(build)
+        return self._try(build.sink, build.generation.number)
+
+    def follow_pauses(self) -> list[str]:
+        """Let go of sinks that were paused; those that are so no more are taken up as what has become ready."""
+        before, self.paused = self.paused, paused_sinks(self.pipeline, self.only)
+        for build in [build for build in self.builds if build.sink in self.paused]:
+            self._let_go(build)
+        for name in self.paused:
+            self.refused.forget(name, ())
+        said = [f"sink {name}: paused {why.words}" for name, why in self.paused.items() if name not in before]
+        return said + [f"sink {name}: resumed" for name in before if name not in self.paused]
+
+    def adopt(
+        self, pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str], reopened: Sequence[tuple[str, int]]
+    ) -> list[str]:
+        """Go by another file; flows that nothing has changed for are not touched. ``follow`` takes up what is new.
+
+        Args:
+            pipeline: the loaded file; source, log and Spark are those of before.
+            catalogue: the source's tables now.
+            only: the sinks that were asked for; none for all.
+            reopened: generations (sink, number) to be opened anew.
+
+        Returns:
+            what was done, a line each.
+        """
+        gone = [build for build in self.builds if build.sink not in pipeline.sinks]
+        for build in [*gone, *(b for b in self.builds if (b.sink, b.number) in reopened)]:
+            self._let_go(build)
+        self.pipeline, self.catalogue, self.only = pipeline, catalogue, only
+        self.refused.adopt(pipeline)
+        return [f"{build.sink}, generation {build.number}: let go, it is not in the file any more" for build in gone]
+
+    def _let_go(self, build: Opened) -> None:
         self.runner.remove(build.generation.folder)
         build.generation.unlock()
         self.builds.remove(build)
-        return self._try(build.sink, build.generation.number)
+
+    def _sinks(self) -> list[str]:
+        """Those that are not to be left alone."""
+        return [name for name in chosen_sinks(self.pipeline, self.only) if name not in self.paused]
 
     def follow_cluster(self) -> None:
         """See whether Spark's cluster still runs this application.
@@ -164,8 +205,9 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
     """
     refused = Refusals(pipeline)
     builds: list[Opened] = []
+    paused = paused_sinks(pipeline, only)
     try:
-        for name in chosen_sinks(pipeline, only):
+        for name in [name for name in chosen_sinks(pipeline, only) if name not in paused]:
             finish_promotion(pipeline, name, 0.0, logging.getLogger(__name__).info)
             for number in register_of(pipeline, name).kept():
                 try:
@@ -174,9 +216,9 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
                     if error.transient:
                         raise
                     refused.add(name, number, error)
-        if not builds:
+        if not builds and not paused:
             raise refused.failure()
-        return _opened(pipeline, catalogue, builds, only, refused)
+        return _opened(pipeline, catalogue, builds, only, refused, paused)
     except BaseException:
         for build in builds:
             build.generation.unlock()
@@ -194,10 +236,15 @@ def open_rebuild(pipeline: Pipeline, catalogue: Catalogue, sink: str, number: in
 
 
 def _opened(
-    pipeline: Pipeline, catalogue: Catalogue, builds: list[Opened], only: Sequence[str], refused: Refusals
+    pipeline: Pipeline,
+    catalogue: Catalogue,
+    builds: list[Opened],
+    only: Sequence[str],
+    refused: Refusals,
+    paused: Mapping[str, Pause] = MappingProxyType({}),
 ) -> Engine:
     snapshot_lsn = read_snapshot_lsn(pipeline)
-    names = sorted({build.sink for build in builds})
+    names = sorted({build.sink for build in builds}) or chosen_sinks(pipeline, only)
     rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
     # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.
     spark = open_spark(pipeline, chosen_sinks(pipeline, only), "-".join(names) + rebuild)
@@ -212,13 +259,13 @@ def _opened(
                 build.generation.unlock()
                 builds.remove(build)
                 refused.add(build.sink, build.generation.number, error)
-        if not builds:
+        if not builds and not paused:
             raise refused.failure()
     except BaseException:
         with suppress(Exception):
             spark.stop()
         raise
-    return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused)
+    return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused, dict(paused))
 
 
 def accepted_flows(

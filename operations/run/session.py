@@ -17,13 +17,19 @@ from spark.session import build_session
 from spark.warehouse import catalog_settings
 
 
-def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") -> SparkSession:
-    """Start Spark with the catalogues of the warehouse sinks known to it; ``log`` names its log file."""
-    conf = dict(pipeline.engine.spark_conf)
+def warehouse_settings(pipeline: Pipeline, sinks: Sequence[str]) -> dict[str, str]:
+    """What Spark must be told of the catalogues of those of these sinks that are warehouses."""
+    conf: dict[str, str] = {}
     for name in sinks:
         sink = pipeline.sinks[name]
         if sink.form == "columns":
-            conf = {**catalog_settings(catalog_name(name), iceberg.spark_properties(sink)), **conf}
+            conf |= catalog_settings(catalog_name(name), iceberg.spark_properties(sink))
+    return conf
+
+
+def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") -> SparkSession:
+    """Start Spark with the catalogues of the warehouse sinks known to it; ``log`` names its log file."""
+    conf = {**warehouse_settings(pipeline, sinks), **pipeline.engine.spark_conf}
     engine = pipeline.engine
     spark = build_session(
         f"headwater {pipeline.name}",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
+from operations.accepted import file_status
 from operations.loss_note import LossNote
+from operations.pausing import Pause, paused, resume_before
 from operations.status.evolving import evolving
 from operations.status.source import SourceState
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 from spark.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.
-STATES = ("rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
+STATES = ("paused", "rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
 
 
 def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any]:
@@ -34,6 +37,7 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
     return {
         "pipeline": pipeline.name,
         "at": time.time(),
+        "file": file_status(pipeline),
         "source": source.report(),
         "evolving": evolving(pipeline),
         "sinks": sinks,
@@ -52,16 +56,31 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     if lost is not None:
         living |= {"state": "rebuilding"}
         living["last_error"] = lost["error"] or living["last_error"]
+    left_alone = paused(pipeline, name)
+    if left_alone is not None:
+        living |= {"state": "paused", "last_error": None, "warning": _late(pipeline, name, left_alone)}
     return {
         "sink": name,
         "type": pipeline.sinks[name].type,
         **living,
         "rebuilding": lost,
+        "paused": None
+        if left_alone is None
+        else {**asdict(left_alone), "resume_before": resume_before(pipeline, left_alone)},
         "generations": [
             {"generation": entry.number, "stage": entry.stage, **_without_flows(report)}
             for report, entry in zip(reports, entries, strict=True)
         ],
     }
+
+
+def _late(pipeline: Pipeline, name: str, pause: Pause) -> str | None:
+    """From half of the log's memory on, as of flows that do not catch up."""
+    until = resume_before(pipeline, pause)
+    if time.time() < (pause.since + until) / 2:
+        return None
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(until))
+    return f"sink {name} is paused {pause.words}: after {at} the log may have forgotten deletes that it needs"
 
 
 def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:

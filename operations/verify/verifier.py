@@ -21,6 +21,7 @@ from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened, peek
 from operations.pace import Pace
+from operations.pausing import paused_sinks, refuse_paused
 from operations.run.session import open_spark
 from operations.state_folder import registers_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
@@ -83,10 +84,12 @@ class Verifier:
     Attributes:
         names: the sinks that were asked for.
         failed: sinks that can't be verified, and why; the others are.
+        paused: sinks that are paused; they are compared when they were asked for by name.
 
     Raises:
         ConfigError: a sink that is not there.
         HeadwaterError: no sink can be verified, for the reason of the first.
+        StateError: all are paused, and none was named; or one is that was to be repaired.
     """
 
     def __init__(
@@ -104,8 +107,16 @@ class Verifier:
         self.builds: dict[str, Opened] = {}
         registers = registers_of(pipeline, asked.only)
         self.names = list(registers)
+        self.paused = paused_sinks(pipeline, self.names)
+        if not asked.only and not set(self.names) - self.paused.keys():
+            refuse_paused(pipeline, self.names, "nothing was compared; --sink compares it as it is")
         for name, register in registers.items():
+            if name in self.paused and not asked.only:
+                progress(f"{name} is paused {self.paused[name].words}: not compared")
+                continue
             try:
+                if asked.repair:
+                    refuse_paused(pipeline, [name], "nothing was repaired")
                 number = register.living() if asked.generation is None else register.get(asked.generation).number
                 self.builds[name] = peek(pipeline, catalogue, register.generation(number))
             except HeadwaterError as error:
@@ -145,6 +156,7 @@ class Verifier:
             "type": (build.pipeline if build else self.pipeline).sinks[name].type,
             "generation": build.generation.number if build else None,
             "error": None if error is None else str(error),
+            "paused": asdict(self.paused[name]) if name in self.paused else None,
             "views": [{**asdict(view), "equal": view.equal} for view in views],
         }
 
@@ -223,7 +235,9 @@ class Verifier:
             result.repaired = 0 if self.asked.repair else None
             return
         self.progress(f"  {build.sink}: looking again at {keys.count:,} keys that differ")
-        certain = settler.settle(result, keys, self.asked.wait)
+        # A paused sink comes no nearer, however long it is waited for.
+        wait = 0.0 if build.sink in self.paused else self.asked.wait
+        certain = settler.settle(result, keys, wait)
         if self.asked.repair:
             from operations.verify.repair import repair
 

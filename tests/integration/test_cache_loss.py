@@ -86,7 +86,7 @@ class Run:
         self.said: list[str] = []
         self.verbs: list[str] = []
         runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
-        self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
+        self.engine = cast(Any, SimpleNamespace(paused={}, runner=runner, builds=Builds(self.pipeline)))
         register_of(self.pipeline, "cache").generation(1).note_views(["order", "card"])
         self.first = open_sink({**plain_config(self.pipeline, "cache", 1, ["order", "card"]), "token": 1})
         self.first.setup()

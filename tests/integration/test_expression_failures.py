@@ -24,7 +24,7 @@ from spark.join.records import RecordReader
 from spark.session import SETTINGS
 from spark.spec import FlowSpec
 from spark.warehouse import ENTRY, GONE, LETTER, table_rows, with_expressions
-from spark.write import NEW, OWN, _from_arrow
+from spark.write import NEW, OWN, from_arrow
 from tests.support.trees import node, table
 from truth.spark_sql import FAILED, Broken, ask, computed, table_shape
 
@@ -110,7 +110,7 @@ def applied(spark: SparkSession, view: View, batch: pa.RecordBatch) -> Decoded:
     """What the second half of a flow is given, and makes of it."""
     frame = spark.createDataFrame(pa.Table.from_batches([batch]))
     (made,) = compute(frame, view).toArrow().combine_chunks().to_batches()
-    return _from_arrow(spec_of(view), made)
+    return from_arrow(spec_of(view), made)
 
 
 def documents(decoded: Decoded) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 import pytest
 
+from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
 from tests.support.join_cluster import Cluster
 from tests.support.join_search import Chances, tell
-from tests.support.memory_store import MemoryStore
 from tests.support.written_book import BOOK
 from tests.support.written_examples import EXAMPLES
 from tests.support.written_world import WrittenWorld, printed

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from cdc.join.tree import Node
+from sinks.rowstore.memory import MemoryStore
 from tests.support.join_cluster import DEFERRED, Cluster
 from tests.support.join_loops import agrees, truth
 from tests.support.join_search import Chances, search
 from tests.support.join_world import World, random_view
-from tests.support.memory_store import MemoryStore
 from tests.support.mutations import MUTATIONS, Mutation, defers
 
 HISTORIES = 40

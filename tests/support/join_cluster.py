@@ -19,11 +19,11 @@ import orjson
 from cdc.errors import Fenced, SinkUnavailable, UnavailableValue
 from cdc.join.incoming import Incoming
 from sinks.rowstore.contract import RowStore
+from sinks.rowstore.memory_nodes import Servers
 from spark.join.engine import Joiner, Made
 from spark.join.task import Task
 from tests.support.join_worker import PoorDocument, Worker
 from tests.support.join_world import PartOf, World
-from tests.support.memory_store import Servers
 
 MakeJoiner = Callable[..., Joiner]
 Ranges = dict[PartOf, tuple[int, int]]

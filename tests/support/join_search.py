@@ -9,13 +9,14 @@ from typing import Any
 
 import orjson
 
+from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory_nodes import Servers
 from spark.join.engine import Joiner
 from tests.support.join_cluster import DEFERRED, Cluster, MakeJoiner
 from tests.support.join_fill import Fill
 from tests.support.join_loops import agrees, truth
 from tests.support.join_worker import PoorDocument
 from tests.support.join_world import World, random_view
-from tests.support.memory_store import MemoryStore, Servers
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sinks.rowstore.memory import MemoryStore
 from tests.support import redis_dump
-from tests.support.memory_store import MemoryStore
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PLACE = "/srv/headwater"  # stands for the folder that the pipeline ran in

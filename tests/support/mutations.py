@@ -11,13 +11,13 @@ from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore
+from sinks.rowstore.memory import MemoryStore
 from spark.join.assemble import Assembler
 from spark.join.climb import Ids
 from spark.join.engine import Joiner, Made
 from spark.join.maintain import Refuse, Touched
 from spark.join.task import Part, Task
 from tests.support.join_search import Chances
-from tests.support.memory_store import MemoryStore
 
 
 class ReadsRowsFirst(Joiner):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from random import Random
 
+from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory_nodes import Servers
 from tests.support.join_cluster import Cluster
 from tests.support.join_search import Chances, random_world, tell
-from tests.support.memory_store import MemoryStore, Servers
 
 
 def main() -> None:

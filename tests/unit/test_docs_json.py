@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from cdc.catalogue import Column, Table
 from cdc.join.rows import Stamp
@@ -19,7 +20,9 @@ from connectors.foreign_keys import ForeignKey, Sizes
 from connectors.preflight import CHECKS, Answer, Finding, Level
 from connectors.survey import LeftOut, Survey
 from console.cli.check import to_dict
+from console.cli.main import cli
 from deploy.local.stack import ServiceState
+from operations.edits.changes import Changes
 from operations.explain import report as explained
 from operations.explain.differences import Difference
 from operations.held import Found
@@ -29,6 +32,8 @@ from operations.propose.proposal import Looked
 from operations.state_folder import register_of
 from operations.status.sinks import STATES, _flow, _sink
 from operations.status.source import SourceState
+from operations.testing import report as tested
+from operations.testing.cases import Case, Expected, Result, Wrong
 from operations.verify.comparison import Comparison
 from spark.join.explain import Explained, Row, Total
 
@@ -130,3 +135,23 @@ def test_a_difference_of_a_preview() -> None:
     told = _difference("42", {"a": 1}, {"a": 1, "b": 2}, "", behind=False)
     assert one.keys() == told.keys()
     assert one["fields"][0].keys() == told["fields"][0].keys()
+
+
+def test_pause(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text((ROOT / "examples/flights/pipeline.yaml").read_text())
+    nowhere = {"HEADWATER_SOURCE_PASSWORD": "x", "HEADWATER_SETUP_PASSWORD": "x", "HEADWATER_HOME": str(tmp_path)}
+    said = CliRunner(env=nowhere).invoke(cli, ["pause", str(file), "search", "--json"], catch_exceptions=False).output
+    assert json.loads(said).keys() == example("pause, resume").keys()
+
+
+def test_plan_tells_what_run_will_do() -> None:
+    assert example("plan")["run"].keys() == Changes().to_dict().keys()
+
+
+def test_test(tmp_path: Path) -> None:
+    case = Case(tmp_path, 12, "t", (), ())
+    wrong = Wrong(Expected("v", "7", {}, None, 20), "a", 1, 2)
+    told = tested._told(Result(case, [wrong]))
+    [shown] = example("test")["tests"]
+    assert shown.keys() == told.keys() and shown["differences"][0].keys() == told["differences"][0].keys()

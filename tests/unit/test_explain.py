@@ -28,11 +28,11 @@ from operations.explain.differences import Difference, differences, without
 from operations.explain.report import _position, find_view
 from operations.status.sinks import _sink
 from operations.status.source import SourceState, line, warning
+from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.explain import explain, row_id
 from spark.join.task import Task
 from spark.status import FlowStatus, state_of
-from tests.support.memory_store import MemoryStore
 
 # -- a small world -----------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from cdc.change import Change, Op
 from cdc.join.incoming import Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from sinks.rowstore.memory import MemoryStore
 from spark.join import assemble
 from spark.join.engine import FILLED, PIECE, Joiner, Made
 from spark.join.task import Task
-from tests.support.memory_store import MemoryStore
 
 AIRLINES = Table(
     "public",

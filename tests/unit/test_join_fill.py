@@ -18,15 +18,15 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.view import View
 from sinks.contract import Held
+from sinks.rowstore.memory import MemoryStore
 from spark.behind import Behind
 from spark.computed import FAILED, WHERE
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query
 from spark.join.slices import FillState, Slice
 from spark.spec import FlowSpec
-from spark.write import NEW, _from_arrow
+from spark.write import NEW, from_arrow
 from tests.support import trees
-from tests.support.memory_store import MemoryStore
 
 BEGINS = {"root": {0: 0, 1: 10}, "ref": {0: 0}}
 ENDS = {"root": {0: 100, 1: 60}, "ref": {0: 7}}
@@ -369,5 +369,5 @@ def test_a_new_row_that_the_views_condition_leaves_out_is_not_deleted() -> None:
     )
     table = trees.table("t", "id", id="int4")
     spec = FlowSpec("s", {"v": replace(View.identity(table), name="v", where="id > 1")}, {}, {}, {}, {})
-    entries = _from_arrow(spec, batch).entries
+    entries = from_arrow(spec, batch).entries
     assert [(entry.id, entry.document) for entry in entries] == [("known", None), ("in", b"{}")]

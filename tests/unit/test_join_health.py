@@ -14,12 +14,13 @@ from cdc.catalogue import Column, Table
 from cdc.errors import NewerFormat, SinkUnavailable, StateError
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
+from sinks.rowstore.memory import MemoryStore
+from sinks.rowstore.memory_nodes import Servers
 from spark.checkpoint import committed_offsets, planned, trim
 from spark.flow import Flow, Reading
 from spark.join import health
 from spark.spec import FlowSpec
 from tests.support.kept import Kept
-from tests.support.memory_store import MemoryStore, Servers
 
 IDENTITY = "a fill"
 

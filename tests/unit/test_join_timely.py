@@ -11,10 +11,10 @@ from cdc.join.incoming import Incoming
 from cdc.join.rows import Stamp
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from sinks.rowstore.memory import MemoryStore
 from spark.join.records import RecordReader, Taken
 from spark.join.timely import Timely
 from spark.spec import FlowSpec
-from tests.support.memory_store import MemoryStore
 
 HOUR = 3600.0
 DAY = 24 * HOUR

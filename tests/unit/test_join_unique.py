@@ -19,10 +19,10 @@ from cdc.join.layout import Layout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from connectors.catalogue import unique_keys
+from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.explain import explain
 from spark.join.task import Task
-from tests.support.memory_store import MemoryStore
 from truth.assembled import marked, shape_of, sparks
 
 

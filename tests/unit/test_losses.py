@@ -232,7 +232,7 @@ class Case:
         self.asked: list[tuple[Any, ...]] = []
         self.stopped: list[Path] = []
         runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
-        self.engine = cast(Any, SimpleNamespace(runner=runner, builds=Builds(self.pipeline)))
+        self.engine = cast(Any, SimpleNamespace(paused={}, runner=runner, builds=Builds(self.pipeline)))
 
         def start(step: Callable[..., Any], *arguments: Any) -> Apart[Any]:
             assert arguments[0] == Path("shop.yaml")

@@ -36,7 +36,7 @@ class Loop:
         return self.follow[self.turns]() if self.turns < len(self.follow) else []
 
     def go(self, *, until: float | None = None, until_caught_up: bool = False) -> None:
-        engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append)
+        engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append, paused={})
         halting = SimpleNamespace(follow=lambda _changed: [])
         run._supervise(
             cast(Any, engine),

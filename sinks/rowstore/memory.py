@@ -1,5 +1,6 @@
-"""The row store in memory, for the wide search of property tests: the same verbs, one step at a time.
+"""The row store in memory: for `headwater test`, which has no server, and for the wide search of property tests.
 
+The same verbs as Redis has, one step at a time, and nothing that outlives the process: docs/decisions/test-verb.md.
 ``step`` is called before each element of each call, as a server would let another client in there; a test may run
 another worker in it, freeze this one there, or raise to crash it. A ``Servers`` is what all stores of a test share: one
 node or several, each of which may be put back to a moment before, or emptied.
@@ -9,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from cdc.errors import Fenced, SinkUnavailable
 from cdc.formats import ROWS
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
+from sinks.rowstore.memory_nodes import Servers
 
 Step = Callable[[str], None]
 
@@ -26,35 +27,6 @@ def _no_step(_what: str) -> None:
 
 def _never(_what: str) -> bool:
     return False
-
-
-class Servers:
-    """What the nodes hold.
-
-    Args:
-        nodes: how many there are; a key lies on the node of its slot.
-    """
-
-    def __init__(self, nodes: int = 1) -> None:
-        self.nodes: list[dict[str, Any]] = [{} for _ in range(nodes)]
-        self.run = 0
-
-    def of(self, key: str) -> dict[str, Any]:
-        """The node that holds a key."""
-        return self.nodes[key_names.slot(key) % len(self.nodes)]
-
-    def copy(self, node: int) -> dict[str, Any]:
-        """What a node holds now."""
-        return deepcopy(self.nodes[node])
-
-    def restart(self, node: int, held: Mapping[str, Any]) -> None:
-        """A node comes back with what it held at some moment."""
-        self.nodes[node] = deepcopy(dict(held))
-        self.run += 1
-
-    def flush(self, node: int) -> None:
-        """A node is emptied, and goes on."""
-        self.nodes[node].clear()
 
 
 class MemoryStore:

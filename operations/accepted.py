@@ -1,0 +1,154 @@
+"""A pipeline file that was applied, handed to the `run` that is alive; and what that `run` goes by.
+
+    <state_dir>/<pipeline>/accepted.json     by `apply`: the file's text, since when
+                           running.json      by `run`: the text that it goes by, its process, what it would not take up
+
+A file that was only saved is in neither. Both may hold what is secret in the file, so nobody else may read them.
+Imports nothing heavy: `run` looks at every step, `status` is asked often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from operations.state_folder import numbered_state_dir, state_dir
+
+# A process that was started with another number of ours since, at the same id: its start differs by more than this.
+CLOCK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Text:
+    """A pipeline file as it was read.
+
+    Attributes:
+        file: its path, for messages.
+        text: what was in it; variables are not filled in.
+        at: when it was applied, or when `run` began with it (epoch seconds).
+    """
+
+    file: str
+    text: str
+    at: float
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits that tell one text from another."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Running:
+    """What a process of `run` says of itself.
+
+    Attributes:
+        taken: the file that it goes by.
+        pid: the process.
+        started: when that began (epoch seconds).
+        refused: of a file that was applied and not taken up: ``digest``, ``at`` and ``reason``; None if there is none.
+        building: sinks whose next generation it builds.
+    """
+
+    taken: Text
+    pid: int
+    started: float
+    refused: Mapping[str, Any] | None = None
+    building: tuple[str, ...] = ()
+
+    @property
+    def alive(self) -> bool:
+        """Whether that process is there."""
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) < CLOCK_SECONDS
+        except psutil.Error:
+            return False
+
+
+def accepted_path(pipeline: Pipeline) -> Path:
+    """Where `apply` leaves the file."""
+    return state_dir(pipeline) / pipeline.name / "accepted.json"
+
+
+def hand_over(pipeline: Pipeline, text: Text) -> None:
+    """Leave a file that was applied for the `run` that is alive."""
+    numbered_state_dir(pipeline)
+    _write(accepted_path(pipeline), asdict(text))
+
+
+def read_accepted(pipeline: Pipeline) -> Text | None:
+    """The file that was applied last; None if none was.
+
+    Raises:
+        StateError: it can't be read (terminal).
+    """
+    path = accepted_path(pipeline)
+    try:
+        return Text(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise StateError(f"{path} can't be read: {error}", fix="`headwater apply FILE` writes it anew") from error
+
+
+def note_running(pipeline: Pipeline, running: Running) -> None:
+    """Say what this process goes by."""
+    numbered_state_dir(pipeline)
+    _write(_running_path(pipeline), asdict(running))
+
+
+def read_running(pipeline: Pipeline) -> Running | None:
+    """What the newest process of `run` has said, whether it is alive or not; None if there is nothing to read."""
+    try:
+        note = json.loads(_running_path(pipeline).read_text())
+        return Running(**{**note, "taken": Text(**note["taken"]), "building": tuple(note["building"])})
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def file_status(pipeline: Pipeline) -> dict[str, Any]:
+    """Which file `run` goes by, for ``status``."""
+    running = read_running(pipeline)
+    if running is None or not running.alive:
+        return {"pid": None, "running": None, "since": None, "building": [], "refused": None}
+    return {
+        "pid": running.pid,
+        "running": running.taken.digest,
+        "since": running.taken.at,
+        "building": list(running.building),
+        "refused": running.refused,
+    }
+
+
+def this_process(taken: Text, **more: Any) -> Running:
+    """The note of this process."""
+    return Running(taken, os.getpid(), psutil.Process().create_time(), **more)
+
+
+def _running_path(pipeline: Pipeline) -> Path:
+    return state_dir(pipeline) / pipeline.name / "running.json"
+
+
+def _write(path: Path, note: Mapping[str, Any]) -> None:
+    """As ``spark.files.write_atomic``, readable for its owner alone from its first moment on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(json.dumps(note))
+    temporary.replace(path)
+
+
+def text_of(file: Path, data: bytes) -> Text:
+    """A file as it was read just now, and taken for a pipeline."""
+    return Text(str(file), data.decode("utf-8-sig"), time.time())

@@ -1,0 +1,1 @@
+"""A pipeline file that is changed and applied while it runs."""

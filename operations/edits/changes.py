@@ -1,0 +1,123 @@
+"""What a changed file asks of a process that runs an older one. What only `apply` reads asks nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.pipeline import Pipeline
+from operations.state_folder import chosen_sinks, register_of
+from spark.register import as_defined, outdated
+
+# Parts of the file that a running process has been made with: Spark's session, connections, places in the log.
+_PARTS = ("source", "kafka", "connect", "row_store", "policy", "engine")
+# Of these, what it need not be started again for: `apply` makes topics, publication and connector.
+_FREE = frozenset(
+    (
+        "source.tables",
+        "source.setup_user",
+        "source.setup_password",
+        "source.snapshot_fetch_size",
+        "source.heartbeat_seconds",
+        "source.format",
+        "kafka.partitions",
+        "kafka.replication_factor",
+        "kafka.segment_hours",
+        "connect.options",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a process has to do to go by the new file; empty when nothing that it sees has changed.
+
+    Attributes:
+        added: sinks that are taken up.
+        removed: sinks that are let go; what they hold stays.
+        rebuilt: sinks of which a next generation is built, and in what the file differs from the living one.
+        reopened: generations (sink, number) that are opened anew with new settings; they go on where they were.
+        restart: keys for which the process must be started again; then it takes up nothing of the file.
+    """
+
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    reopened: Sequence[tuple[str, int]] = ()
+    restart: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``plan --json`` shows it."""
+        return {
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "rebuilt": {sink: list(because) for sink, because in self.rebuilt.items()},
+            "reopened": sorted({sink for sink, _ in self.reopened}),
+            "restart": list(self.restart),
+        }
+
+    def lines(self) -> list[str]:
+        """What will become of the file in that process, a line each."""
+        if self.restart:
+            return [f"run must be started again for {', '.join(self.restart)}: until then it goes on with the old file"]
+        said = [f"run takes up sink {sink}" for sink in self.added]
+        said += [f"run lets go of sink {sink}; what it holds stays" for sink in self.removed]
+        for sink, because in self.rebuilt.items():
+            said.append(f"run builds the next generation of sink {sink}, because {', '.join(because[:5])}")
+        return said + [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
+
+
+def changes_between(old: Pipeline, new: Pipeline, only: Sequence[str] = ()) -> Changes:
+    """What a process that runs ``old`` has to do for ``new``.
+
+    Args:
+        old: as the process has it.
+        new: as it was applied.
+        only: the sinks that the process runs; none for all.
+    """
+    restart = _restart(old, new)
+    mine = [name for name in chosen_sinks(old, only) if name in new.sinks]
+    for name in mine:
+        if old.sinks[name].type != new.sinks[name].type:
+            restart.append(f"sinks.{name}.type (another kind of sink: give it another name)")
+    if only and not mine:
+        restart.append(f"sinks ({', '.join(only)}, which it was started for, is gone)")
+    if restart:
+        return Changes(restart=tuple(restart))
+    rebuilt = {}
+    for name in mine:
+        living = register_of(new, name).generation()
+        if living.started and (because := outdated(new, living)):
+            rebuilt[name] = because
+    return Changes(
+        added=tuple(name for name in new.sinks if name not in old.sinks and not only),
+        removed=tuple(name for name in chosen_sinks(old, only) if name not in new.sinks),
+        rebuilt=rebuilt,
+        reopened=tuple((name, number) for name in mine for number in _reopened(old, new, name)),
+    )
+
+
+def _restart(old: Pipeline, new: Pipeline) -> list[str]:
+    found = []
+    for part in _PARTS:
+        before, after = getattr(old, part), getattr(new, part)
+        if before is None or after is None:
+            found += [part] if before is not after and part != "row_store" else []
+            continue
+        names = (name for name in type(before).model_fields if f"{part}.{name}" not in _FREE)
+        found += [f"{part}.{name}" for name in names if getattr(before, name) != getattr(after, name)]
+    return found
+
+
+def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
+    """Kept generations that would be opened otherwise: addresses, passwords, knobs; what they hold is as defined."""
+    register = register_of(new, sink)
+    found = []
+    for number in register.kept():
+        generation = register.generation(number)
+        before, after = as_defined(old, generation), as_defined(new, generation)
+        views = {name: (before.views.get(name), after.views.get(name)) for name in after.sinks[sink].view_names}
+        if before.sinks[sink] != after.sinks[sink] or any(one != other for one, other in views.values()):
+            found.append(number)
+    return found

@@ -1,0 +1,209 @@
+"""A `run` that is alive follows the file that is applied: sinks come and go, changed views get their next generation.
+
+Flows that nothing has changed for go on. A file that is wrong, or that asks for what only a new process can do, changes
+nothing: `status` says why, and the process goes on with the file that it has. docs/decisions/file-edits.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import ConfigError, HeadwaterError
+from cdc.pipeline import Pipeline, loads
+from operations.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
+from operations.apart import Apart
+from operations.catalogue import source_catalogue
+from operations.edits.build import build
+from operations.edits.changes import Changes, changes_between
+from operations.run.machines import check_machines, with_master
+from operations.run.session import warehouse_settings
+
+if TYPE_CHECKING:
+    from operations.losses.losses import Losses
+    from operations.run.engine import Engine
+    from operations.run.source_watch import SourceWatch
+
+# Pauses between two attempts at a next generation: what keeps it from being built is mended by a person, or comes back.
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 120.0
+
+Start = Callable[..., Apart[Any]]
+
+
+@dataclass
+class _Building:
+    """One sink whose next generation is built."""
+
+    sink: str
+    child: Apart[Any] | None = None
+    attempt: int = 0
+    due: float = 0.0  # on the monotonic clock
+    error: str = ""
+
+
+class FileWatch:
+    """Looks whether another file was applied, and takes it up. For the thread that steps the engine.
+
+    Args:
+        engine: what runs.
+        source: what watches its source.
+        losses: what makes caches again.
+        taken: the pipeline file as this process has read it.
+        only: the sinks that this process runs; none for all.
+        master: where Spark runs, if not where the file says.
+        start: begins a build in a process of its own.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: SourceWatch,
+        losses: Losses,
+        taken: Text,
+        only: Sequence[str] = (),
+        master: str | None = None,
+        start: Start = Apart,
+    ) -> None:
+        self.engine, self.source, self.losses = engine, source, losses
+        self.master, self.start = master, start
+        self.only = tuple(only)
+        self.taken = taken
+        self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
+        before = read_running(engine.pipeline)
+        self.building: dict[str, _Building] = {}
+        self.refused: dict[str, Any] | None = None
+        if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
+            self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
+        self._seen = self._stamp()
+        with suppress(OSError):  # a full disk: what runs needs no note
+            self._note()
+
+    def step(self) -> list[str]:
+        """Look and act once; returns what happened, a line each. Waits for nothing but the source's catalogue."""
+        said: list[str] = []
+        stamp = self._stamp()
+        if stamp != self._seen:
+            said += self._look()
+            self._seen = stamp
+        for one in list(self.building.values()):
+            said += self._build(one)
+        return said
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            found = accepted_path(self.engine.pipeline).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_ino
+
+    # -- another file -------------------------------------------------------------------------------------------------
+
+    def _look(self) -> list[str]:
+        found: Text | None = None
+        try:
+            found = read_accepted(self.engine.pipeline)
+            if found is None:
+                return []
+            if found.digest == self.taken.digest:
+                self.refused = None
+                self._note()
+                return []
+            return self._take_up(found)
+        except HeadwaterError as error:
+            return self._refuse(found, error)
+
+    def _take_up(self, found: Text) -> list[str]:
+        plain = loads(found.text, found.file)
+        changes = changes_between(self.plain, plain, self.only)
+        if changes.restart:
+            raise ConfigError(
+                f"{', '.join(changes.restart)} changed",
+                means="this process was made with the old words",
+                fix="start `headwater run` again",
+            )
+        pipeline = with_master(plain, self.master)
+        catalogue = source_catalogue(pipeline)
+        self._learn(pipeline, changes.added)
+        only = tuple(name for name in self.only if name in pipeline.sinks)
+        self.taken, self.plain, self.only, self.refused = found, plain, only, None
+        said = [f"the file that was applied is taken up ({found.digest})"]
+        said += self.engine.adopt(pipeline, catalogue, only, changes.reopened)
+        self.losses.adopt(pipeline, only)
+        self.source.pipeline = pipeline
+        said += self._rebuild(changes)
+        self._note()
+        return said
+
+    def _learn(self, pipeline: Pipeline, added: Sequence[str]) -> None:
+        """Let the session know the catalogues of new warehouses: it reads these settings when a catalogue is first
+        named, and a query takes them along as it starts."""
+        for name, value in warehouse_settings(pipeline, added).items():
+            self.engine.spark.conf.set(name, value)
+        if added:
+            check_machines(pipeline, added, self.engine.spark)
+
+    def _refuse(self, found: Text | None, error: HeadwaterError) -> list[str]:
+        digest, at = (found.digest, found.at) if found else (None, time.time())
+        self.refused = {"digest": digest, "at": at, "reason": str(error)}
+        self._note()
+        return [f"warning: the file that was applied is not taken up; what runs goes on as it was: {error}"]
+
+    def _note(self) -> None:
+        note_running(
+            self.engine.pipeline, this_process(self.taken, refused=self.refused, building=tuple(self.building))
+        )
+
+    # -- next generations ---------------------------------------------------------------------------------------------
+
+    def _rebuild(self, changes: Changes) -> list[str]:
+        """Begin what the file asks for, and end what an older one has asked for: it would fill the wrong documents."""
+        for name, one in list(self.building.items()):
+            if one.child is not None:
+                one.child.end()
+            del self.building[name]
+        self.building = {name: _Building(name) for name in changes.rebuilt}
+        return [
+            f"sink {sink}: its next generation is built, because {', '.join(because[:3])}"
+            for sink, because in changes.rebuilt.items()
+        ]
+
+    def _build(self, one: _Building) -> list[str]:
+        if one.child is None:
+            if time.monotonic() >= one.due and one.sink not in self.engine.paused:
+                one.attempt += 1
+                one.child = self.start(build, self.taken, one.sink, self.master)
+            return []
+        ended = one.child.ended()
+        said = [f"{one.sink}, its next generation: {line}" for line in one.child.lines()]
+        return said + self._ended(one, one.child) if ended else said
+
+    def _ended(self, one: _Building, child: Apart[Any]) -> list[str]:
+        try:
+            equal = bool(child.result())
+        except HeadwaterError as error:
+            child.end()
+            pause = min(FIRST_PAUSE * 2 ** min(one.attempt - 1, 10), LONGEST_PAUSE)
+            one.child, one.due = None, time.monotonic() + pause
+            news = str(error) != one.error
+            one.error = str(error)
+            return [
+                f"warning: sink {one.sink}: its next generation is not built, again in {pause:.0f} s: {error}"
+            ] * news
+        child.end()
+        del self.building[one.sink]
+        self._note()
+        if equal:
+            before = "the generation of before stays for `headwater rollback`, until `headwater retire`"
+            return [f"sink {one.sink}: readers see what the file says now ({before})"]
+        verify = f"`headwater verify {self.taken.file} --sink {one.sink} --generation N --repair`"
+        return [f"warning: sink {one.sink}: its next generation differs from Postgres and is not shown: {verify}"]
+
+    def close(self) -> None:
+        """End what it has begun: it goes on at the next start. Idempotent."""
+        for one in self.building.values():
+            if one.child is not None:
+                one.child.end()
+                one.child = None

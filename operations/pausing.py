@@ -1,0 +1,181 @@
+"""A sink that is paused for a maintenance window: nothing is written to it until it is resumed.
+
+    <state_dir>/<pipeline>/<sink>/paused.json       since when, by whom, why; gone when it is resumed
+
+The note is what counts, whichever process is alive: `run` lets the sink's generations go as it sees it, and one that
+starts later does not take them. Imports nothing heavy: `run` looks at every step, `status` is asked often.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from operations.state_folder import chosen_sinks, numbered_state_dir, register_of, state_dir
+from spark.files import write_atomic
+
+Say = Callable[[str], None]
+
+# How long whoever writes to the sink may take to let go: a task ends what it has begun, a merge its commit.
+LET_GO_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Why a sink stands still.
+
+    Attributes:
+        since: epoch seconds.
+        by: user and machine.
+        why: in that person's words; None if nothing was said.
+    """
+
+    since: float
+    by: str
+    why: str | None = None
+
+    @property
+    def words(self) -> str:
+        """``since 2026-11-21 10:00:00 UTC by ann@host (new disks)``."""
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        return f"since {at} by {self.by}" + (f" ({self.why})" if self.why else "")
+
+
+def paused(pipeline: Pipeline, sink: str) -> Pause | None:
+    """The pause of a sink; None if it is not paused.
+
+    Raises:
+        StateError: the note can't be read (terminal): better nothing is written than something into a sink that was
+            to be left alone.
+    """
+    path = _path(pipeline, sink)
+    try:
+        note = json.loads(path.read_text())
+        return Pause(float(note["since"]), str(note["by"]), note["why"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"{path} can't be read: {error}",
+            means="nobody knows whether the sink is to be left alone",
+            fix=f"`headwater pause FILE {sink}` or `headwater resume FILE {sink}`, as is meant: both write it anew",
+        ) from error
+
+
+def paused_sinks(pipeline: Pipeline, only: Sequence[str]) -> dict[str, Pause]:
+    """Those of these sinks (none for all) that are paused."""
+    found = {name: paused(pipeline, name) for name in chosen_sinks(pipeline, only)}
+    return {name: pause for name, pause in found.items() if pause is not None}
+
+
+def resume_before(pipeline: Pipeline, pause: Pause) -> float:
+    """Until when (epoch seconds) the log remembers the deletes that a sink misses which was up to date when paused."""
+    return pause.since + pipeline.kafka.tombstone_retention_hours * 3600
+
+
+def paused_lines(found: Mapping[str, Pause]) -> list[str]:
+    """What `run` says of sinks that it leaves alone, a line each."""
+    return [f"sink {name} is paused {pause.words}: `headwater resume FILE {name}`" for name, pause in found.items()]
+
+
+def refuse_paused(pipeline: Pipeline, sinks: Sequence[str], what: str) -> None:
+    """Refuse to do something with sinks that are to be left alone.
+
+    Args:
+        pipeline: the loaded file.
+        sinks: none for all.
+        what: is not done, as a clause: ``nothing was promoted``.
+
+    Raises:
+        StateError: one of them is paused (terminal).
+    """
+    found = paused_sinks(pipeline, sinks)
+    if found:
+        names = "; ".join(f"sink {name} is paused {pause.words}" for name, pause in found.items())
+        file = pipeline.file or "FILE"
+        first = f"`headwater resume {file} {next(iter(found))}`"
+        raise StateError(names, means=f"it is to be left alone: {what}", fix=f"{first}, then the same again")
+
+
+def pause(pipeline: Pipeline, sink: str, why: str | None, say: Say) -> tuple[Pause, bool]:
+    """Pause a sink, and wait until whoever writes to it has let go. Idempotent.
+
+    Returns:
+        the pause, and whether it is a new one: one that stands goes on as it was begun.
+
+    Raises:
+        ConfigError: there is no such sink (terminal).
+        StateError: a process has not let go within a minute; the note stays, so that the same again waits for it.
+    """
+    chosen_sinks(pipeline, [sink])
+    try:
+        known = paused(pipeline, sink)
+    except StateError:
+        known = None
+    now = known or Pause(time.time(), f"{_user()}@{socket.gethostname()}", why)
+    if known is None:
+        numbered_state_dir(pipeline)
+        path = _path(pipeline, sink)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(asdict(now)))
+    _wait_for_holders(pipeline, sink, say)
+    return now, known is None
+
+
+def resume(pipeline: Pipeline, sink: str) -> Pause | None:
+    """Let a sink go on; the pause that has ended, None if there was none. Idempotent.
+
+    Raises:
+        ConfigError: there is no such sink (terminal).
+    """
+    chosen_sinks(pipeline, [sink])
+    try:
+        known = paused(pipeline, sink)
+    except StateError:
+        known = Pause(time.time(), "somebody whose note can't be read")
+    _path(pipeline, sink).unlink(missing_ok=True)
+    return known
+
+
+def _wait_for_holders(pipeline: Pipeline, sink: str, say: Say) -> None:
+    """Until no process has a generation of the sink; each is taken for a moment: one that was frozen is fenced then."""
+    register = register_of(pipeline, sink)
+    for entry in register.entries():
+        generation = register.generation(entry.number)
+        if not generation.folder.exists():
+            continue  # never run
+        holder = generation.lease.holder()
+        if generation.lease.busy() and holder is not None:
+            say(f"waiting until process {holder.pid} has let go of generation {entry.number}")
+        held = retry_if_exception_type(StateError)
+        try:
+            Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.2), retry=held, reraise=True)(
+                generation.lock
+            )
+        except StateError as error:
+            raise StateError(
+                f"sink {sink} is paused, but generation {entry.number} is still held: {error.what}",
+                means="that process may still write to it",
+                fix="`headwater pause` again waits for it; or end that process",
+            ) from error
+        generation.unlock()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's number without a name
+        return "somebody"
+
+
+def _path(pipeline: Pipeline, sink: str) -> Path:
+    return state_dir(pipeline) / pipeline.name / sink / "paused.json"

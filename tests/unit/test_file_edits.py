@@ -1,0 +1,249 @@
+"""What a changed file asks of a process that runs an older one; and which file that is. No server is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline, loads
+from operations.accepted import (
+    Text,
+    accepted_path,
+    file_status,
+    hand_over,
+    note_running,
+    read_accepted,
+    read_running,
+    text_of,
+    this_process,
+)
+from operations.edits import file_watch
+from operations.edits.changes import changes_between
+from operations.edits.file_watch import FileWatch
+from operations.edits.pending import pending
+from operations.state_folder import register_of
+from spark.register import define
+
+FILE = """\
+version: 1
+name: p
+source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t, public.w]}}
+kafka: {{bootstrap: "127.0.0.1:1"}}
+connect: {{url: "http://127.0.0.1:1"}}
+views:
+  v: {{root: t, columns: [id, {column}]}}
+  w: {{root: w}}
+sinks:
+  cache: {{type: redis, url: "redis://127.0.0.1:{port}", view: v}}
+  other: {{type: redis, url: "redis://127.0.0.1:1", view: w, key_prefix: "o:"}}
+{more}
+engine: {{state_dir: {folder}, trigger_ms: {trigger}}}
+"""
+
+
+class Files:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder / "state", folder / "pipeline.yaml"
+
+    def text(self, column: str = "name", port: int = 1, more: str = "", trigger: int = 0) -> str:
+        return FILE.format(folder=self.folder, column=column, port=port, more=more, trigger=trigger)
+
+    def load(self, **changed: Any) -> Pipeline:
+        return loads(self.text(**changed), str(self.path))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    made = Files(tmp_path)
+    made.path.write_text(made.text())
+    return made
+
+
+def filled(pipeline: Pipeline, sink: str) -> None:
+    """A living generation that has written."""
+    generation = register_of(pipeline, sink).generation()
+    (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    define(generation, pipeline, [])
+
+
+NEW = '  third: {type: redis, url: "redis://127.0.0.1:1", view: w, key_prefix: "t:"}'
+
+
+def test_what_has_changed_and_nothing_else(files: Files) -> None:
+    old = files.load()
+    filled(old, "cache")
+    filled(old, "other")
+    assert changes_between(old, files.load()).lines() == []
+    rebuilt = changes_between(old, files.load(column="title"))
+    assert list(rebuilt.rebuilt) == ["cache"] and rebuilt.reopened == () and "views.v.columns" in rebuilt.lines()[0]
+    assert changes_between(old, files.load(port=2)).to_dict()["reopened"] == ["cache"]
+    assert changes_between(old, files.load(more=NEW)).added == ("third",)
+    assert changes_between(old, files.load(more=NEW), ["cache"]).added == ()
+    assert changes_between(files.load(more=NEW), old).removed == ("third",)
+    restart = changes_between(old, files.load(trigger=5, more=NEW))
+    assert restart.restart == ("engine.trigger_ms",) and restart.added == ()
+    assert "started again for engine.trigger_ms" in restart.lines()[0]
+
+
+def test_a_sink_that_has_written_nothing_is_opened_anew_as_the_file_says(files: Files) -> None:
+    assert changes_between(files.load(), files.load(column="title")).reopened == (("cache", 1),)
+
+
+def test_a_sink_of_another_kind_needs_another_name(files: Files) -> None:
+    text = files.text().replace(
+        'cache: {type: redis, url: "redis://127.0.0.1:1", view: v}',
+        'cache: {type: elasticsearch, url: "http://127.0.0.1:1", view: v}',
+    )
+    assert "sinks.cache.type" in changes_between(files.load(), loads(text)).restart[0]
+
+
+def test_what_is_kept_is_for_its_owner_alone(files: Files) -> None:
+    pipeline = files.load()
+    hand_over(pipeline, Text("p.yaml", files.text(), 1.0))
+    assert stat.S_IMODE(accepted_path(pipeline).stat().st_mode) == 0o600
+    assert read_accepted(pipeline) == Text("p.yaml", files.text(), 1.0)
+    note_running(pipeline, this_process(Text("p.yaml", files.text(), 2.0), building=("cache",)))
+    found = read_running(pipeline)
+    assert found is not None and found.alive and found.pid == os.getpid() and found.building == ("cache",)
+    assert file_status(pipeline)["running"] == found.taken.digest
+
+
+def test_a_process_that_is_gone_runs_nothing(files: Files) -> None:
+    pipeline = files.load()
+    assert pending(pipeline) is None
+    note_running(pipeline, this_process(Text("p.yaml", files.text(), 2.0)))
+    changes = pending(files.load(more=NEW))
+    assert changes is not None and changes.added == ("third",)
+    path = files.folder / "p" / "running.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": 2**22 + 1}))
+    assert pending(pipeline) is None and file_status(pipeline)["pid"] is None
+
+
+# -- the watch ---------------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A build that ends when it is told to."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments, self.outcome, self.over = arguments, None, False
+
+    def ended(self) -> bool:
+        return self.outcome is not None
+
+    def lines(self) -> list[str]:
+        return []
+
+    def result(self) -> Any:
+        if isinstance(self.outcome, HeadwaterError):
+            raise self.outcome
+        return self.outcome
+
+    def end(self) -> None:
+        self.over = True
+
+
+class Run:
+    """A process of `run` without Spark."""
+
+    def __init__(self, files: Files) -> None:
+        self.files, self.adopted, self.children = files, list[Any](), list[Child]()
+        self.conf: dict[str, str] = {}
+        conf = SimpleNamespace(set=self.conf.__setitem__)
+        self.engine = cast(
+            Any,
+            SimpleNamespace(pipeline=files.load(), paused={}, spark=SimpleNamespace(conf=conf), adopt=self._adopt),
+        )
+        taken = text_of(files.path, files.path.read_bytes())
+        losses = cast(Any, SimpleNamespace(adopt=lambda pipeline, only: None))
+        source = cast(Any, SimpleNamespace(pipeline=None))
+        self.watch = FileWatch(self.engine, source, losses, taken, (), None, self._start)
+
+    def _adopt(self, pipeline: Pipeline, _catalogue: Any, _only: Any, reopened: Any) -> list[str]:
+        self.adopted.append((list(pipeline.sinks), list(reopened)))
+        return []
+
+    def _start(self, *arguments: Any) -> Any:
+        self.children.append(Child(*arguments))
+        return self.children[-1]
+
+    def apply(self, text: str) -> list[str]:
+        hand_over(self.engine.pipeline, Text(str(self.files.path), text, 5.0))
+        return self.watch.step()
+
+
+@pytest.fixture
+def run(files: Files, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(file_watch, "source_catalogue", lambda _pipeline: None)
+    monkeypatch.setattr(file_watch, "check_machines", lambda *_: None)
+    filled(files.load(), "cache")
+    return Run(files)
+
+
+def test_saved_is_not_applied(files: Files, run: Run) -> None:
+    files.path.write_text(files.text(more=NEW))
+    assert run.watch.step() == [] and run.adopted == []
+    assert "taken up" in run.apply(files.text(more=NEW))[0]
+    assert run.adopted == [(["cache", "other", "third"], [("other", 1)])] or run.adopted[0][0][-1] == "third"
+    assert run.watch.step() == [] and len(run.adopted) == 1
+
+
+def test_a_file_that_is_wrong_changes_nothing(files: Files, run: Run) -> None:
+    [said] = run.apply(files.text().replace("root: w", "rot: w"))
+    assert "not taken up" in said and run.adopted == []
+    refused = file_status(run.engine.pipeline)["refused"]
+    assert refused["reason"] and refused["at"] == 5.0
+    [said] = run.apply(files.text(trigger=7))
+    assert "engine.trigger_ms" in said and run.adopted == []
+    run.apply(files.text())  # the old one again: all is well
+    assert file_status(run.engine.pipeline)["refused"] is None
+
+
+def test_a_new_warehouse_is_known_to_the_session(files: Files, run: Run) -> None:
+    house = "  house: {type: iceberg, tables: [public.w], catalog_uri: /tmp/c.db, warehouse: /tmp/w, namespace: n}"
+    run.apply(files.text(more=house))
+    assert any(name.startswith("spark.sql.catalog.") for name in run.conf)
+
+
+def test_a_changed_view_is_built_and_tried_again(files: Files, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_watch, "FIRST_PAUSE", 0.0)
+    said = run.apply(files.text(column="title"))
+    assert any("its next generation is built, because views.v.columns" in line for line in said)
+    [child] = run.children
+    assert child.arguments[1].text == files.text(column="title") and child.arguments[2:] == ("cache", None)
+    assert file_status(run.engine.pipeline)["building"] == ["cache"]
+    child.outcome = cast(Any, HeadwaterError("no Postgres"))
+    assert "not built, again in" in run.watch.step()[0]
+    run.watch.step()
+    assert len(run.children) == 2
+    run.children[1].outcome = cast(Any, True)
+    assert run.watch.step()[0].startswith("sink cache: readers see what the file says now")
+    assert file_status(run.engine.pipeline)["building"] == [] and run.children[1].over
+
+
+def test_what_was_being_built_goes_on_after_a_kill(files: Files, run: Run) -> None:
+    run.apply(files.text(column="title"))
+    files.path.write_text(files.text(column="title"))  # as it was applied
+    again = Run(files)
+    again.watch.step()
+    assert len(again.children) == 1 and again.children[0].arguments[2] == "cache"
+    files.path.write_text(files.text(column="other"))  # saved since: what is asked for now is not known
+    other = Run(files)
+    other.watch.step()
+    assert other.children == []
+
+
+def test_a_newer_file_ends_what_the_older_one_asked_for(files: Files, run: Run) -> None:
+    run.apply(files.text(column="title"))
+    run.apply(files.text())
+    assert run.children[0].over and not run.watch.building
+    run.engine.paused = {"cache": None}
+    run.apply(files.text(column="title"))
+    assert len(run.children) == 1  # not while it is paused

@@ -1,0 +1,245 @@
+"""A paused sink: the note, who waits for whom, and what every verb says to it. No server is asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from cdc.catalogue import Catalogue
+from cdc.errors import ConfigError, StateError
+from cdc.pipeline import Pipeline, load
+from console.cli.main import cli
+from operations import pausing
+from operations.generations.promote import promote
+from operations.generations.retire import retire
+from operations.losses.losses import Losses, _Healing
+from operations.opened import open_generation
+from operations.pausing import pause, paused, resume
+from operations.rebuild import Rebuild
+from operations.refusals import Refusals
+from operations.run.engine import Engine
+from operations.state_folder import register_of
+from operations.status.alive import ailments
+from operations.status.sinks import _sink
+from operations.verify.verifier import Asked, Verifier
+from spark.state import Generation
+
+FILE = """\
+version: 1
+name: p
+source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t]}}
+kafka: {{bootstrap: "127.0.0.1:1", tombstone_retention_hours: 2}}
+connect: {{url: "http://127.0.0.1:1"}}
+views: {{v: {{root: t}}}}
+sinks:
+  cache: {{type: redis, url: "redis://127.0.0.1:1", view: v}}
+  other: {{type: redis, url: "redis://127.0.0.1:1", view: v, key_prefix: "o:"}}
+engine: {{state_dir: {folder}}}
+"""
+
+
+def quiet(_line: str) -> None: ...
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FILE.format(folder=tmp_path / "state"))
+    return path
+
+
+@pytest.fixture
+def pipeline(file: Path) -> Pipeline:
+    return load(file)
+
+
+def call(*words: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, [str(word) for word in words])
+    error = str(done.exception) if isinstance(done.exception, StateError | ConfigError) else ""
+    return done.exit_code, done.output + error
+
+
+def living(pipeline: Pipeline) -> Generation:
+    generation = register_of(pipeline, "cache").generation()
+    generation.folder.mkdir(parents=True)
+    return generation
+
+
+# -- the note ---------------------------------------------------------------------------------------------------------
+
+
+def test_both_verbs_may_be_called_again(file: Path, pipeline: Pipeline) -> None:
+    code, said = call("pause", file, "cache", "--why", "new disks", "--json")
+    first = json.loads(said)
+    assert (code, first["paused"], first["changed"], first["why"]) == (0, True, True, "new disks")
+    assert first["resume_before"] == first["since"] + 2 * 3600
+    again = json.loads(call("pause", file, "cache", "--json")[1])
+    assert again == first | {"changed": False}
+    assert paused(pipeline, "other") is None
+    ended = json.loads(call("resume", file, "cache", "--json")[1])
+    assert (ended["paused"], ended["changed"]) == (False, True) and ended["was_paused_seconds"] >= 0
+    assert call("resume", file, "cache") == (0, "sink cache: was not paused\n")
+    assert paused(pipeline, "cache") is None
+
+
+def test_a_sink_that_is_not_in_the_file(file: Path) -> None:
+    for verb in ("pause", "resume"):
+        code, said = call(verb, file, "cash")
+        assert code == 1 and "no sink cash" in said
+
+
+def test_a_note_that_can_not_be_read_leaves_the_sink_alone(pipeline: Pipeline) -> None:
+    pause(pipeline, "cache", None, quiet)
+    [note] = Path(pipeline.engine.state_dir).glob("p/cache/paused.json")
+    note.write_text("{")
+    with pytest.raises(StateError, match="to be left alone"):
+        paused(pipeline, "cache")
+    assert pause(pipeline, "cache", None, quiet)[1] is True
+    note.write_text("{")
+    assert resume(pipeline, "cache") is not None
+    assert paused(pipeline, "cache") is None
+
+
+# -- who writes -------------------------------------------------------------------------------------------------------
+
+
+def test_it_returns_when_the_holder_has_let_go(pipeline: Pipeline) -> None:
+    generation, said = living(pipeline), list[str]()
+    generation.lock()
+    threading.Timer(0.6, generation.unlock).start()
+    begun = time.monotonic()
+    pause(pipeline, "cache", None, said.append)
+    assert time.monotonic() - begun > 0.5 and "has let go of generation 1" in said[0]
+
+
+def test_a_holder_that_does_not_let_go_is_told(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "LET_GO_SECONDS", 0.5)
+    generation = living(pipeline)
+    generation.lock()
+    try:
+        with pytest.raises(StateError, match="may still write to it"):
+            pause(pipeline, "cache", None, quiet)
+        assert paused(pipeline, "cache") is not None
+    finally:
+        generation.unlock()
+
+
+def test_one_that_was_frozen_meanwhile_has_lost_its_lease(pipeline: Pipeline) -> None:
+    generation = living(pipeline)
+    token = generation.lock()
+    generation.unlock()  # as good as silent for longer than a lease lasts
+    pause(pipeline, "cache", None, quiet)
+    holder = generation.lease.holder()
+    assert holder is not None and holder.token > token
+
+
+def test_a_generation_is_not_taken(pipeline: Pipeline) -> None:
+    generation = living(pipeline)
+    pause(pipeline, "cache", None, quiet)
+    with pytest.raises(StateError, match="sink cache is paused since"):
+        open_generation(pipeline, cast(Catalogue, None), "cache", 1)
+    assert not generation.lease.busy()
+
+
+class Runner:
+    def __init__(self) -> None:
+        self.removed: list[Path] = []
+
+    def remove(self, folder: Path) -> None:
+        self.removed.append(folder)
+
+
+def engine_of(pipeline: Pipeline) -> Engine:
+    none: Any = None
+    return Engine(pipeline, none, none, cast(Any, Runner()), [], [], 0, Refusals(pipeline))
+
+
+def test_run_lets_go_and_takes_up_again(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, tried = engine_of(pipeline), list[str]()
+    monkeypatch.setattr(engine, "_try", lambda sink, _number: tried.append(sink) or [])
+    generation = living(pipeline)
+    generation.lock()
+    engine.builds.append(cast(Any, SimpleNamespace(sink="cache", number=1, generation=generation)))
+    assert engine.follow() == [] and tried == ["other"]
+    (Path(pipeline.engine.state_dir) / "p/cache/paused.json").write_text('{"since": 0, "by": "ann@host", "why": null}')
+    assert engine.follow() == ["sink cache: paused since 1970-01-01 00:00:00 UTC by ann@host"]
+    assert not generation.lease.busy() and cast(Any, engine.runner).removed == [generation.folder]
+    assert (engine.builds, engine.follow(), tried) == ([], [], ["other"] * 3)
+    resume(pipeline, "cache")
+    assert engine.follow() == ["sink cache: resumed"]
+    assert "cache" in tried
+
+
+def test_a_cache_that_was_lost_is_not_made_again_meanwhile(pipeline: Pipeline) -> None:
+    losses = Losses(pipeline, Path("p.yaml"))
+    try:
+        losses.healing["cache"] = _Healing("cache")
+        losses.watch._lost = frozenset({("cache", 1, "v")})
+        engine = engine_of(pipeline)
+        engine.paused = {"cache": pause(pipeline, "cache", None, quiet)[0]}
+        engine.runner.running = []
+        assert losses.step(engine) == ["sink cache: it is not made again while it is paused"]
+        assert losses.step(engine) == [] and not losses.healing
+    finally:
+        losses.close()
+
+
+# -- what the others say ----------------------------------------------------------------------------------------------
+
+
+def test_status_says_since_when_and_gives_no_alarm(pipeline: Pipeline) -> None:
+    generation = living(pipeline)
+    generation.refuse("its target is gone")
+    pause(pipeline, "cache", "new disks", quiet)
+    told = _sink(pipeline, "cache", None)
+    assert (told["state"], told["last_error"], told["warning"]) == ("paused", None, None)
+    assert told["paused"]["why"] == "new disks"
+    assert ailments(pipeline, ["cache"]) == []
+    resume(pipeline, "cache")
+    assert _sink(pipeline, "cache", None)["state"] == "failed"
+    assert ailments(pipeline, ["cache"]) == ["cache: refused"]
+
+
+def test_a_pause_that_outlives_the_logs_memory_is_warned_of(pipeline: Pipeline) -> None:
+    pause(pipeline, "cache", None, quiet)
+    [note] = Path(pipeline.engine.state_dir).glob("p/cache/paused.json")
+    note.write_text(json.dumps({"since": time.time() - 3601, "by": "ann@host", "why": None}))
+    assert "may have forgotten deletes" in _sink(pipeline, "cache", None)["warning"]
+
+
+def test_what_writes_refuses_it_by_name(file: Path, pipeline: Pipeline) -> None:
+    living(pipeline)
+    pause(pipeline, "cache", None, quiet)
+    stop = threading.Event()
+    for refused in (
+        lambda: promote(pipeline, "cache", 1, quiet),
+        lambda: retire(pipeline, "cache", 1, quiet),
+        lambda: Rebuild(pipeline, file, "cache", 1.0, stop, quiet).run(auto=False),
+        lambda: Verifier(pipeline, cast(Catalogue, None), Asked(["cache"], repair=True)),
+    ):
+        with pytest.raises(StateError, match=r"sink cache is paused since .*\n.*left alone") as error:
+            refused()
+        assert f"headwater resume {file} cache" in str(error.value)
+    code, said = call("run", file, "--until-caught-up")
+    assert code == 1 and "sink cache is paused since" in said and "can't catch up" in said
+
+
+def test_verify_leaves_it_out_unless_it_is_named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    from operations.verify import verifier
+
+    monkeypatch.setattr(verifier, "peek", lambda _pipeline, _catalogue, generation: generation)
+    pause(pipeline, "cache", None, quiet)
+    none, said = cast(Catalogue, None), list[str]()
+    assert list(Verifier(pipeline, none, Asked(), said.append).builds) == ["other"]
+    assert said[0].startswith("cache is paused since") and said[0].endswith("not compared")
+    assert list(Verifier(pipeline, none, Asked(["cache"])).builds) == ["cache"]
+    pause(pipeline, "other", None, quiet)
+    with pytest.raises(StateError, match="nothing was compared"):
+        Verifier(pipeline, none, Asked())

@@ -1,7 +1,7 @@
 """What is kept of the tables' shapes, below the pipeline's state folder.
 
 shapes.json                 every shape that each captured table has had, since when: records are read by it
-evolution.json              the shape that the sinks were brought to, and what is under way because of a newer one
+<sink>/evolution.json       the shape that the sink was brought to, and what is under way because of a newer one
 <sink>/g<N>/frozen.json     tables that generation N goes on with as they were: its target can't hold what is new
 """
 
@@ -73,7 +73,7 @@ class Todo:
         what: what has happened to it, in words.
         at: when that was noticed, epoch seconds.
         read: which of its rows are to be read again: a condition, or empty for all; None for none, or done.
-        rebuild: sinks that get a new generation; those that are done are taken out.
+        rebuild: the sink gets a new generation.
         capture: the connector's settings are to be brought to the table.
         waits: stopped by ``policy.schema`` until `headwater apply`.
         error: why the last attempt at a step has failed.
@@ -82,7 +82,7 @@ class Todo:
     what: tuple[str, ...]
     at: float
     read: str | None = None
-    rebuild: tuple[str, ...] = ()
+    rebuild: bool = False
     capture: bool = False
     waits: bool = False
     error: str | None = None
@@ -95,10 +95,10 @@ class Todo:
 
 @dataclass(frozen=True)
 class Evolution:
-    """How far the sinks have followed the tables.
+    """How far one sink has followed the tables: by sink, because each may have a process of its own.
 
     Attributes:
-        acted: table -> the shape that the sinks were brought to.
+        acted: table -> the shape that the sink was brought to.
         todo: table -> what is under way.
         allowed: shapes that `headwater apply` has let through, under ``policy.schema`` pause or ignore.
     """
@@ -113,13 +113,22 @@ class Evolution:
         return replace(self, todo=rest if todo is None or todo.over else {**rest, table: todo})
 
 
-def read_evolution(pipeline: Pipeline) -> Evolution:
-    """How far the sinks have followed.
+def has_evolution(pipeline: Pipeline, sink: str) -> bool:
+    """Whether it is known what a sink was brought to."""
+    return _evolution(pipeline, sink).exists()
+
+
+def _evolution(pipeline: Pipeline, sink: str) -> Path:
+    return _folder(pipeline) / sink / "evolution.json"
+
+
+def read_evolution(pipeline: Pipeline, sink: str) -> Evolution:
+    """How far a sink has followed.
 
     Raises:
         StateError: the file can't be read (terminal).
     """
-    path = _folder(pipeline) / "evolution.json"
+    path = _evolution(pipeline, sink)
     if not path.exists():
         return Evolution()
     try:
@@ -127,24 +136,21 @@ def read_evolution(pipeline: Pipeline) -> Evolution:
         refuse_newer(str(path), raw["format"], SHAPES)
         return Evolution(
             {name: shape_of(shape) for name, shape in raw["acted"].items()},
-            {
-                name: Todo(**{**todo, "what": tuple(todo["what"]), "rebuild": tuple(todo["rebuild"])})
-                for name, todo in raw["todo"].items()
-            },
+            {name: Todo(**{**todo, "what": tuple(todo["what"])}) for name, todo in raw["todo"].items()},
             {name: shape_of(shape) for name, shape in raw["allowed"].items()},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StateError(f"{path} can't be read: {error!r}", fix=MEND) from error
 
 
-def write_evolution(pipeline: Pipeline, evolution: Evolution) -> None:
+def write_evolution(pipeline: Pipeline, sink: str, evolution: Evolution) -> None:
     """Replace it in one step.
 
     Raises:
         DiskFull: no room (transient); nothing was changed.
     """
     text = json.dumps({"format": SHAPES, **asdict(evolution)}, sort_keys=True)
-    write_atomic(_folder(pipeline) / "evolution.json", text)
+    write_atomic(_evolution(pipeline, sink), text)
 
 
 def read_allowed(pipeline: Pipeline) -> dict[str, Shape]:

@@ -17,8 +17,8 @@ from cdc.resolve_names import find_table, keyed
 from cdc.shapes import Shape, column_changes
 from cdc.view import View
 from operations.kept_shapes import Evolution, Todo, freeze, read_frozen
-from operations.schema.decide import Decision, Verdict, decide, together
-from operations.state_folder import registers_of
+from operations.schema.decide import Decision, Verdict, combined, decide, together
+from operations.state_folder import register_of
 from spark.register import as_defined
 from spark.state import Generation
 
@@ -81,35 +81,35 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
 
 
 def cases(
-    pipeline: Pipeline, only: Sequence[str], catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
+    pipeline: Pipeline, sink: str, catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
 ) -> Iterator[tuple[Generation, Case]]:
-    """Every view of every generation that is kept up to date, for each changed table that it reads.
+    """Every view of every generation of a sink that is kept up to date, for each changed table that it reads.
 
     Args:
         pipeline: the loaded file.
-        only: sinks; none for all.
+        sink: the sink's name.
         catalogue: the tables as they are, with their columns' former names.
         changed: see ``changed_tables``.
     """
     before = replace(
         catalogue, tables={**catalogue.tables, **{name: known.table for name, (known, _) in changed.items()}}
     )
-    for sink, register in registers_of(pipeline, only).items():
-        living = register.living()
-        for number in register.kept():
-            generation = register.generation(number)
-            if not generation.started:
-                continue  # it takes the tables as they are
-            defined = as_defined(pipeline, generation)
-            own = read_frozen(generation).over(before)
-            for name in view_names(defined, sink, generation):
-                was = _resolved(defined, own, name)
-                if isinstance(was, ConfigError):
-                    continue  # it was not run before
-                now = _resolved(defined, catalogue, name)
-                for table in sorted(view_tables(was).keys() & changed.keys()):
-                    decision = decide(*changed[table], was, now, defined.sinks[sink])
-                    yield generation, Case(sink, number, number == living, name, table, decision)
+    register = register_of(pipeline, sink)
+    living = register.living()
+    for number in register.kept():
+        generation = register.generation(number)
+        if not generation.started:
+            continue  # it takes the tables as they are
+        defined = as_defined(pipeline, generation)
+        own = read_frozen(generation).over(before)
+        for name in view_names(defined, sink, generation):
+            was = _resolved(defined, own, name)
+            if isinstance(was, ConfigError):
+                continue  # it was not run before
+            now = _resolved(defined, catalogue, name)
+            for table in sorted(view_tables(was).keys() & changed.keys()):
+                decision = decide(*changed[table], was, now, defined.sinks[sink])
+                yield generation, Case(sink, number, number == living, name, table, decision)
 
 
 def view_names(pipeline: Pipeline, sink: str, generation: Generation) -> list[str]:
@@ -131,7 +131,7 @@ def _resolved(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View | Con
 
 def act(
     pipeline: Pipeline,
-    only: Sequence[str],
+    sink: str,
     catalogue: Catalogue,
     shapes: Mapping[str, Shape],
     evolution: Evolution,
@@ -143,10 +143,10 @@ def act(
 
     Args:
         pipeline: the loaded file.
-        only: sinks; none for all.
+        sink: for which one.
         catalogue: the tables as they are, with their columns' former names.
         shapes: the same as shapes.
-        evolution: how far the sinks have followed.
+        evolution: how far it has followed.
         broken: see ``changed_tables``.
     """
     come = sorted(shapes.keys() - evolution.acted.keys()) if evolution.acted else []
@@ -158,7 +158,7 @@ def act(
         out.said.append(f"table {table} is new, and captured from now on")
     if not changed:
         return out
-    found = list(cases(pipeline, only, catalogue, changed))
+    found = list(cases(pipeline, sink, catalogue, changed))
     for table, (known, now) in changed.items():
         mine = [(generation, case) for generation, case in found if case.table == table]
         _table(pipeline, out, table, known, now, mine)
@@ -195,16 +195,15 @@ def _table(
     _freeze(pipeline, table, known, found)
     again = {(case.sink, case.generation) for case in concerned} | ({*_halted(found)} if todo and todo.waits else set())
     out.retake |= again
-    rebuild = {c.sink for c in concerned if c.living and c.decision.verdict is Verdict.NEW_GENERATION}
-    if todo is not None and not todo.waits:
-        rebuild |= set(todo.rebuild)
+    rebuild = any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
+    rebuild = rebuild or bool(todo and not todo.waits and todo.rebuild)
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
     if todo is not None and todo.read is not None and not todo.waits:
-        read = todo.read if read is None else "" if "" in (read, todo.read) else f"({todo.read}) OR ({read})"
+        read = combined([one for one in (todo.read, read) if one is not None])
     # Debezium reads what it is not told to leave out, and then misses it in what is streamed.
     capture = known.table.generated != now.table.generated or bool(todo and todo.capture)
     evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
-    out.evolution = evolution.having(table, Todo(what, time.time(), read, tuple(sorted(rebuild)), capture))
+    out.evolution = evolution.having(table, Todo(what, time.time(), read, rebuild, capture))
     out.said.append(title)
     for case in concerned:
         why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""

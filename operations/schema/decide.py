@@ -101,9 +101,15 @@ def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sin
 
 def together(decisions: Sequence[Decision]) -> str | None:
     """Which rows of a table are read again for all of its views; None for none. Pure."""
-    asked = [one.read for one in decisions if one.read is not None]
+    return combined([one.read for one in decisions if one.read is not None])
+
+
+def combined(asked: Sequence[str]) -> str | None:
+    """One condition for several; None for none. Pure."""
     if not asked:
         return None
+    if len(set(asked)) == 1:
+        return asked[0]
     return ALL_ROWS if ALL_ROWS in asked else " OR ".join(f"({text})" for text in dict.fromkeys(asked))
 
 

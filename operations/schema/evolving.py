@@ -8,7 +8,7 @@ beside it, which readers see once it equals Postgres. docs/schema-changes.md, do
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from cdc.pipeline import Pipeline
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.apart import Apart
+from operations.generations.retire import retire
 from operations.kept_shapes import (
     Todo,
     read_allowed,
@@ -30,8 +31,9 @@ from operations.kept_shapes import (
 from operations.run.machines import with_master
 from operations.schema import steps
 from operations.schema.act import act
+from operations.schema.decide import combined
 from operations.schema.watch import Look, ShapeWatch
-from operations.state_folder import register_of
+from operations.state_folder import chosen_sinks, register_of
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -63,12 +65,15 @@ def catch_up(pipeline: Pipeline, only: Sequence[str], say: Callable[[str], None]
     except HeadwaterError:
         return
     catalogue = remember_shapes(pipeline, look.shapes).told_to(look.catalogue)
-    known = read_evolution(pipeline)
-    evolution = replace(known, allowed=read_allowed(pipeline))
-    acted = act(pipeline, only, catalogue, look.shapes, evolution)
-    if acted.evolution != known:
-        write_evolution(pipeline, acted.evolution)
-    for line in acted.said:
+    said: list[str] = []
+    for sink in chosen_sinks(pipeline, only):
+        known = read_evolution(pipeline, sink)
+        evolution = replace(known, allowed=read_allowed(pipeline))
+        acted = act(pipeline, sink, catalogue, look.shapes, evolution)
+        if acted.evolution != known:
+            write_evolution(pipeline, sink, acted.evolution)
+        said += acted.said
+    for line in dict.fromkeys(said):
         say(line)
 
 
@@ -91,8 +96,9 @@ class Evolving:
         master: str | None = None,
         start: Start = Apart,
     ) -> None:
-        self.pipeline, self.file, self.only, self.start = with_master(pipeline, master), file, only, start
-        self.evolution = read_evolution(pipeline)
+        self.pipeline, self.file, self.only, self.master, self.start = pipeline, file, only, master, start
+        self.evolutions = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
+        self._allowed = read_allowed(pipeline)
         self._watch = ShapeWatch(pipeline)
         self._child: Apart[Any] | None = None
         self._doing: tuple[str, ...] = ()  # the tables that are read again, or "" and a sink
@@ -103,7 +109,13 @@ class Evolving:
     @property
     def busy(self) -> bool:
         """Whether something is under way that sinks wait for."""
-        return any(not todo.waits for todo in self.evolution.todo.values())
+        return any(not todo.waits for _, _, todo in self._todo())
+
+    def _todo(self) -> Iterator[tuple[str, str, Todo]]:
+        """Everything that is under way: sink, table, what."""
+        for sink, evolution in self.evolutions.items():
+            for table, todo in evolution.todo.items():
+                yield sink, table, todo
 
     def step(self, engine: Engine, broken: Collection[str] = (), healing: Collection[str] = ()) -> list[str]:
         """Look and act once; returns what happened, a line each.
@@ -114,65 +126,78 @@ class Evolving:
             healing: sinks that are being made again for another reason.
         """
         said: list[str] = []
+        self._adopt(engine.pipeline)
         if engine.runner.doubting and time.monotonic() - self._asked > DOUBT_SECONDS:
             self._asked = time.monotonic()
             self._watch.ask()
         look = self._watch.newest()
         allowed = read_allowed(self.pipeline)
-        if allowed != self.evolution.allowed:
-            self.evolution = replace(self.evolution, allowed=allowed)
+        if allowed != self._allowed:
+            self._allowed = allowed
             self._watch.ask()
         if look is not None:
             said += self._follow(engine, look, broken)
         self._hold(engine)
         return said + self._work(healing)
 
+    def _adopt(self, pipeline: Pipeline) -> None:
+        """Go by the file that the engine goes by."""
+        if pipeline is self.pipeline:
+            return
+        known, self.pipeline = self.evolutions, pipeline
+        named = [name for name in self.only if name in pipeline.sinks]
+        self.evolutions = {
+            sink: known.get(sink) or read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, named)
+        }
+        self._watch.follow(pipeline)
+
     def _follow(self, engine: Engine, look: Look, broken: Collection[str]) -> list[str]:
         """Bring flows to the tables as they are now."""
         catalogue = remember_shapes(self.pipeline, look.shapes).told_to(look.catalogue)
-        acted = act(self.pipeline, self.only, catalogue, look.shapes, self.evolution, broken)
-        if acted.evolution != self.evolution:
-            write_evolution(self.pipeline, acted.evolution)
-            begun = {
-                table: todo for table, todo in acted.evolution.todo.items() if self.evolution.todo.get(table) != todo
-            }
-            self.evolution = acted.evolution
-            if begun:
-                self._interrupt(acted.retake)
-        # A look that has found nothing new leaves nothing to wait for: what does not fit is no column of the table.
+        retake, said, begun = set[tuple[str, int]](), list[str](), False
+        for sink, known in self.evolutions.items():
+            acted = act(self.pipeline, sink, catalogue, look.shapes, replace(known, allowed=self._allowed), broken)
+            if acted.evolution != known:
+                write_evolution(self.pipeline, sink, acted.evolution)
+                self.evolutions[sink] = acted.evolution
+                begun |= any(known.todo.get(table) != todo for table, todo in acted.evolution.todo.items())
+            retake |= acted.retake
+            said += acted.said
+        if begun:
+            self._interrupt(retake)
         doubting = engine.runner.doubting
-        engine.catalogue = replace(catalogue, lsn=0) if doubting and not acted.retake else catalogue
+        # A look that has found nothing new leaves nothing to wait for: what does not fit is no column of the table.
+        engine.catalogue = replace(catalogue, lsn=0) if doubting and not retake else catalogue
         for build in list(engine.builds):
-            if (build.sink, build.number) in acted.retake or build.generation.folder in doubting:
+            if (build.sink, build.number) in retake or build.generation.folder in doubting:
                 engine.take_again(build)
-        return acted.said
+        return list(dict.fromkeys(said))
 
     def _interrupt(self, retake: Collection[tuple[str, int]]) -> None:
         """What is being built, or read, of tables as they were until now begins anew."""
         if self._child is not None:
             self._child.end()
             self._child, self._doing = None, ()
-        for sink in {sink for sink, _ in retake}:
+        building = {sink for sink, _, todo in self._todo() if todo.rebuild}
+        for sink in building & {sink for sink, _ in retake}:
             begun = register_of(self.pipeline, sink).newest("filling")
-            if begun is not None and sink in {name for todo in self.evolution.todo.values() for name in todo.rebuild}:
-                from operations.generations.retire import retire
-
+            if begun is not None:
                 retire(self.pipeline, sink, begun.number, lambda line: None)
 
     def _hold(self, engine: Engine) -> None:
         """Stop what can't follow, and what waits for a word."""
-        waiting = {
-            self.pipeline.topic(table): f"table {table}: {', '.join(todo.what)}; policy.schema is "
-            f"{self.pipeline.policy.schema_}\n  what to do: look at `headwater plan {self.file}`, then "
-            f"`headwater apply {self.file}` goes on"
-            for table, todo in self.evolution.todo.items()
-            if todo.waits
-        }
         for build in engine.builds:
-            refused = {self.pipeline.topic(t): why for t, why in read_frozen(build.generation).refused.items()}
-            reasons = {**waiting, **refused}
+            todo = self.evolutions[build.sink].todo if build.sink in self.evolutions else {}
+            reasons = {self.pipeline.topic(t): why for t, why in read_frozen(build.generation).refused.items()}
+            reasons |= {self.pipeline.topic(t): self._waits(t, one) for t, one in todo.items() if one.waits}
             if reasons:
                 engine.runner.halt(reasons, build.generation.folder)
+
+    def _waits(self, table: str, todo: Todo) -> str:
+        return (
+            f"table {table}: {', '.join(todo.what)}; policy.schema is {self.pipeline.policy.schema_}\n"
+            f"  what to do: look at `headwater plan {self.file}`, then `headwater apply {self.file}` goes on"
+        )
 
     # -- what takes long ---------------------------------------------------------------------------------------------
 
@@ -181,14 +206,19 @@ class Evolving:
             return self._look_at(self._child)
         if time.monotonic() < self._due:
             return []
-        todo = {table: one for table, one in self.evolution.todo.items() if not one.waits}
-        reading = {table: one.read for table, one in todo.items() if one.read is not None or one.capture}
-        sinks = sorted({sink for one in todo.values() for sink in one.rebuild} - set(healing))
+        todo = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
+        asked: dict[str, list[str]] = {table: [] for _, table, one in todo if one.read is not None or one.capture}
+        for _, table, one in todo:
+            if one.read is not None:
+                asked[table].append(one.read)
+        reading = {table: combined(reads) for table, reads in asked.items()}
+        sinks = sorted({sink for sink, _, one in todo if one.rebuild} - set(healing))
+        pipeline = with_master(self.pipeline, self.master)
         if reading:
-            self._begin(tuple(reading), steps.read_again, self.pipeline, reading)
+            self._begin(tuple(reading), steps.read_again, pipeline, reading)
             return [f"reading again: {', '.join(sorted(reading))}"]
         if sinks:
-            self._begin(("", sinks[0]), steps.build, self.pipeline, self.file, sinks[0])
+            self._begin(("", sinks[0]), steps.build, pipeline, self.file, sinks[0])
             return [f"sink {sinks[0]}: a new generation is built beside the living one"]
         return []
 
@@ -215,20 +245,17 @@ class Evolving:
         child.end()
         self._child, self._doing, self._progress = None, (), ""
         write_progress(self.pipeline, "", "")
-        tables = list(self.evolution.todo) if doing[0] == "" else list(doing)
-        for table in tables:
-            if (todo := self.evolution.todo.get(table)) is not None:
-                self._note(table, _done(todo, doing, error))
-        write_evolution(self.pipeline, self.evolution)
+        for sink, table, todo in list(self._todo()):
+            if doing == ("", sink) or table in doing:
+                after = self.evolutions[sink].having(table, _done(todo, building=doing[0] == "", error=error))
+                self.evolutions[sink] = after
+                write_evolution(self.pipeline, sink, after)
         if error:
             self._due, self._pause = time.monotonic() + self._pause, min(self._pause * 2, LONGEST_PAUSE)
             return [f"warning: {doing[-1]}: {error}; again in a moment"]
         self._pause = FIRST_PAUSE
         what = f"sink {doing[1]}: readers see the new generation" if doing[0] == "" else f"{', '.join(doing)}: read"
         return [what]
-
-    def _note(self, table: str, todo: Todo) -> None:
-        self.evolution = self.evolution.having(table, todo)
 
     def close(self) -> None:
         """End what was begun; it goes on at the next start. Idempotent."""
@@ -239,11 +266,11 @@ class Evolving:
         write_progress(self.pipeline, "", "")
 
 
-def _done(todo: Todo, doing: Sequence[str], error: str) -> Todo:
+def _done(todo: Todo, *, building: bool, error: str) -> Todo:
     """What is left to do after a step. Pure."""
     if error:
-        concerned = doing[0] != "" or doing[1] in todo.rebuild
-        return replace(todo, error=error) if concerned else todo
-    if doing[0] != "":
-        return replace(todo, read=None, capture=False, error=None)
-    return replace(todo, rebuild=tuple(sink for sink in todo.rebuild if sink != doing[1]), error=None)
+        return replace(todo, error=error)
+    return replace(todo, rebuild=False, error=None) if building else replace(todo, read=None, capture=False, error=None)
+
+
+__all__ = ["Evolving", "catch_up"]

@@ -18,6 +18,7 @@ from connectors.shapes import read_shapes
 from operations.kept_shapes import (
     Evolution,
     allow,
+    has_evolution,
     known_shapes,
     read_evolution,
     remember_shapes,
@@ -25,7 +26,7 @@ from operations.kept_shapes import (
 )
 from operations.schema.act import Case, cases, changed_tables
 from operations.schema.decide import Verdict, together
-from operations.state_folder import numbered_state_dir, state_dir
+from operations.state_folder import numbered_state_dir
 
 
 def let_through(pipeline: Pipeline) -> None:
@@ -39,8 +40,9 @@ def let_through(pipeline: Pipeline) -> None:
     numbered_state_dir(pipeline)
     remember_shapes(pipeline, shapes)
     allow(pipeline, shapes)
-    if not (state_dir(pipeline) / pipeline.name / "evolution.json").exists():
-        write_evolution(pipeline, Evolution(acted=shapes))
+    for sink in pipeline.sinks:
+        if not has_evolution(pipeline, sink):
+            write_evolution(pipeline, sink, Evolution(acted=shapes))
 
 
 def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[str, Any]]:
@@ -57,8 +59,8 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
     Raises:
         SourceError: Postgres refuses the migration, or does not answer.
     """
-    known = read_evolution(pipeline)
-    if not known.acted:
+    known = {sink: read_evolution(pipeline, sink) for sink in pipeline.sinks}
+    if not any(one.acted for one in known.values()):
         return []
     if migration is not None and not migration.is_file():
         raise ConfigError(f"there is no file {migration}", means="nothing was tried", fix="name a file with SQL")
@@ -68,11 +70,13 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
             if migration is None
             else _tried(connection, pipeline, migration)
         )
-        changed = changed_tables(known, shapes, ())
-        if not changed:
-            return []
         told = known_shapes(pipeline).with_newer(shapes)[0].told_to(catalogue)
-        found = [case for _, case in cases(pipeline, (), told, changed)]
+        changed: dict[str, tuple[Shape, Shape]] = {}
+        found: list[Case] = []
+        for sink, one in known.items():
+            mine = changed_tables(one, shapes, ())
+            found += [case for _, case in cases(pipeline, sink, told, mine)]
+            changed |= mine
         return [_told(connection, table, *pair, found) for table, pair in sorted(changed.items())]
 
 

@@ -55,6 +55,11 @@ class ShapeWatch:
         self._print = ""
         self._wake.set()
 
+    def follow(self, pipeline: Pipeline) -> None:
+        """Look at the tables of another file from now on."""
+        self.pipeline = pipeline
+        self.ask()
+
     def close(self) -> None:
         """End watching."""
         self._over.set()

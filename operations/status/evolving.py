@@ -7,24 +7,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.kept_shapes import read_evolution, read_progress
+from operations.kept_shapes import Todo, read_evolution, read_progress
 
 
 def evolving(pipeline: Pipeline) -> list[dict[str, Any]]:
     """What is under way because of changed tables: a part of `status --json`."""
-    progress = read_progress(pipeline)
+    progress = read_progress(pipeline).get("progress") or None
+    found: dict[str, list[tuple[str, Todo]]] = {}
+    for sink in pipeline.sinks:
+        for table, todo in read_evolution(pipeline, sink).todo.items():
+            found.setdefault(table, []).append((sink, todo))
     return [
         {
             "table": table,
-            "what": list(todo.what),
-            "seconds": round(time.time() - todo.at, 1),
-            "reading": todo.read is not None,
-            "rebuilding": list(todo.rebuild),
-            "waits": todo.waits,
-            "progress": progress.get("progress") or None,
-            "error": todo.error,
+            "what": list(dict.fromkeys(words for _, todo in todos for words in todo.what)),
+            "seconds": round(time.time() - min(todo.at for _, todo in todos), 1),
+            "reading": any(todo.read is not None or todo.capture for _, todo in todos),
+            "rebuilding": [sink for sink, todo in todos if todo.rebuild],
+            "waits": any(todo.waits for _, todo in todos),
+            "progress": progress,
+            "error": next((todo.error for _, todo in todos if todo.error), None),
         }
-        for table, todo in sorted(read_evolution(pipeline).todo.items())
+        for table, todos in sorted(found.items())
     ]
 
 

@@ -89,11 +89,14 @@ def _named(view: View, one: Difference) -> str:
 
 def _column(view: View, path: Path) -> Path:
     """A path without what lies inside of a column."""
-    node, kept = tree_of(view), []
-    for part in path:
+    node, kept = tree_of(view), list[str | int]()
+    for at, part in enumerate(path):
         kept.append(part)
         if isinstance(part, str):
             node = next((one.node for one in node.shown if one.name == part), None) if node is not None else None
             if node is None:
+                break
+            if node.value is not None:  # a column too, or an array of them
+                kept += [number for number in path[at + 1 : at + 2] if isinstance(number, int)]
                 break
     return tuple(kept)

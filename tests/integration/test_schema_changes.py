@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support.local import ready
@@ -29,7 +32,7 @@ def noticed(migrating: Migrating, before: dict[str, Any]) -> Callable[[dict[str,
 
 @pytest.mark.parametrize("migration", MIGRATIONS, ids=lambda one: one.name.replace(" ", "-"))
 def test_each_migration_under_a_writer(made: Migrating, migration: Migration) -> None:
-    before = made.evolution()["acted"]["public.things"]["table"]
+    before = made.evolution()["acted"]["public.things"][0]
     with Rows(made.conninfo), Readers(made):
         time.sleep(0.5)
         for statement in migration.sql.split("; "):
@@ -39,3 +42,57 @@ def test_each_migration_under_a_writer(made: Migrating, migration: Migration) ->
         time.sleep(2)
     made.assert_equal()
     assert {flow["state"] for flow in made.flows()} == {"running"}
+
+
+def test_several_in_one_transaction_with_rows_between_and_one_that_is_rolled_back(made: Migrating) -> None:
+    before = made.evolution()["acted"]["public.things"][0]
+    with Rows(made.conninfo), psycopg.connect(made.conninfo) as connection:
+        connection.execute("ALTER TABLE things ADD COLUMN never text DEFAULT 'x'")
+        connection.execute("UPDATE things SET never = 'y' WHERE id < 20")
+        connection.rollback()
+        connection.execute("ALTER TABLE things ADD COLUMN one int DEFAULT 1")
+        connection.execute("UPDATE things SET one = 2 WHERE id < 20")
+        connection.execute("ALTER TABLE things RENAME COLUMN one TO two")
+        connection.execute("INSERT INTO things (id, two) VALUES (5000, 3)")
+        connection.commit()
+        made.migrated("public.things", lambda shape: shape != before)
+    made.assert_equal()
+    assert not any(column["name"] == "never" for column in made.evolution()["acted"]["public.things"][0]["columns"])
+
+
+def test_a_migration_while_nothing_runs(made: Migrating) -> None:
+    before = made.evolution()["acted"]["public.things"][0]
+    made.stop()
+    made.execute("ALTER TABLE things ADD COLUMN asleep text DEFAULT 'zzz'")
+    made.execute("UPDATE things SET spare = 'while it was down' WHERE id < 30")
+    made.start()
+    made.migrated("public.things", lambda shape: shape != before)
+    made.assert_equal()
+
+
+def test_a_rebuild_from_offset_0_after_all_of_them_gives_the_same(made: Migrating) -> None:
+    for sink in ("cache", "search"):
+        report = json.loads(made.run("rebuild", sink, "--auto", "--json"))
+        assert report["equal"] is True, report
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Migrating]:
+    migrating = Migrating(ready(), tmp_path, policy="pause", sinks=("cache",), views={"thing": {"root": "things"}})
+    with migrating.running():
+        yield migrating
+
+
+def test_pause_stops_what_is_concerned_until_apply(waiting: Migrating) -> None:
+    waiting.execute("ALTER TABLE things ADD COLUMN note text DEFAULT 'n'")
+    report = waiting.wait(lambda report: any(one["waits"] for one in report["evolving"]), 60)
+    assert report["evolving"][0]["what"] == ["column note was added"]
+    report = waiting.wait(lambda report: report["sinks"][0]["state"] == "failed", 60)
+    assert "policy.schema is pause" in report["sinks"][0]["last_error"]
+    planned = json.loads(waiting.run("plan", "--json", ok=(0, 2)))["tables"]
+    assert planned[0]["views"][0]["verdict"] == "in place and read again"
+    waiting.execute("UPDATE things SET spare = 'later' WHERE id < 20")
+    waiting.run("apply")
+    waiting.migrated("public.things", lambda shape: "note" in json.dumps(shape))
+    waiting.wait(lambda report: report["sinks"][0]["state"] == "running", 60)
+    waiting.assert_equal()

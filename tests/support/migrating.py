@@ -139,8 +139,13 @@ class Migrating(Joined):
 
     def evolution(self) -> dict[str, Any]:
         """What `run` keeps of it."""
-        path = self.folder / "state" / self.name / "evolution.json"
-        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"acted": {}, "todo": {}}
+        found: dict[str, Any] = {"acted": {}, "todo": {}}
+        for sink in self.sinks:
+            path = self.folder / "state" / self.name / sink / "evolution.json"
+            one = json.loads(path.read_text()) if path.exists() else {"acted": {}, "todo": {}}
+            for table, shape in one["acted"].items():
+                found["acted"].setdefault(table, []).append(shape["table"])
+            found["todo"] |= one["todo"]
         return found
 
     def migrated(self, table: str, ready: Any, seconds: float = 240.0) -> None:
@@ -154,7 +159,8 @@ class Migrating(Joined):
         until = time.monotonic() + seconds
         while True:
             now = self.evolution()
-            if not now["todo"] and ready(now["acted"].get(table, {}).get("table", {})):
+            tables = now["acted"].get(table, [])
+            if not now["todo"] and tables and all(map(ready, tables)):
                 return
             assert self.runner is None or self.runner.poll() is None, f"the runner ended:\n{self.log()}"
             assert time.monotonic() < until, f"not so after {seconds} s: {now['todo']}\n{self.log()}"

@@ -70,13 +70,16 @@ def test_a_second_row_is_named_with_its_place_and_is_the_reason_why_nothing_mend
         hide=True,
         children=(last,),
     )
-    root = node(FLIGHTS, refs=(hidden, node(AIRPORTS, "start", "ref", [("origin", "faa")])))
+    start = node(AIRPORTS, "start", "ref", [("origin", "faa")])
+    cities = node(AIRPORTS, "cities", "child", [("origin", "faa")], columns=(("city", "city"),), value="city")
+    root = node(FLIGHTS, refs=(hidden, start), children=(cities,))
     view = JoinedView("v", FLIGHTS, ("id",), root.columns, root=root)
     name = _named(view, Difference(("last",), {"id": 1}, said))
     assert name == "last (`one: true`, and 2 rows of public.flights point here)"
     # What lies inside of a column is not named; what is lifted is a row like any other.
     assert _named(view, Difference(("last", "id"), 1, 2)) == "last.id"
     assert _named(view, Difference(("start", "city", "inner"), 1, 2)) == "start.city"
+    assert _named(view, Difference(("cities", 1, "inner", 0), 1, 2)) == "cities[1]"
     told = {"1": ["miles", name], "2": ["last.id"], "3": []}
     assert source_faults(told) == {"1": name}
     values = [Difference(("last",), {"id": 1}, said).to_dict("sink", "expected")]

@@ -225,7 +225,7 @@ MUTATIONS = (
     Mutation("forgets pending rows whose record is gone", ForgetsPendingRows, chances=_DENSE),
     Mutation("takes every stored row for acted on", ForgetsAllThatCrashed),
     Mutation("forgets pending rows in a fill", ForgetsAllThatCrashed, chances=_FILLS),
-    Mutation("max in place of bump", store=MaxStore),
+    Mutation("max in place of bump", store=MaxStore, chances=_DENSE),
     Mutation("no token in a script", store=NoTokenStore, chances=_DENSE),
     Mutation("no attempt in a script", store=NoAttemptStore, chances=_HARSH),
     Mutation("contributions without compare-and-set", store=BlindContributions, chances=_DENSE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -121,19 +122,20 @@ def test_one_document_with_all_that_is_joined(seen: Seen) -> None:
 
 
 def test_a_command_of_its_own_starts_no_spark_and_is_soon_done(seen: Seen) -> None:
-    began = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "console.cli", "preview", str(seen.file), "order", "3"],
         capture_output=True,
         text=True,
         check=False,
     )
-    seconds = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr[-2000:]
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     heavy = {"pyspark", "pyarrow", "pandas", "elasticsearch", "redis", "confluent_kafka", "requests", "py4j"}
     assert "psycopg" in modules and not heavy & modules
-    assert seconds < 1.5 * PATIENCE * 2  # importtime itself costs some
+    # Of the processor, because others use the machine as well; twice what it takes. benchmarks/first.py has the clock's.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
 
 
 def test_composite_keys_and_keys_that_are_nowhere(seen: Seen) -> None:

@@ -134,7 +134,7 @@ def test_a_command_of_its_own_starts_no_spark_and_is_soon_done(seen: Seen) -> No
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     heavy = {"pyspark", "pyarrow", "pandas", "elasticsearch", "redis", "confluent_kafka", "requests", "py4j"}
     assert "psycopg" in modules and not heavy & modules
-    # Of the processor, because others use the machine as well; twice what it takes. benchmarks/first.py has the clock's.
+    # Of the processor, because others use the machine too; twice what it takes. benchmarks/first.py has the clock's.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
 
 

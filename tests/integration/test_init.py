@@ -8,6 +8,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from redis import Redis
 from cdc.pipeline import load
 from tests.support import inside
 from tests.support.servers import Servers, servers
-from tests.support.source import PATIENCE, SourceDatabase, source_database
+from tests.support.source import PATIENCE, SourceDatabase, eventually, source_database
 from tests.support.twelve import TABLES, fill
 
 pytestmark = pytest.mark.stack
@@ -169,9 +170,8 @@ def test_in_a_terminal_it_asks_for_what_is_not_said(begun: Begun, tmp_path: Path
     bare = begun.url.replace(f":{begun.database.password}@", "@")
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "console.cli", "init", bare, "--out", str(file)]
-    running = subprocess.Popen(
-        words, env=begun.environment(), stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    running = subprocess.Popen(words, env=begun.environment(), **streams, start_new_session=True)
     os.close(theirs)
     said = ""
     try:
@@ -183,6 +183,8 @@ def test_in_a_terminal_it_asks_for_what_is_not_said(begun: Begun, tmp_path: Path
         }
         for question, answer in answers.items():
             said += told_until(ours, question)
+            # What is typed before the terminal has gone silent is thrown away, and shown.
+            assert question != "Password of" or eventually(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO)
             os.write(ours, answer.encode() + b"\n")
         said += told_until(ours, "written:")
         assert running.wait(60) == 0, said

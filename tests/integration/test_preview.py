@@ -210,6 +210,13 @@ def test_a_table_that_the_role_may_not_read(seen: Seen) -> None:
     try:
         done = seen.call("order", "3")
         assert done.returncode == 1 and "customers" in done.stderr and "headwater apply" in done.stderr
+        # Before the first `apply` the tables' owner reads, but runs nothing that somebody typed.
+        owner = f"  setup_user: {seen.database.owner}\n  setup_password: {seen.database.password}\n  tables: ["
+        seen.file.write_text(seen.file.read_text().replace("  tables: [", owner))
+        done = seen.call("order", "3")
+        assert done.returncode == 0 and f"reading as {seen.database.owner}" in done.stderr
+        done = seen.call("order", "--where", "true")
+        assert done.returncode == 1 and "headwater apply" in done.stderr
     finally:
         seen.database.execute(f"GRANT SELECT ON customers TO {seen.database.replicator}")
 

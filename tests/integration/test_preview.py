@@ -161,6 +161,10 @@ def test_a_condition_is_postgress_own_sql(seen: Seen) -> None:
     where = "customer_email LIKE '4@%' -- everybody's fourth"
     keys = [one["key"] for one in seen.report("order", "--where", where)["documents"]]
     assert keys == ["3", "23", "43"]
+    # Functions are found where anybody's session finds them.
+    third = "CREATE OR REPLACE FUNCTION third(n bigint) RETURNS boolean LANGUAGE sql AS 'SELECT n = 3'"
+    seen.database.execute(third, f"GRANT USAGE ON SCHEMA public TO {seen.database.replicator}")
+    assert [one["key"] for one in seen.report("order", "--where", "third(order_id)")["documents"]] == ["3"]
     assert len(seen.report("order", "--where", "true", "--sample", "2")["documents"]) == 2
     assert seen.report("order", "--where", "false", ok=1)["documents"] == []
 

@@ -23,7 +23,6 @@ from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import Connection
 from operations.preview.asked import Asked, MayNotRead, keys_of, near_keys, within
-from truth.columns import with_singles
 from truth.expected import Expected, expected, needs_spark
 from truth.rows import snapshot
 from truth.values import parse
@@ -103,7 +102,7 @@ class Previewer:
             "at": time.time(),
             "view": view.name,
             "root": view.table.qualified,
-            "documents": [{"key": one.key, "document": shown(view, one), "why": one.why} for one in made],
+            "documents": [{"key": one.key, "document": shown(one), "why": one.why} for one in made],
             "near": near,
             "seconds": round(time.monotonic() - began, 3),
         }
@@ -181,9 +180,9 @@ def _table(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     )
 
 
-def shown(view: View, one: Made) -> Any:
+def shown(one: Made) -> Any:
     """A document as JSON reads it, its fields in their order."""
-    return None if one.text is None else parse(with_singles(view, one.text))
+    return None if one.text is None else parse(one.text)
 
 
 def _made(view: View, found: Expected) -> Made:

@@ -32,7 +32,7 @@ views:
     root: orders
     columns: [order_id, placed]
     refs:
-      customer: {table: customers, on: {customer_id: customer_id}, columns: [name]}
+      customer: {table: customers, on: {customer_id: customer_id}, columns: [name, rating]}
     children:
       items: {table: OrderItems, on: {order_id: orderId}, order_by: line desc, columns: [line, quantity]}
     aggregates:
@@ -107,7 +107,7 @@ def seen(made: Seen) -> Seen:
 ORDER = {
     "order_id": 3,
     "placed": "2026-01-01T03:00:00Z",
-    "customer": {"name": "customer 4"},
+    "customer": {"name": "customer 4", "rating": 0.4},
     "items": [{"line": 3, "quantity": 3}, {"line": 2, "quantity": 2}, {"line": 1, "quantity": 1}],
     "pieces": 6,
 }

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-bank test-rebuild-kill test-cluster chaos test-compose test-containers images lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-cluster chaos test-compose test-containers images lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -33,6 +33,9 @@ test-unit: setup ## run the tests that need no server
 
 test-slow: setup ## the proofs that take minutes each: generations, gaps, kills, zombies, repairs (an hour and more)
 	@$(BIN)/python -m pytest -m 'slow or sampled'
+
+test-schema: setup ## every migration of docs/schema-changes.md under a writer, on the local stack
+	@$(BIN)/python -m pytest -m "" tests/integration/test_schema_changes.py
 
 test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the middle (half an hour)
 	@HEADWATER_BANK_SEEDS=20 $(BIN)/python -m pytest tests/faults/test_bank_invariant.py

@@ -6,6 +6,7 @@ HeadwaterError
 ├── StackError                  a local server could not be fetched, started or stopped
 ├── SourceError                 Postgres said no, or is not as it must be
 │   ├── SourceUnavailable       (transient)
+│   ├── NoPassword              the server wants a password and was given none
 │   ├── SlotLost                the replication slot is gone or was invalidated
 │   ├── LogGap                  the slot can't give every change since the connector's last
 │   └── TableChanged            a captured table is another one, or was away, or has another key
@@ -102,6 +103,12 @@ class SourceUnavailable(SourceError):
 
     code = "source-unavailable"
     transient = True
+
+
+class NoPassword(SourceError):
+    """The server wants a password and was given none."""
+
+    code = "no-password"
 
 
 class SlotLost(SourceError):

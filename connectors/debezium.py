@@ -17,7 +17,7 @@ from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
 from connectors.names import Names
-from connectors.table_facts import TableFacts, unsent_columns
+from connectors.table_facts import TableFacts, generated_columns
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
@@ -112,8 +112,8 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
         "max.queue.size.in.bytes": str(QUEUE_BYTES),
         "max.batch.size": str(BATCH_ROWS),
     }
-    if unsent := unsent_columns(facts):
-        config["column.exclude.list"] = pattern(unsent)
+    if generated := generated_columns(facts):
+        config["column.exclude.list"] = pattern(generated)
     if keyless:
         config["message.key.columns"] = ";".join(
             f"{pattern([table.qualified])}:{','.join(table.primary_key)}" for table in keyless

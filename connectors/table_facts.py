@@ -30,10 +30,7 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
                  WHERE t.relid <> c.oid), '{}'),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
                  JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}'),
-       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-                 WHERE a.attrelid = c.oid AND NOT a.attisdropped AND (a.attgenerated = 'v' OR (
-                     a.attgenerated <> '' AND current_setting('server_version_num')::int < 180000))), '{}')
+                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%s)
 """
@@ -61,7 +58,6 @@ class TableFacts:
         unique_keys: how many unique indexes could be a row's identity.
         partitions: all tables below a partitioned one.
         partial: those of them without REPLICA IDENTITY FULL.
-        unsent: generated columns that the publication does not send: those that are not stored, and before 18 all.
     """
 
     name: str
@@ -81,7 +77,6 @@ class TableFacts:
     unique_keys: int
     partitions: tuple[str, ...]
     partial: tuple[str, ...]
-    unsent: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
@@ -93,19 +88,14 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique, partitions, partial, unsent in connection.execute(
-            FACTS, [sorted(tables)]
-        ):
-            below = tuple(sorted(partitions)), tuple(sorted(partial))
-            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(unsent)])
+        for *row, generated, virtual, unique_keys, partitions, partial in connection.execute(FACTS, [sorted(tables)]):
+            fact = TableFacts(
+                *[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions)), tuple(sorted(partial))]
+            )
             out[fact.name] = fact
         return out
 
 
-def unsent_columns(facts: Collection[TableFacts]) -> list[str]:
-    """``schema.table.column`` of every generated column that a snapshot would read and the publication does not send.
-
-    Of one that is sent the connector must know: told to leave it out, it forgets the column when it reads the table
-    again, and fails at the next change, which has one value more than it knows columns (Debezium 3.7).
-    """
-    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.unsent)
+def generated_columns(facts: Collection[TableFacts]) -> list[str]:
+    """``schema.table.column`` of every generated column."""
+    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)

@@ -95,8 +95,9 @@ def command(
 
 
 def _looked(database: str, tables: tuple[str, ...], *, asks: bool) -> Looked:
+    from cdc.errors import NoPassword
     from operations.propose.address import read_address
-    from operations.propose.proposal import NoPassword, look
+    from operations.propose.proposal import look
 
     source, unused = read_address(database)
     if unused:

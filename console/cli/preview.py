@@ -67,7 +67,8 @@ def command(
     """Show the documents of VIEW as the file makes them now, read straight from Postgres.
 
     Nothing need be captured or running, and nothing is changed: the rows are read in a read-only transaction as
-    `source.user`, each statement for 30 seconds at the most. Only a view with Spark SQL starts Spark.
+    `source.user` (without --where as `setup_user` too, until `apply` has granted that role its rights), each statement
+    for 30 seconds at the most. Only a view with Spark SQL starts Spark.
 
     KEY is the document's id: the primary key, several columns joined with |; one that begins with a minus goes after
     --. --where is SQL over the columns of the view's root.

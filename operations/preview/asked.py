@@ -43,6 +43,10 @@ class Asked:
             raise ConfigError(f"--where takes a condition of at most {MAX_CONDITION:,} characters")
 
 
+class MayNotRead(SourceError):
+    """The role has no SELECT on a table: before the first ``apply``, or the next one, which grants it."""
+
+
 def keys_of(connection: Connection, view: View, asked: Asked) -> list[str]:
     """The ids of the documents that are wanted; one that was named may not be there.
 
@@ -87,7 +91,7 @@ def within(connection: Connection, view: View) -> Iterator[None]:
 
     Raises:
         SourceUnavailable: a statement took too long (transient).
-        SourceError: the pipeline's role may not read a table (terminal).
+        MayNotRead: the pipeline's role may not read a table (terminal).
     """
     connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{TIMEOUT_SECONDS}s"])
     try:
@@ -100,7 +104,7 @@ def within(connection: Connection, view: View) -> Iterator[None]:
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         user = connection.info.user
-        raise SourceError(
+        raise MayNotRead(
             f"role {user} may not read what view {view.name} needs: {error.diag.message_primary}",
             fix=f"`headwater apply` grants it, or the owner says: GRANT SELECT ON … TO {user}",
         ) from error

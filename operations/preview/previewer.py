@@ -11,17 +11,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, SourceError
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, Source
 from cdc.resolve import resolve_view
 from cdc.resolve_names import near
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import Connection
-from operations.preview.asked import Asked, keys_of, near_keys, within
-from truth.columns import with_singles
+from operations.preview.asked import Asked, MayNotRead, keys_of, near_keys, within
 from truth.expected import Expected, expected, needs_spark
 from truth.rows import snapshot
 from truth.values import parse
@@ -79,8 +80,18 @@ class Previewer:
                 in the file (terminal).
             SourceUnavailable, SourceError: Postgres does not answer, refuses, or took too long.
         """
+        try:
+            return self._report(pipeline, pipeline.source, name, asked)
+        except MayNotRead as error:
+            owner = _owner(pipeline.source)
+            if owner is None or asked.where is not None:  # what somebody types is not run as the tables' owner
+                raise
+            self._say(f"{error.what}; reading as {owner.user}, until `headwater apply` grants it")
+        return self._report(pipeline, owner, name, asked)
+
+    def _report(self, pipeline: Pipeline, source: Source, name: str, asked: Asked) -> dict[str, Any]:
         began = time.monotonic()
-        with snapshot(pipeline.source) as connection:
+        with snapshot(source) as connection:
             view = self.view(pipeline, name, connection)
             with within(connection, view):
                 keys = keys_of(connection, view, asked)
@@ -91,7 +102,7 @@ class Previewer:
             "at": time.time(),
             "view": view.name,
             "root": view.table.qualified,
-            "documents": [{"key": one.key, "document": shown(view, one), "why": one.why} for one in made],
+            "documents": [{"key": one.key, "document": shown(one), "why": one.why} for one in made],
             "near": near,
             "seconds": round(time.monotonic() - began, 3),
         }
@@ -125,6 +136,14 @@ class Previewer:
             self._spark = self._stack.enter_context(analyser(pipeline))
             self._say(f"Spark took {time.monotonic() - began:.1f} s to start")
         return self._spark
+
+
+def _owner(source: Source) -> Source | None:
+    """The same database for the role that sets up; None if the file names no other."""
+    if source.setup_user in (None, source.user):
+        return None
+    secret = source.setup_password or SecretStr("")
+    return source.model_copy(update={"user": source.setup_user, "password": secret})
 
 
 def view_of(pipeline: Pipeline, name: str, connection: Connection) -> View:
@@ -161,9 +180,9 @@ def _table(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     )
 
 
-def shown(view: View, one: Made) -> Any:
+def shown(one: Made) -> Any:
     """A document as JSON reads it, its fields in their order."""
-    return None if one.text is None else parse(with_singles(view, one.text))
+    return None if one.text is None else parse(one.text)
 
 
 def _made(view: View, found: Expected) -> Made:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue, Table
-from cdc.errors import ConfigError, SourceError
+from cdc.errors import ConfigError, NoPassword, SourceError
 from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
@@ -68,10 +68,6 @@ def look(source: Source, patterns: Sequence[str]) -> Looked:
         found = survey(connection, patterns)
         trusted = frozenset() if connection.pgconn.used_password else frozenset((found.user,))
         return Looked(source, found, trusted)
-
-
-class NoPassword(SourceError):
-    """The server wants a password and was given none."""
 
 
 def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str | None = None) -> Draft:

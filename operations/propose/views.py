@@ -178,7 +178,7 @@ class _Proposer:
         key = set(self.tables[name].primary_key)
         for one in self.keys:
             owns = one.table == name and one.target != name and set(one.columns) <= key
-            if owns and one.target not in self.between and self._near(one) and not self._is_label(one.target):
+            if owns and one.target not in self.between and not self._is_label(one.target):
                 return one.target
         return None
 

@@ -237,9 +237,8 @@ def _left_out(draft: Draft) -> Iterator[str]:
 
 def comment(text: str, indent: str = "") -> list[str]:
     """A text as lines of comment; what is in it can't end the comment."""
-    plain = " ".join(text.split())
     return textwrap.wrap(
-        plain, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ", break_on_hyphens=False
+        text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ", break_on_hyphens=False
     )
 
 

@@ -8,6 +8,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from redis import Redis
 from cdc.pipeline import load
 from tests.support import inside
 from tests.support.servers import Servers, servers
-from tests.support.source import PATIENCE, SourceDatabase, source_database
+from tests.support.source import PATIENCE, SourceDatabase, eventually, source_database
 from tests.support.twelve import TABLES, fill
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=6)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -80,14 +81,14 @@ class Begun:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
-    """Twelve tables, their file, captured and kept in all three kinds of sinks; nothing runs any more."""
+    """Twelve tables, their file, captured and kept in an index and a cache; nothing runs any more."""
     stack = servers()
     stack.up()
     with source_database(stack.endpoints) as database:
         with database.connect() as connection:
             fill(connection, f"{database.name}_")
         made = Begun(stack, database, tmp_path_factory.mktemp("init"))
-        made.init("--sink", "elasticsearch", "--sink", "redis", "--sink", "iceberg")
+        made.init("--sink", "elasticsearch", "--sink", "redis")
         try:
             made.good("check", str(made.file))
             made.good("apply", str(made.file), "--wait")
@@ -104,7 +105,6 @@ def test_what_was_written_equals_postgres(begun: Begun) -> None:
     assert report["equal"]
     rows = {(sink["sink"], view["view"]): view["expected"] for sink in report["sinks"] for view in sink["views"]}
     assert rows["cache", f"{begun.name}_order"] == 60 and rows["search", f"{begun.name}_customer"] == 20
-    assert rows["warehouse", f"{begun.name}_OrderItems"] == 180
 
 
 def test_documents_are_those_that_a_person_would_have_asked_for(begun: Begun) -> None:
@@ -170,9 +170,8 @@ def test_in_a_terminal_it_asks_for_what_is_not_said(begun: Begun, tmp_path: Path
     bare = begun.url.replace(f":{begun.database.password}@", "@")
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "console.cli", "init", bare, "--out", str(file)]
-    running = subprocess.Popen(
-        words, env=begun.environment(), stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    running = subprocess.Popen(words, env=begun.environment(), **streams, start_new_session=True)
     os.close(theirs)
     said = ""
     try:
@@ -184,6 +183,8 @@ def test_in_a_terminal_it_asks_for_what_is_not_said(begun: Begun, tmp_path: Path
         }
         for question, answer in answers.items():
             said += told_until(ours, question)
+            # What is typed before the terminal has gone silent is thrown away, and shown.
+            assert question != "Password of" or eventually(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO)
             os.write(ours, answer.encode() + b"\n")
         said += told_until(ours, "written:")
         assert running.wait(60) == 0, said

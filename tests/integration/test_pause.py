@@ -12,7 +12,7 @@ import pytest
 from tests.support.scenario import Scenario
 from tests.support.servers import servers
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=6)]
 
 
 @pytest.fixture

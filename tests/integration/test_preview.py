@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ views:
     root: orders
     columns: [order_id, placed]
     refs:
-      customer: {table: customers, on: {customer_id: customer_id}, columns: [name]}
+      customer: {table: customers, on: {customer_id: customer_id}, columns: [name, rating]}
     children:
       items: {table: OrderItems, on: {order_id: orderId}, order_by: line desc, columns: [line, quantity]}
     aggregates:
@@ -106,7 +107,7 @@ def seen(made: Seen) -> Seen:
 ORDER = {
     "order_id": 3,
     "placed": "2026-01-01T03:00:00Z",
-    "customer": {"name": "customer 4"},
+    "customer": {"name": "customer 4", "rating": 0.4},
     "items": [{"line": 3, "quantity": 3}, {"line": 2, "quantity": 2}, {"line": 1, "quantity": 1}],
     "pieces": 6,
 }
@@ -121,19 +122,20 @@ def test_one_document_with_all_that_is_joined(seen: Seen) -> None:
 
 
 def test_a_command_of_its_own_starts_no_spark_and_is_soon_done(seen: Seen) -> None:
-    began = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "console.cli", "preview", str(seen.file), "order", "3"],
         capture_output=True,
         text=True,
         check=False,
     )
-    seconds = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr[-2000:]
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     heavy = {"pyspark", "pyarrow", "pandas", "elasticsearch", "redis", "confluent_kafka", "requests", "py4j"}
     assert "psycopg" in modules and not heavy & modules
-    assert seconds < 1.5 * PATIENCE * 2  # importtime itself costs some
+    # Of the processor, because others use the machine too; twice what it takes. benchmarks/first.py has the clock's.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
 
 
 def test_composite_keys_and_keys_that_are_nowhere(seen: Seen) -> None:
@@ -159,6 +161,10 @@ def test_a_condition_is_postgress_own_sql(seen: Seen) -> None:
     where = "customer_email LIKE '4@%' -- everybody's fourth"
     keys = [one["key"] for one in seen.report("order", "--where", where)["documents"]]
     assert keys == ["3", "23", "43"]
+    # Functions are found where anybody's session finds them.
+    third = "CREATE OR REPLACE FUNCTION third(n bigint) RETURNS boolean LANGUAGE sql AS 'SELECT n = 3'"
+    seen.database.execute(third, f"GRANT USAGE ON SCHEMA public TO {seen.database.replicator}")
+    assert [one["key"] for one in seen.report("order", "--where", "third(order_id)")["documents"]] == ["3"]
     assert len(seen.report("order", "--where", "true", "--sample", "2")["documents"]) == 2
     assert seen.report("order", "--where", "false", ok=1)["documents"] == []
 
@@ -208,6 +214,13 @@ def test_a_table_that_the_role_may_not_read(seen: Seen) -> None:
     try:
         done = seen.call("order", "3")
         assert done.returncode == 1 and "customers" in done.stderr and "headwater apply" in done.stderr
+        # Before the first `apply` the tables' owner reads, but runs nothing that somebody typed.
+        owner = f"  setup_user: {seen.database.owner}\n  setup_password: {seen.database.password}\n  tables: ["
+        seen.file.write_text(seen.file.read_text().replace("  tables: [", owner))
+        done = seen.call("order", "3")
+        assert done.returncode == 0 and f"reading as {seen.database.owner}" in done.stderr
+        done = seen.call("order", "--where", "true")
+        assert done.returncode == 1 and "headwater apply" in done.stderr
     finally:
         seen.database.execute(f"GRANT SELECT ON customers TO {seen.database.replicator}")
 

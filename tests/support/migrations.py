@@ -93,11 +93,6 @@ MIGRATIONS = (
         "ALTER TABLE things ADD COLUMN token uuid DEFAULT gen_random_uuid()",
         _add(Column("token", "uuid", "uuid", ordinal=12), filled=True),
     ),
-    Migration(
-        "add a generated column",
-        "ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (n * 2) STORED",
-        lambda shape: shape,
-    ),
     Migration("drop a column", "ALTER TABLE things DROP COLUMN gone", _drop("gone")),
     Migration(
         "varchar(8) to text",
@@ -143,6 +138,12 @@ MIGRATIONS = (
     Migration(
         "NOT NULL, a default, a CHECK",
         "ALTER TABLE things ALTER spare SET DEFAULT 'y', ADD CHECK (n IS NULL OR n > -1)",
+        lambda shape: shape,
+    ),
+    # The last one: Debezium stumbles once each time it reads a table with one again.
+    Migration(
+        "add a generated column",
+        "ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (n * 2) STORED",
         lambda shape: shape,
     ),
 )

@@ -16,7 +16,7 @@ CREATE TABLE {categories} (
     parent_id integer REFERENCES {categories});
 CREATE TABLE {customers} (
     customer_id bigint PRIMARY KEY, name text NOT NULL, email text NOT NULL UNIQUE, password_hash text NOT NULL,
-    country_code char(2) REFERENCES {countries}, referred_by bigint REFERENCES {customers});
+    country_code char(2) REFERENCES {countries}, referred_by bigint REFERENCES {customers}, rating real);
 CREATE TABLE {addresses} (
     address_id integer PRIMARY KEY, customer_id bigint NOT NULL REFERENCES {customers}, street text, city text);
 CREATE TABLE {products} (
@@ -50,7 +50,7 @@ ROWS = """
 INSERT INTO {countries} VALUES ('FR', 'France'), ('NO', 'Norway');
 INSERT INTO {categories} VALUES (1, 'all', 1, NULL), (2, 'boats', 1, 1), (3, 'oars', 2, 2);
 INSERT INTO {customers} SELECT n, 'customer ' || n, n || '@example.org', 'hash', CASE WHEN n % 2 = 0 THEN 'FR' END,
-    CASE WHEN n > 3 THEN n / 2 END FROM generate_series(1, 20) n;
+    CASE WHEN n > 3 THEN n / 2 END, n * 0.1 FROM generate_series(1, 20) n;
 INSERT INTO {addresses} SELECT n, 1 + n % 20, 'street ' || n, 'city' FROM generate_series(1, 30) n;
 INSERT INTO {products} SELECT n, 'sku' || n, 'product ' || n, n * 1.5, 1 + n % 3, '((0,0),(1,1),(1,0))'
     FROM generate_series(1, 15) n;

@@ -166,9 +166,8 @@ def test_table_keyed_by_its_replica_identity_names_its_key() -> None:
     assert config["message.key.columns"] == r"public\.log:b,a"
 
 
-def test_generated_columns_are_excluded_unless_the_publication_sends_them() -> None:
-    flights = fact(name="public.flights", generated=("sent", "total"), unsent=("total",))
-    config = connector_config(pipeline(), catalogue(), [flights])
+def test_generated_columns_are_excluded() -> None:
+    config = connector_config(pipeline(), catalogue(), [fact(name="public.flights", generated=("total",))])
     assert config["column.exclude.list"] == r"public\.flights\.total"
 
 

@@ -226,6 +226,7 @@ def test_the_hash_of_a_view_without_joins_is_what_it_was_before_there_were_any()
     text = HEAD[: HEAD.index("    refs:")] + "    key: [tailnum]\n" + HEAD[HEAD.index("    where:") :]
     assert good(text).spec_hash("s") == "51b6a29eb99e07ee"
     full = re.sub(r"^( *)#(?=[a-z_]+:)", r"\1", template(), flags=re.MULTILINE)
+    full = re.sub(r"^ *routing:.*\n", "", full, flags=re.MULTILINE)  # a file that says it has another hash
     names = ("HEADWATER_SOURCE", "HEADWATER_SETUP", "CONNECT", "ELASTICSEARCH", "REDIS")
     env = {f"{name}_PASSWORD": "x" for name in names}
     pipeline = loads(full, "p.yaml", env)

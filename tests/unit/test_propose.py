@@ -241,6 +241,8 @@ def test_a_superuser_alone_does_everything() -> None:
     found = propose_roles(survey(ROOT, OWNER, user="root", owner="root"), "shop")
     assert (found.user, found.setup_user, found.first) == ("root", None, ())
     assert "superuser" in found.why
+    better = propose_roles(survey(ROOT, OWNER, HEADWATER, user="root", owner="own"), "shop")
+    assert (better.user, better.setup_user, better.why) == ("headwater", "root", "")
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def write(pipeline: Pipeline, flow: str, state: str) -> None:
 def test_it_says_whether_run_is_at_work(pipeline: Pipeline, states: dict[str, str], said: str) -> None:
     for flow, state in states.items():
         write(pipeline, flow, state)
-    assert said in _behind(pipeline, "cache", 1, 10.0)
+    assert said in _behind(pipeline, {"sink": "cache", "generation": 1, "paused": None}, 10.0)
 
 
 def test_a_second_row_is_named_with_its_place_and_is_the_reason_why_nothing_mends_it() -> None:

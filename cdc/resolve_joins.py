@@ -21,7 +21,7 @@ from cdc.pipeline import Pipeline, View
 from cdc.pipeline.joins import Aggregate as AggregatePart
 from cdc.pipeline.joins import Child, Nested, Ref, standing
 from cdc.pipeline.messages import dotted
-from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known
+from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known, present
 from cdc.types import supported
 
 On = tuple[tuple[str, str], ...]
@@ -78,8 +78,8 @@ class _Row:
             return ()
         at: Path = (*self.path, "columns")
         if isinstance(model, Nested) and model.value is not None:
-            at = (*self.path, "value")
-            return columns_of(self.pipeline, self.table, ((model.value, model.value),), at, f"{dotted(at)}: ")
+            at, value = (*self.path, "value"), present(self.table, model.value)
+            return columns_of(self.pipeline, self.table, ((value, value),), at, f"{dotted(at)}: ")
         names = [name for _, name, _ in standing(model)] + [*model.aggregates]
         found = columns_of(self.pipeline, self.table, model.picks, at, f"{dotted(at)}: ", names)
         outs = [out for _, out in found]
@@ -128,7 +128,11 @@ class _Row:
             with found.step():
                 aggregates.append(self.aggregate(label, aggregate))
         node = Node(name, kind, supported(self.table), on, columns, tuple(refs), tuple(children), tuple(aggregates))
-        return node if isinstance(model, View) else replace(node, value=model.value, hide=model.hide)
+        if isinstance(model, View):
+            return node
+        # A value has no name in the document that could go on after a rename.
+        value = None if model.value is None else present(self.table, model.value)
+        return replace(node, value=value, hide=model.hide)
 
     # -- the key rule -------------------------------------------------------------------------------------------------
 

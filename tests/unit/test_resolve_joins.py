@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
@@ -152,6 +154,48 @@ def test_values_ones_and_what_hidden_rows_lead_to() -> None:
     assert view.tree.leading(("tagged", "tags")) == ("tags",)
     wrong = said("posts", "children: {ages: {table: staff, on: {id: boss}, value: idd}}")
     assert "views.v.children.ages.value: public.staff has no column idd" in wrong
+
+
+def renamed(called: str, old: str, new: str) -> Catalogue:
+    """The catalogue after ALTER TABLE … RENAME COLUMN."""
+
+    def now(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in names)
+
+    was = CATALOGUE.tables[f"public.{called}"]
+    columns = tuple(replace(column, name=new) if column.name == old else column for column in was.columns)
+    keys = tuple(now(key) for key in was.unique_keys)
+    table = replace(was, columns=columns, primary_key=now(was.primary_key), unique_keys=keys, renamed=((old, new),))
+    return Catalogue({**CATALOGUE.tables, table.qualified: table})
+
+
+def test_a_value_goes_on_after_its_column_was_renamed() -> None:
+    joins = "children: {tagged: {table: posts_tags, on: {id: post}, value: tag}}"
+    was, view = (
+        resolve("posts", joins),
+        resolve_view(pipeline("posts", joins), renamed("posts_tags", "tag", "label"), "v"),
+    )
+    assert isinstance(view, JoinedView)
+    assert view.tree.children[0].value == "label"
+    assert view.elasticsearch_mapping() == was.elasticsearch_mapping()
+    assert view.spark_schema() == was.spark_schema()
+
+
+def test_what_is_stored_of_a_unique_key_is_described_by_its_present_names() -> None:
+    """Rows of one, of a hidden level and of aggregates that hang on a unique key are not stored anew for a rename."""
+    joins = (
+        "children: {first: {table: loans, on: {isbn: book}, one: true},"
+        " on_shelf: {table: loans, on: {shelf: at_shelf, place: at_place}, hide: true,"
+        " refs: {others: {table: books, on: {book: isbn}, value: title}}}}\n"
+        "    aggregates: {n: {table: loans, on: {isbn: book}, value: count(*)}}"
+    )
+    was, view = resolve("books", joins), resolve_view(pipeline("books", joins), renamed("books", "title", "name"), "v")
+    assert isinstance(view, JoinedView)
+    layout = view.layout
+    assert ("public.books", ("isbn",)) in layout.indexes and ("public.books", ("shelf", "place")) in layout.indexes
+    assert layout.renamed(layout.description()) == layout.description()
+    assert was.layout.description() != layout.description()
+    assert layout.renamed(was.layout.description()) == layout.description()
 
 
 def test_what_a_struct_in_an_expression_holds() -> None:

@@ -7,6 +7,7 @@ HeadwaterError
 ├── SourceError                 Postgres said no, or is not as it must be
 │   ├── SourceUnavailable       (transient)
 │   ├── NoPassword              the server wants a password and was given none
+│   ├── MayNotRead              the role has no SELECT on a table
 │   ├── SlotLost                the replication slot is gone or was invalidated
 │   ├── LogGap                  the slot can't give every change since the connector's last
 │   └── TableChanged            a captured table is another one, or was away, or has another key
@@ -109,6 +110,12 @@ class NoPassword(SourceError):
     """The server wants a password and was given none."""
 
     code = "no-password"
+
+
+class MayNotRead(SourceError):
+    """The role has no SELECT on a table: before the first ``apply``, or the next one, which grants it."""
+
+    code = "may-not-read"
 
 
 class SlotLost(SourceError):

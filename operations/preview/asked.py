@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from cdc.errors import ConfigError, SourceError, SourceUnavailable
+from cdc.errors import ConfigError, MayNotRead, SourceUnavailable
 from cdc.keys import alike
 from cdc.view import View
 from connectors.postgres import Connection
@@ -41,10 +41,6 @@ class Asked:
             raise ConfigError("KEY and --where exclude each other", fix="ask for one document, or for some")
         if self.where is not None and (len(self.where) > MAX_CONDITION or "\0" in self.where or not self.where.strip()):
             raise ConfigError(f"--where takes a condition of at most {MAX_CONDITION:,} characters")
-
-
-class MayNotRead(SourceError):
-    """The role has no SELECT on a table: before the first ``apply``, or the next one, which grants it."""
 
 
 def keys_of(connection: Connection, view: View, asked: Asked) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, SourceError
+from cdc.errors import ConfigError, MayNotRead, SourceError
 from cdc.pipeline import Pipeline, Source
 from cdc.resolve import resolve_view
 from cdc.resolve_names import near
@@ -22,7 +22,7 @@ from cdc.types import merge_fields
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import Connection
-from operations.preview.asked import Asked, MayNotRead, keys_of, near_keys, within
+from operations.preview.asked import Asked, keys_of, near_keys, within
 from truth.expected import Expected, expected, needs_spark
 from truth.rows import snapshot
 from truth.values import parse

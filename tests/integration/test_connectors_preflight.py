@@ -18,7 +18,7 @@ from connectors.snapshot import wait_snapshot
 from console.cli.check import command
 from tests.support.source import SourceDatabase, eventually
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
 
 
 def answers(pipeline: Pipeline) -> dict[str, Answer]:
@@ -81,7 +81,6 @@ def test_refused_login_is_named_without_the_password(source: SourceDatabase) -> 
     assert "letmein" not in text
 
 
-@pytest.mark.sampled
 def test_brokers_and_worker_that_are_away(source: SourceDatabase) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY)")
     away = source.pipeline("public.t", kafka={"bootstrap": "127.0.0.1:1"}, connect={"url": "http://127.0.0.1:1"})

@@ -21,7 +21,7 @@ from sinks.rowstore.settings import StoreSettings
 from tests.support.join_search import Chances, history
 from tests.support.redis_server import StartRedis, redis_servers
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
 
 HISTORIES = 25
 
@@ -66,14 +66,12 @@ def store(stack: Endpoints) -> Iterator[RedisRowStore]:
     made.close()
 
 
-@pytest.mark.sampled
 def test_random_histories_converge_over_a_real_server(store: RedisRowStore) -> None:
     for seed in range(HISTORIES):
         assert history(seed, Stepped(store), chances=Chances(crashes=0.1)) is None
         store.drop()
 
 
-@pytest.mark.sampled
 def test_random_fills_converge_over_a_real_server(store: RedisRowStore) -> None:
     for seed in range(100, 100 + HISTORIES // 2):
         assert history(seed, Stepped(store), chances=Chances(fill=True)) is None

@@ -24,7 +24,7 @@ from sinks.iceberg import catalogue as iceberg
 from tests.support.servers import servers
 from tests.support.source import source_database
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
 
 CATALOG = "hw_lake"
 # A commit whose table has another name by now: its row leads elsewhere, or there is no such name.
@@ -265,7 +265,6 @@ spark.stop()
 """
 
 
-@pytest.mark.sampled
 def test_spark_reads_the_promoted_table_and_its_begun_commits_fail(tmp_path: Path) -> None:
     made = {"catalog_uri": str(tmp_path / "catalog.db"), "warehouse": str(tmp_path / "w"), "namespace": "shop"}
     jars = ",".join(str(jar) for jar in artifacts.spark_jars())

@@ -26,7 +26,7 @@ from truth.digest import digest
 from truth.expected import digests, expected
 from truth.rows import rows_of_ids, sampled_ids, snapshot
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.sampled(turn=0, of=4)]
 
 FEW, MANY = 20_000, 200_000
 # A process of its own for each size, because only the peak of a whole process can be asked for.

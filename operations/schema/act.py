@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdc.catalogue import Catalogue
+from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_view, view_tables
@@ -91,9 +91,8 @@ def cases(
         catalogue: the tables as they are, with their columns' former names.
         changed: see ``changed_tables``.
     """
-    before = replace(
-        catalogue, tables={**catalogue.tables, **{name: known.table for name, (known, _) in changed.items()}}
-    )
+    old = {name: with_former_names(known, catalogue.tables[name]) for name, (known, _) in changed.items()}
+    before = replace(catalogue, tables={**catalogue.tables, **old})
     register = register_of(pipeline, sink)
     living = register.living()
     for number in register.kept():
@@ -110,6 +109,22 @@ def cases(
             for table in sorted(view_tables(was).keys() & changed.keys()):
                 decision = decide(*changed[table], was, now, defined.sinks[sink])
                 yield generation, Case(sink, number, number == living, name, table, decision)
+
+
+def with_former_names(known: Shape, now: Table) -> Table:
+    """A table as it was, knowing what its columns had been called before: views may name them so. Pure.
+
+    Args:
+        known: the shape that it had.
+        now: as it is, with the former names that lead to its columns.
+    """
+    by_number = {column.ordinal: column.name for column in known.table.columns}
+    found = set[tuple[str, str]]()
+    for former, present in now.renamed:
+        name = by_number.get(now.by_name[present].ordinal)
+        if name is not None and former not in known.table.by_name:
+            found.add((former, name))
+    return replace(known.table, renamed=tuple(sorted(found)))
 
 
 def view_names(pipeline: Pipeline, sink: str, generation: Generation) -> list[str]:
@@ -161,13 +176,14 @@ def act(
     found = list(cases(pipeline, sink, catalogue, changed))
     for table, (known, now) in changed.items():
         mine = [(generation, case) for generation, case in found if case.table == table]
-        _table(pipeline, out, table, known, now, mine)
+        _table(pipeline, out, with_former_names(known, catalogue.tables[table]), known, now, mine)
     return out
 
 
 def _table(
-    pipeline: Pipeline, out: Acted, table: str, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
+    pipeline: Pipeline, out: Acted, was: Table, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
 ) -> None:
+    table = was.qualified
     changes = column_changes(known, now)
     what = tuple(change.words for change in changes)
     if known.table.generated != now.table.generated:
@@ -188,11 +204,11 @@ def _table(
     if policy == "ignore" and not let:
         for generation, case in found:
             if case.decision.verdict > Verdict.NOTHING:
-                freeze(generation, known.table)
+                freeze(generation, was)
         out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
         out.said.append(f"{title}: left as it was (policy.schema: ignore)")
         return
-    _freeze(pipeline, table, known, found)
+    _freeze(pipeline, was, found)
     again = {(case.sink, case.generation) for case in concerned} | ({*_halted(found)} if todo and todo.waits else set())
     out.retake |= again
     rebuild = any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
@@ -217,13 +233,13 @@ def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int
         yield case.sink, case.generation
 
 
-def _freeze(pipeline: Pipeline, table: str, known: Shape, found: Sequence[tuple[Generation, Case]]) -> None:
+def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> None:
     """Let generations whose target can't hold what comes go on with the table as it was."""
     for generation, case in found:
         if case.decision.verdict is Verdict.NEW_GENERATION:
-            freeze(generation, known.table)
+            freeze(generation, was)
         elif case.decision.verdict is Verdict.REFUSE:
             file = pipeline.file or "FILE"
-            why = f"view {case.view} can't follow a change of table {table}: {'; '.join(case.decision.why)}"
+            why = f"view {case.view} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
             fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
-            freeze(generation, known.table, f"{why}\n  what to do: {fix}")
+            freeze(generation, was, f"{why}\n  what to do: {fix}")

@@ -151,6 +151,20 @@ def test_a_table_whose_changes_are_missing_is_mended_by_hand_first(tmp_path: Pat
     assert (out.evolution.todo, out.retake) == ({}, set())
 
 
+def test_a_view_that_names_a_column_by_its_former_name_follows_the_next_change_too(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    title = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID, replace(NAME, name="title"))), since=3)
+    number = replace(NAME, name="title", type_name="integer", base_type="int4")
+    retyped = replace(title, table=replace(title.table, columns=(ID, number)), since=5, files="g")
+    shapes = Shapes({"public.customers": (CUSTOMERS, title, retyped), "public.orders": (ORDERS,)})
+    catalogue = shapes.told_to(Catalogue({"public.customers": retyped.table, "public.orders": ORDERS.table}))
+    known = Evolution(acted={**BEFORE, "public.customers": title})
+    out = act(pipeline, "search", catalogue, {"public.orders": ORDERS, "public.customers": retyped}, known)
+    assert out.evolution.todo["public.customers"].rebuild
+    frozen = read_frozen(register_of(pipeline, "search").generation(1)).tables["public.customers"]
+    assert (frozen.renamed, frozen.columns[1].name) == ((("name", "title"),), "title")
+
+
 def test_todo_of_two_changes_adds_up(tmp_path: Path) -> None:
     known = Evolution(BEFORE, {"public.orders": Todo(("x",), 1.0, '"a" IS NOT NULL', True)})
     out = done(make(tmp_path), {**BEFORE, "public.orders": MORE}, known)

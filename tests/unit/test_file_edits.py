@@ -207,8 +207,8 @@ def test_a_file_that_is_wrong_changes_nothing(files: Files, run: Run) -> None:
 
 
 def test_a_new_warehouse_is_known_to_the_session(files: Files, run: Run) -> None:
-    house = "  house: {type: iceberg, tables: [public.w], catalog_uri: /tmp/c.db, warehouse: /tmp/w, namespace: n}"
-    run.apply(files.text(more=house))
+    where = "catalog_uri: warehouse/catalog.db, warehouse: warehouse, namespace: n"
+    run.apply(files.text(more=f"  house: {{type: iceberg, tables: [public.w], {where}}}"))
     assert any(name.startswith("spark.sql.catalog.") for name in run.conf)
 
 

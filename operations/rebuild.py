@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
 from operations.pausing import refuse_paused
 from operations.run.engine import Engine, open_rebuild
+from operations.run.flow_lines import lines
 from operations.run.halting import refuse_changed
 from operations.state_folder import chosen_sinks, register_of
 from operations.status.caught_up import Goal
@@ -214,6 +217,34 @@ class Rebuild:
             except HeadwaterError:
                 self.say(f"generation {number} is ready, but could not be proven, and was not promoted: {verify}")
                 raise
+
+
+def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
+    """Fill a sink's next generation, and show it to readers if it equals Postgres: as ``rebuild --auto``.
+
+    For a process of its own: asked to end, it stops where the next attempt goes on. One that was filled by an attempt
+    that was broken off is compared, and not filled again.
+
+    Args:
+        say: told what happens, a line each.
+        pipeline: the loaded file.
+        file: its path.
+        sink: the sink's name.
+
+    Returns:
+        whether it equals Postgres, and readers see it.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    register = register_of(pipeline, sink)
+    ready = register.newest("ready")
+    if ready is None or outdated(pipeline, register.generation(ready.number)):
+        report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=True)
+        return bool(report["equal"])
+    equal = bool(compare(say, pipeline, sink, ready.number)["equal"])
+    if equal:
+        promote(pipeline, sink, ready.number, say)
+    return equal
 
 
 def compare(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.errors import ConfigError
+from spark.record import RECORD
 
 # librdkafka's names for what the Java client calls otherwise; everything else is passed on under its own name.
 _SASL = {
@@ -15,7 +16,6 @@ _SASL = {
     "SCRAM-SHA-256": "scram.ScramLoginModule",
     "SCRAM-SHA-512": "scram.ScramLoginModule",
 }
-RECORD = ("key", "value", "topic", "partition", "offset")
 _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
 
@@ -69,7 +69,7 @@ def read_changelog(
         options["startingOffsets"] = json.dumps(starts)
     if max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets)
-    return spark.readStream.format("kafka").options(**options).load().select(*RECORD)
+    return spark.readStream.format("kafka").options(**options).load().select(*RECORD.names)
 
 
 def read_slice(
@@ -93,7 +93,7 @@ def read_slice(
     del options["subscribe"]
     options["assign"] = json.dumps({topic: sorted(parts) for topic, parts in ends.items()})
     options["startingOffsets"], options["endingOffsets"] = json.dumps(starts), json.dumps(ends)
-    return spark.read.format("kafka").options(**options).load().select(*RECORD)
+    return spark.read.format("kafka").options(**options).load().select(*RECORD.names)
 
 
 def _options(bootstrap: str, topics: Sequence[str], client: Mapping[str, str], fetch_wait_ms: int) -> dict[str, str]:

@@ -63,13 +63,17 @@ def _documents(pipeline: Pipeline, sink: str) -> int | None:
             tables = [t for t in known if t in roots or t.rpartition(".")[2] in roots]
             if not roots:
                 tables = list(known) if part.tables == "all" else list(part.tables or ())
-            return sum(_rows(connection, table) for table in tables)
+            return sum(estimated_rows(connection, table) for table in tables)
     except SourceError:
         return None
 
 
-def _rows(connection: Connection, table: str) -> int:
-    """Postgres's own estimate; 0 for a table that was never analysed."""
+def estimated_rows(connection: Connection, table: str) -> int:
+    """Postgres's own estimate of a table's rows; 0 for one that was never analysed, or is not there.
+
+    Raises:
+        SourceError: Postgres refuses, or does not answer (transient).
+    """
     with explained(f"estimating rows of {table}"):
         row = connection.execute(
             "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = to_regclass(%s)",

@@ -8,18 +8,21 @@ beside it, which readers see once it equals Postgres. docs/schema-changes.md, do
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.shapes import Shape
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.apart import Apart
 from operations.generations.retire import retire
 from operations.kept_shapes import (
+    Evolution,
     Todo,
     read_allowed,
     read_evolution,
@@ -28,10 +31,11 @@ from operations.kept_shapes import (
     write_evolution,
     write_progress,
 )
+from operations.rebuild import build_next
 from operations.run.machines import with_master
-from operations.schema import steps
-from operations.schema.act import act
+from operations.schema.act import Acted, act
 from operations.schema.decide import combined
+from operations.schema.steps import read_again
 from operations.schema.watch import Look, ShapeWatch
 from operations.state_folder import chosen_sinks, register_of
 
@@ -65,16 +69,28 @@ def catch_up(pipeline: Pipeline, only: Sequence[str], say: Callable[[str], None]
     except HeadwaterError:
         return
     catalogue = remember_shapes(pipeline, look.shapes).told_to(look.catalogue)
-    said: list[str] = []
-    for sink in chosen_sinks(pipeline, only):
-        known = read_evolution(pipeline, sink)
-        evolution = replace(known, allowed=read_allowed(pipeline))
-        acted = act(pipeline, sink, catalogue, look.shapes, evolution)
-        if acted.evolution != known:
-            write_evolution(pipeline, sink, acted.evolution)
-        said += acted.said
-    for line in dict.fromkeys(said):
+    known = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
+    acted = _acted(pipeline, known, look.shapes, catalogue, read_allowed(pipeline))
+    for line in dict.fromkeys(line for _, one in acted for line in one.said):
         say(line)
+
+
+def _acted(
+    pipeline: Pipeline,
+    known: Mapping[str, Evolution],
+    shapes: Mapping[str, Shape],
+    catalogue: Catalogue,
+    allowed: Mapping[str, Shape],
+    broken: Collection[str] = (),
+) -> list[tuple[str, Acted]]:
+    """Bring each sink's state to the tables as they are, on disk as well; with what follows from it, by sink."""
+    found = []
+    for sink, before in known.items():
+        acted = act(pipeline, sink, catalogue, shapes, replace(before, allowed=allowed), broken)
+        if acted.evolution != before:
+            write_evolution(pipeline, sink, acted.evolution)
+        found.append((sink, acted))
+    return found
 
 
 class Evolving:
@@ -155,12 +171,10 @@ class Evolving:
         """Bring flows to the tables as they are now."""
         catalogue = remember_shapes(self.pipeline, look.shapes).told_to(look.catalogue)
         retake, said, begun = set[tuple[str, int]](), list[str](), False
-        for sink, known in self.evolutions.items():
-            acted = act(self.pipeline, sink, catalogue, look.shapes, replace(known, allowed=self._allowed), broken)
-            if acted.evolution != known:
-                write_evolution(self.pipeline, sink, acted.evolution)
-                self.evolutions[sink] = acted.evolution
-                begun |= any(known.todo.get(table) != todo for table, todo in acted.evolution.todo.items())
+        for sink, acted in _acted(self.pipeline, self.evolutions, look.shapes, catalogue, self._allowed, broken):
+            known = self.evolutions[sink].todo
+            begun |= any(known.get(table) != todo for table, todo in acted.evolution.todo.items())
+            self.evolutions[sink] = acted.evolution
             retake |= acted.retake
             said += acted.said
         if begun:
@@ -215,10 +229,10 @@ class Evolving:
         sinks = sorted({sink for sink, _, one in todo if one.rebuild} - set(healing))
         pipeline = with_master(self.pipeline, self.master)
         if reading:
-            self._begin(tuple(reading), steps.read_again, pipeline, reading)
+            self._begin(tuple(reading), read_again, pipeline, reading)
             return [f"reading again: {', '.join(sorted(reading))}"]
         if sinks:
-            self._begin(("", sinks[0]), steps.build, pipeline, self.file, sinks[0])
+            self._begin(("", sinks[0]), build_next, pipeline, self.file, sinks[0])
             return [f"sink {sinks[0]}: a new generation is built beside the living one"]
         return []
 

@@ -9,12 +9,12 @@ from typing import Any
 from psycopg import Error
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, HeadwaterError, SourceError
+from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
-from connectors.names import identifier
 from connectors.postgres import Connection, connect
 from connectors.shapes import read_shapes
+from operations.generations.outdated import estimated_rows
 from operations.kept_shapes import (
     Evolution,
     allow,
@@ -108,10 +108,11 @@ def _tried(connection: Connection, pipeline: Pipeline, migration: Path) -> tuple
 def _told(connection: Connection, table: str, known: Shape, now: Shape, found: list[Case]) -> dict[str, Any]:
     mine = [case for case in found if case.table == table]
     read = together([case.decision for case in mine])
+    rows = estimated_rows(connection, table)
     return {
         "table": table,
         "changes": [change.words for change in column_changes(known, now)],
-        "read": None if read is None else _rows(connection, table) if read == "" else 0,
+        "read": None if read is None else rows if read == "" else 0,
         "views": [
             {
                 "sink": case.sink,
@@ -119,20 +120,8 @@ def _told(connection: Connection, table: str, known: Shape, now: Shape, found: l
                 "view": case.view,
                 "verdict": case.decision.verdict.words,
                 "why": list(case.decision.why),
-                "documents": _rows(connection, table) if case.decision.verdict >= Verdict.READ_AGAIN else 0,
+                "documents": rows if case.decision.verdict >= Verdict.READ_AGAIN else 0,
             }
             for case in mine
         ],
     }
-
-
-def _rows(connection: Connection, table: str) -> int:
-    """Postgres's own estimate."""
-    try:
-        row = connection.execute(
-            "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = to_regclass(%s)",
-            [identifier(table).as_string(connection)],
-        ).fetchone()
-    except (Error, HeadwaterError):
-        return 0
-    return int(row[0]) if row else 0

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
 
 from cdc.pipeline import Pipeline
 
@@ -46,26 +42,3 @@ def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None]) -
             say(", ".join(f"{one.table}: {one.rows:,} rows read again" for one in now.tables if one.table in wanted))
 
     wait_snapshot(pipeline, tell)
-
-
-def build(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
-    """A new generation from offset 0, promoted if it equals Postgres; one that was cut goes on.
-
-    Returns:
-        whether it is equal, and readers see it.
-    """
-    from operations.generations.promote import promote
-    from operations.rebuild import Rebuild, compare
-    from operations.run.flow_lines import lines
-    from operations.state_folder import register_of
-
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    ready = register_of(pipeline, sink).newest("ready")
-    if ready is None:
-        report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=True)
-        return bool(report["equal"])
-    if not compare(say, pipeline, sink, ready.number)["equal"]:
-        return False
-    promote(pipeline, sink, ready.number, say)
-    return True

@@ -20,7 +20,7 @@ from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_view, view_tables
 from cdc.view import View
 from operations.run.flows import analysed_view, flow_spec
-from operations.testing.records import Record, arrow_of
+from operations.testing.records import Record
 from sinks.contract import UNVERSIONED
 from sinks.rowstore.contract import RowStore
 from sinks.rowstore.memory import MemoryStore
@@ -31,6 +31,7 @@ from spark.join.engine import Joiner, Made
 from spark.join.records import RecordReader
 from spark.join.stage import entries_of
 from spark.join.task import Task
+from spark.record import batch_of
 from spark.spec import FlowSpec
 from spark.write import NEW, from_arrow
 
@@ -71,7 +72,7 @@ class Tested:
         """Take a batch of the log; records of tables that the view does not read are none of its own."""
         mine = [record for record in records if record.table in self._tables]
         if mine:
-            for decoded in self._made(arrow_of(mine)):
+            for decoded in self._made(batch_of(mine)):
                 self._write(decoded)
 
     # -- kinds of views -----------------------------------------------------------------------------------------------

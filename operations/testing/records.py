@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
-import pyarrow as pa
 
 from cdc.catalogue import Table
 from cdc.errors import ConfigError
@@ -18,15 +17,6 @@ from operations.testing.cases import Case, Change, Row
 _FIRST, _STEP = 0x1000000, 0x100
 # When everything was committed (milliseconds since 1970): the same in every run.
 _AT_MS = 1_700_000_000_000
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-    ]
-)
 
 
 class Record(NamedTuple):
@@ -50,13 +40,6 @@ def batches_of(case: Case, pipeline: Pipeline) -> list[list[Record]]:
     given = [record for change in case.changes if change.kind == "given" for record in log.write(change)]
     steps = [log.write(change) for change in case.changes if change.kind != "given"]
     return [batch for batch in (given, *steps) if batch]
-
-
-def arrow_of(records: Sequence[Record]) -> pa.RecordBatch:
-    """Records as a task gets them."""
-    columns = list(zip(*records, strict=True))[:5]
-    arrays = [pa.array(values, kind.type) for values, kind in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
 class _Log:

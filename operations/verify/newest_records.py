@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
-import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cdc.debezium_json import Decoder
@@ -17,21 +16,13 @@ from cdc.pipeline import Pipeline
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.entries import Entry, EntryDecoder
+from spark.record import batch_of
 from spark.spec import FlowSpec
 
 # Records a poll brings, and a decode takes.
 PIECE = 5_000
 # A log that gives nothing for so long does not answer.
 SILENT_SECONDS = 30.0
-RECORD = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-    ]
-)
 
 
 class Record(NamedTuple):
@@ -83,14 +74,6 @@ def standing(newest: Mapping[str, Newest], ended: Mapping[str, Newest]) -> dict[
         if known is None or (known.entry.partition == end.entry.partition and known.entry.offset <= end.entry.offset):
             found[key] = end
     return found
-
-
-def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
-    """Records as the engine's decoders take them."""
-    columns = list(zip(*records, strict=True)) if records else [()] * len(RECORD)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, RECORD, strict=True)], schema=RECORD
-    )
 
 
 def take(

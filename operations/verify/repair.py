@@ -25,7 +25,7 @@ from operations.rowstore import row_store_settings
 from operations.run.flows import reading, spec_of
 from operations.verify.buckets import Keys
 from operations.verify.comparison import unmarked
-from operations.verify.newest_records import batch_of, newest_records
+from operations.verify.newest_records import newest_records
 from operations.verify.repair_work import Refused, Repair
 from operations.verify.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
@@ -36,6 +36,7 @@ from spark.flow import map_in_arrow, plan_flows
 from spark.join import health
 from spark.join.engine import Joiner
 from spark.join.stage import entries_of, open_store
+from spark.record import batch_of
 from truth.rows import snapshot, wal_position
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.errors import SinkUnavailable
 from cdc.view import View
 from operations.holding import TWICE, Holds
-from operations.verify.newest_records import Record, batch_of, newest_records
+from operations.verify.newest_records import Record, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
+from spark.record import batch_of
 from spark.warehouse import (
     GENERATION,
     GONE,

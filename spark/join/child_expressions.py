@@ -27,9 +27,8 @@ from spark.expressions import COLUMN_NAMES, Refuse, unplaced
 from spark.guard import guarded
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
+from spark.record import RECORD, RECORD_DDL
 from spark.spec import unpack
-
-RECORD = (("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"))
 
 
 def needed(view: JoinedView) -> list[TableLayout]:
@@ -55,7 +54,7 @@ def _struct(layout: TableLayout) -> str:
 def record_schema(view: JoinedView) -> str:
     """DDL of records with a struct beside them for each table that needs one."""
     structs = [f"`__t{layout.number}` {_struct(layout)}" for layout in needed(view)]
-    return ", ".join([f"`{name}` {kind}" for name, kind in RECORD] + structs)
+    return ", ".join([RECORD_DDL, *structs])
 
 
 def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,7 +70,7 @@ def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         plans.append((layout, converters, pa.struct(fields)))
     for batch in batches:
         structs: list[list[dict[str, object] | None]] = [[] for _ in plans]
-        plain = (batch.column(name).to_pylist() for name, _ in RECORD)
+        plain = (batch.column(name).to_pylist() for name in RECORD.names)
         for key, value, topic, partition, offset in zip(*plain, strict=True):
             table = decoders[topic].table.qualified
             for found, (layout, converters, _) in zip(structs, plans, strict=True):
@@ -83,9 +82,9 @@ def with_structs(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
                     except (DecodeError, *types.REFUSALS):
                         row = None  # the next stage meets the same record and sends it to the dead letters
                 found.append(row)
-        arrays = [batch.column(name) for name, _ in RECORD]
+        arrays = [batch.column(name) for name in RECORD.names]
         arrays += [pa.array(found, kind) for found, (_, _, kind) in zip(structs, plans, strict=True)]
-        names = [name for name, _ in RECORD] + [f"__t{layout.number}" for layout, _, _ in plans]
+        names = RECORD.names + [f"__t{layout.number}" for layout, _, _ in plans]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
@@ -99,7 +98,7 @@ def _typed(after: dict[str, object], converters: list[tuple[str, types.Converter
 
 def computed_columns(view: JoinedView) -> list[Column]:
     """Select list: the record's own columns, then one for each computed aggregate, as ``spark.guard`` makes them."""
-    found = [F.col(name) for name, _ in RECORD]
+    found = [F.col(name) for name in RECORD.names]
     for layout in needed(view):
         struct = f"__t{layout.number}"
         for number, aggregate in enumerate(layout.aggregates):

@@ -20,12 +20,13 @@ from deploy.local import artifacts
 from operations.holding import Holding
 from operations.opened import Opened
 from operations.verify import repair_warehouse
-from operations.verify.newest_records import Newest, Record, batch_of
+from operations.verify.newest_records import Newest, Record
 from operations.verify.repair_work import Refused, Repair
 from sinks.contract import MAX_VERSION
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
 from spark.entries import EntryDecoder
+from spark.record import batch_of
 from spark.session import build_session
 from spark.spec import FlowSpec
 from spark.state import Generation

@@ -34,6 +34,7 @@ class Shape:
         files: fingerprint of the files that hold its rows (``relfilenode``): another one means that Postgres has
             written them anew, which is in no log.
         filled: numbers of columns that rows may hold values of which nobody has written: by a default.
+        parts: leaves of a partitioned table, each with its oid: rows come and go with them that are in no log.
     """
 
     table: Table
@@ -41,10 +42,21 @@ class Shape:
     oid: int = 0
     files: str = ""
     filled: tuple[int, ...] = ()
+    parts: tuple[tuple[int, str], ...] = ()
 
     def same_as(self, other: Shape) -> bool:
         """Whether nothing that concerns records or documents differs; files alone do not (VACUUM FULL)."""
         return self.table == other.table and self.oid == other.oid
+
+    def parts_since(self, older: Shape) -> tuple[dict[int, str], dict[int, str]]:
+        """Partitions that have come since an older shape, and those that have gone: oid -> name."""
+        if self.oid != older.oid:
+            return {}, {}
+        before, now = dict(older.parts), dict(self.parts)
+        return (
+            {oid: name for oid, name in now.items() if oid not in before},
+            {oid: name for oid, name in before.items() if oid not in now},
+        )
 
 
 @dataclass(frozen=True)
@@ -212,7 +224,8 @@ class Shapes:
 def shape_of(raw: Mapping[str, Any]) -> Shape:
     """A shape of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
     table = table_of(raw["table"])
-    return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]))
+    parts = tuple((int(oid), str(name)) for oid, name in raw["parts"])
+    return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]), parts)
 
 
 def used_changes(changes: Sequence[ColumnChange], used: set[str]) -> Iterator[ColumnChange]:

@@ -11,7 +11,7 @@ what happened in between is read and swept.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +111,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         return tables
 
 
-def read_anew(pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
+def read_anew(pipeline: Pipeline, wanted: Mapping[str, str], sweep: Collection[str] = ()) -> None:
     """Ask for tables whose shape is another one by now, or for some of their rows; what was under way is broken off.
 
     ``connectors.snapshot.wait_snapshot`` waits for them. Doing it again asks again.
@@ -119,6 +119,7 @@ def read_anew(pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
     Args:
         pipeline: the loaded file; it must have been applied.
         wanted: table -> SQL on its rows; empty for all of them.
+        sweep: those of them in which missed deletes are looked for afterwards, where that can be done.
 
     Raises:
         SourceUnavailable: the initial snapshot still reads one of them (transient).
@@ -131,6 +132,7 @@ def read_anew(pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
         first = sorted(table for table, entry in captured.items() if entry.state == "initial")
         if first:
             raise SourceUnavailable(f"the first snapshot still reads {', '.join(first)}")
+        unswept = refuse_keys(read_catalogue(servers.setup, sorted(sweep)), sweep=False) if sweep else set[str]()
         if begun := [table for table, entry in captured.items() if entry.state == "requested"]:
             send_stop_signal(servers.kafka, pipeline, begun)
         for table, entry in captured.items():
@@ -140,7 +142,8 @@ def read_anew(pipeline: Pipeline, wanted: Mapping[str, str]) -> None:
             condition = None if whole else wanted[table]
             if not whole and open_one and entry.condition:
                 condition = f"({entry.condition}) OR ({condition})"
-            want_again(servers.setup, servers.names, [table], condition, sweep=open_one and entry.sweep)
+            swept = (open_one and entry.sweep) or (table in sweep and table not in unswept)
+            want_again(servers.setup, servers.names, [table], condition, sweep=swept)
         wait_ready(servers)
         request(servers, _wanted(read_captured(servers.setup, servers.names)))
 

@@ -75,6 +75,7 @@ class Todo:
         read: which of its rows are to be read again: a condition, or empty for all; None for none, or done.
         rebuild: the sink gets a new generation.
         capture: the connector's settings are to be brought to the table.
+        sweep: rows that are gone without a delete are to be looked for.
         waits: stopped by ``policy.schema`` until `headwater apply`.
         error: why the last attempt at a step has failed.
     """
@@ -84,6 +85,7 @@ class Todo:
     read: str | None = None
     rebuild: bool = False
     capture: bool = False
+    sweep: bool = False
     waits: bool = False
     error: str | None = None
 

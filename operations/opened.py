@@ -119,7 +119,8 @@ def open_generation(
     try:
         # Only now: who pauses writes that down first, and then waits for the lease.
         refuse_paused(pipeline, [sink], "nothing is written to it")
-        catalogue = read_frozen(generation).over(catalogue)
+        frozen = read_frozen(generation)
+        catalogue = frozen.over(catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started
         known = generation.known() if started else None
@@ -131,7 +132,11 @@ def open_generation(
         defined = as_defined(pipeline, generation) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
-        ids = topic_ids(pipeline, build.topics)
+        # A topic of which it takes nothing any more may be made anew.
+        gone = {pipeline.topic(table) for table in frozen.refused} if known else set[str]()
+        ids = topic_ids(pipeline, build.topics - gone)
+        if known is not None:
+            ids |= {topic: one for topic, one in known.topic_ids.items() if topic in gone}
         bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
         if known is not None:
             generation.bind(bound)

@@ -17,7 +17,7 @@ from cdc.resolve_names import find_table, keyed
 from cdc.shapes import Shape, column_changes
 from cdc.view import View
 from operations.kept_shapes import Evolution, Todo, freeze, read_frozen
-from operations.schema.decide import Decision, Verdict, combined, decide, together
+from operations.schema.decide import Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
 from spark.register import as_defined
 from spark.state import Generation
@@ -58,12 +58,15 @@ def changed_tables(
     Args:
         evolution: how far the sinks have followed.
         shapes: of the tables as they are now.
-        broken: tables whose changes are missing in their topics: they are mended first, by hand.
+        broken: tables whose changes are missing in their topics: they are mended first, by hand. Not so for one with
+            another key, of which the generations that are there can take nothing in any case.
     """
     found = {}
     for name, now in shapes.items():
         known = evolution.acted.get(name)
-        if known is not None and not known.same_as(now) and name not in broken:
+        if known is None or (known.same_as(now) and not any(now.parts_since(known))):
+            continue
+        if name not in broken or other_key(known, now):
             found[name] = known, now
     return found
 
@@ -75,7 +78,7 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
         known = acted.get(name)
         if known is None:
             acted[name] = now
-        elif known.same_as(now):
+        elif known.same_as(now) and not any(now.parts_since(known)):
             acted[name] = replace(now, since=known.since)
     return evolution if acted == evolution.acted else replace(evolution, acted=acted)
 
@@ -188,6 +191,13 @@ def _table(
     what = tuple(change.words for change in changes)
     if known.table.generated != now.table.generated:
         what += (f"generated columns are ({', '.join(now.table.generated)})",)
+    if other_key(known, now):
+        what += (f"the key is ({', '.join(now.table.primary_key)})",)
+    come, gone = now.parts_since(known)
+    what += tuple(f"partition {name} was added" for name in come.values())
+    what += tuple(f"partition {name} is gone" for name in gone.values())
+    # Rows of the first were written elsewhere, before; deletes of the others' are looked for without reading any.
+    parts = ([f"tableoid IN ({', '.join(map(str, come))})"] if come else []) + (["false"] if gone else [])
     what = what or ("nothing that documents show",)
     concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
     policy, todo = pipeline.policy.schema_, out.evolution.todo.get(table)
@@ -200,12 +210,14 @@ def _table(
         if todo != waiting:
             out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
         out.evolution = out.evolution.having(table, waiting)
+        _freeze(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
         return
-    if policy == "ignore" and not let:
+    if policy == "ignore" and not let and concerned:
         for generation, case in found:
             if case.decision.verdict > Verdict.NOTHING:
                 freeze(generation, was)
-        out.evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
+        ignored = replace(out.evolution, acted={**out.evolution.acted, table: now})
+        out.evolution = ignored.having(table, Todo(what, time.time(), combined(parts), sweep=bool(gone)))
         out.said.append(f"{title}: left as it was (policy.schema: ignore)")
         return
     _freeze(pipeline, was, found)
@@ -214,12 +226,13 @@ def _table(
     rebuild = any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
     rebuild = rebuild or bool(todo and not todo.waits and todo.rebuild)
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
-    if todo is not None and todo.read is not None and not todo.waits:
-        read = combined([one for one in (todo.read, read) if one is not None])
+    before = todo.read if todo is not None and not todo.waits else None
+    read = combined([one for one in (before, read, *parts) if one is not None])
     # Debezium reads what it is not told to leave out, and then misses it in what is streamed.
     capture = known.table.generated != now.table.generated or bool(todo and todo.capture)
+    sweep = bool(gone) or bool(todo and todo.sweep)
     evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
-    out.evolution = evolution.having(table, Todo(what, time.time(), read, rebuild, capture))
+    out.evolution = evolution.having(table, Todo(what, time.time(), read, rebuild, capture, sweep))
     out.said.append(title)
     for case in concerned:
         why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""
@@ -234,12 +247,15 @@ def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int
 
 
 def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> None:
-    """Let generations whose target can't hold what comes go on with the table as it was."""
+    """Let generations whose target can't hold what comes go on with the table as it was, or without it."""
     for generation, case in found:
-        if case.decision.verdict is Verdict.NEW_GENERATION:
-            freeze(generation, was)
-        elif case.decision.verdict is Verdict.REFUSE:
-            file = pipeline.file or "FILE"
-            why = f"view {case.view} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
+        why = f"view {case.view} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
+        file = pipeline.file or "FILE"
+        if case.decision.verdict is Verdict.REFUSE:
             fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
             freeze(generation, was, f"{why}\n  what to do: {fix}")
+        elif case.decision.stops:
+            fix = f"`headwater apply {file} --wait` reads the table again; the next generation is then built by itself"
+            freeze(generation, was, f"{why}\n  what to do: {fix}")
+        elif case.decision.verdict is Verdict.NEW_GENERATION:
+            freeze(generation, was)

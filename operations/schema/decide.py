@@ -58,11 +58,13 @@ class Decision:
         verdict: see ``Verdict``.
         why: in words; empty for nothing.
         read: which rows of the table are read again: a condition, or ``ALL_ROWS``; None for none.
+        stops: the generation that is there can take nothing more of this table.
     """
 
     verdict: Verdict
     why: tuple[str, ...] = ()
     read: str | None = None
+    stops: bool = False
 
 
 def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sink) -> Decision:
@@ -80,23 +82,28 @@ def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sin
     """
     table = new.table.qualified
     if isinstance(now, ConfigError):
-        return Decision(Verdict.REFUSE, (now.what,))
-    if old.table.primary_key != new.table.primary_key and _key_by_number(old) != _key_by_number(new):
-        # Which rows its topic holds under the old key nobody can tell: connectors/changed.py stops the flows.
-        return Decision(Verdict.REFUSE, ("the primary key is of other columns",))
+        return Decision(Verdict.REFUSE, (now.what,), stops=True)
+    if other_key(old, new):
+        # Its topic is made anew, by `headwater apply`: connectors/changed.py.
+        return Decision(Verdict.NEW_GENERATION, (f"the key is ({', '.join(new.table.primary_key)})",), stops=True)
     used = set(used_columns(was, table) | used_columns(now, table))
     changes = list(used_changes(column_changes(old, new), used))
     lost = sorted(_said(was, table) - {*new.table.by_name, *(former for former, _ in new.table.renamed)})
     if not changes:
         return Decision(Verdict.NOTHING)
     if lost or (broken := sorted(_said(was, table) - new.table.by_name.keys())):
-        return Decision(Verdict.REFUSE, (f"its Spark SQL names {', '.join(lost or broken)}",))
+        return Decision(Verdict.REFUSE, (f"its Spark SQL names {', '.join(lost or broken)}",), stops=True)
     why = tuple(change.words for change in changes)
     read = _read(changes, was, now, table, sink)
     if _needs_new(changes, was, now, table, sink):
         whole = any(change.unlogged for change in changes)
         return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None)
     return Decision(Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE, why, read)
+
+
+def other_key(old: Shape, new: Shape) -> bool:
+    """Whether records of a table have another key than those that its topic holds. Pure."""
+    return old.table.primary_key != new.table.primary_key
 
 
 def together(decisions: Sequence[Decision]) -> str | None:
@@ -111,10 +118,6 @@ def combined(asked: Sequence[str]) -> str | None:
     if len(set(asked)) == 1:
         return asked[0]
     return ALL_ROWS if ALL_ROWS in asked else " OR ".join(f"({text})" for text in dict.fromkeys(asked))
-
-
-def _key_by_number(shape: Shape) -> list[int]:
-    return [shape.table.by_name[name].ordinal for name in shape.table.primary_key if name in shape.table.by_name]
 
 
 def _said(view: View, table: str) -> set[str]:

@@ -120,6 +120,7 @@ class Evolving:
         self._doing: tuple[str, ...] = ()  # the tables that are read again, or "" and a sink
         self._due, self._pause = 0.0, FIRST_PAUSE
         self._asked = 0.0
+        self._broken: set[str] = set()
         self._told, self._progress = 0.0, ""
 
     @property
@@ -143,6 +144,10 @@ class Evolving:
         """
         said: list[str] = []
         self._adopt(engine.pipeline)
+        if self._broken - set(broken):  # mended: what was left alone until then is looked at, and tried, now
+            self._watch.ask()
+            self._due, self._pause = 0.0, FIRST_PAUSE
+        self._broken = set(broken)
         if engine.runner.doubting and time.monotonic() - self._asked > DOUBT_SECONDS:
             self._asked = time.monotonic()
             self._watch.ask()
@@ -229,7 +234,8 @@ class Evolving:
         sinks = sorted({sink for sink, _, one in todo if one.rebuild} - set(healing))
         pipeline = with_master(self.pipeline, self.master)
         if reading:
-            self._begin(tuple(reading), read_again, pipeline, reading)
+            sweep = sorted({table for _, table, one in todo if one.sweep})
+            self._begin(tuple(reading), read_again, pipeline, reading, sweep)
             return [f"reading again: {', '.join(sorted(reading))}"]
         if sinks:
             self._begin(("", sinks[0]), build_next, pipeline, self.file, sinks[0])
@@ -284,7 +290,11 @@ def _done(todo: Todo, *, building: bool, error: str) -> Todo:
     """What is left to do after a step. Pure."""
     if error:
         return replace(todo, error=error)
-    return replace(todo, rebuild=False, error=None) if building else replace(todo, read=None, capture=False, error=None)
+    return (
+        replace(todo, rebuild=False, error=None)
+        if building
+        else replace(todo, read=None, capture=False, sweep=False, error=None)
+    )
 
 
 __all__ = ["Evolving", "catch_up"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from cdc.pipeline import Pipeline
 
@@ -12,13 +12,14 @@ Say = Callable[[str], None]
 TELL_SECONDS = 2.0
 
 
-def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None]) -> None:
+def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None], sweep: Collection[str] = ()) -> None:
     """Bring the capture to the tables as they are, and read rows again; one that was cut goes on.
 
     Args:
         say: told how far it is.
         pipeline: the loaded file.
         wanted: table -> a condition on its rows; empty for all, None for none.
+        sweep: tables in which rows are looked for afterwards that are gone without a delete.
 
     Raises:
         HeadwaterError: a server refused, or a right is missing.
@@ -32,7 +33,7 @@ def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None]) -
     rows = {table: condition for table, condition in wanted.items() if condition is not None}
     if not rows:
         return
-    read_anew(pipeline, rows)
+    read_anew(pipeline, rows, sweep)
     told = 0.0
 
     def tell(now: Progress) -> None:

@@ -50,6 +50,9 @@ class Migrating(Joined):
         policy: ``policy.schema``.
         setup: whether the pipeline file names the owner.
         sinks: kinds that are kept.
+        more: SQL that makes tables besides, and their rows.
+        tables: those that are captured besides.
+        rows: of the table ``things``.
     """
 
     form: str = "json"
@@ -57,6 +60,9 @@ class Migrating(Joined):
     setup: bool = True
     sinks: Sequence[str] = ("search", "cache", "warehouse")
     views: dict[str, Any] = field(default_factory=lambda: dict(VIEWS))
+    more: str = ""
+    tables: Sequence[str] = ()
+    rows: int = ROWS
 
     @property
     def owner(self) -> str:
@@ -65,16 +71,17 @@ class Migrating(Joined):
     def prepare(self, *_: object) -> None:
         self.conninfo = ensure_database(self.stack.endpoints, self.name, OWNER)
         with psycopg.connect(self.conninfo) as connection:
-            connection.execute(TABLES.encode())
+            connection.execute((TABLES + self.more).encode())
             connection.execute(
                 "INSERT INTO things SELECT i, CASE WHEN i %% 3 > 0 THEN 'a' || i END, i, i / 3.0,"
                 " timestamp '2024-01-01' + i * interval '1 hour', CASE WHEN i %% 2 = 0 THEN 'sad'::mood ELSE 'ok' END,"
                 " i::text FROM generate_series(1, %s) i",
-                [ROWS],
+                [self.rows],
             )
             connection.execute("INSERT INTO things (id, spare) VALUES (100000, 'is always there')")
             connection.execute(
-                "INSERT INTO parts SELECT i, i %% %s + 1, i %% 20 FROM generate_series(1, %s) i", [ROWS, 2 * ROWS]
+                "INSERT INTO parts SELECT i, i %% %s + 1, i %% 20 FROM generate_series(1, %s) i",
+                [self.rows, 2 * self.rows],
             )
         self.write_pipeline()
         self.run("apply", "--wait")
@@ -87,15 +94,33 @@ class Migrating(Joined):
             "database": self.name,
             "user": REPLICATION_ROLE,
             "password": "${HEADWATER_SOURCE_PASSWORD}",
-            "tables": ["public.things", "public.parts"],
+            "tables": ["public.things", "public.parts", *self.tables],
             "format": self.form,
         }
         if self.setup:
             source |= {"setup_user": OWNER, "setup_password": "${HEADWATER_SETUP_PASSWORD}"}
         if self.form == "avro":
             source["registry"] = {"url": ends.registry_url}
+        document = {
+            "version": 1,
+            "name": self.name,
+            "source": source,
+            "kafka": {"bootstrap": ends.kafka},
+            "connect": {"url": ends.connect_url},
+            "policy": {"schema": self.policy},
+            "views": {self.view(name): view for name, view in self.views.items()},
+            "row_store": {"url": ends.redis_store_url},
+            "sinks": {name: self.kinds()[name] for name in self.sinks},
+            "engine": {"state_dir": str(self.folder / "state")},
+        }
+        with self.file.open("w") as out:
+            YAML().dump(document, out)
+
+    def kinds(self) -> dict[str, dict[str, Any]]:
+        """The sinks of the file, by name; ``sinks`` says which of them are there."""
         warehouse = self.folder / "warehouse"
-        kinds: dict[str, dict[str, Any]] = {
+        ends = self.stack.endpoints
+        return {
             "cache": {
                 "type": "redis",
                 "url": ends.redis_cache_url,
@@ -116,20 +141,6 @@ class Migrating(Joined):
                 "views": [self.view("thing")],
             },
         }
-        document = {
-            "version": 1,
-            "name": self.name,
-            "source": source,
-            "kafka": {"bootstrap": ends.kafka},
-            "connect": {"url": ends.connect_url},
-            "policy": {"schema": self.policy},
-            "views": {self.view(name): view for name, view in self.views.items()},
-            "row_store": {"url": ends.redis_store_url},
-            "sinks": {name: kinds[name] for name in self.sinks},
-            "engine": {"state_dir": str(self.folder / "state")},
-        }
-        with self.file.open("w") as out:
-            YAML().dump(document, out)
 
     def flows(self) -> list[dict[str, Any]]:
         """Every flow's status, of the living generations."""

@@ -34,8 +34,8 @@ test-unit: setup ## run the tests that need no server
 test-slow: setup ## the proofs that take minutes each: generations, gaps, kills, zombies, repairs (an hour and more)
 	@$(BIN)/python -m pytest -m 'slow or sampled'
 
-test-schema: setup ## every migration of docs/schema-changes.md under a writer, on the local stack
-	@$(BIN)/python -m pytest -m "" tests/integration/test_schema_changes.py
+test-schema: setup ## every migration of docs/schema-changes.md under a writer, in both formats, on the local stack
+	@$(BIN)/python -m pytest -m "" tests/integration/test_schema_*.py
 
 test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the middle (half an hour)
 	@HEADWATER_BANK_SEEDS=20 $(BIN)/python -m pytest tests/faults/test_bank_invariant.py

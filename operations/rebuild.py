@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
@@ -43,6 +44,10 @@ Shown = Callable[[Goal], AbstractContextManager[Show]]
 def unshown(_goal: Goal) -> AbstractContextManager[Show]:
     """Nobody looks."""
     return nullcontext(lambda _statuses: None)
+
+
+class _Altered(Exception):
+    """What is filled is of a table as it was."""
 
 
 class Rebuild:
@@ -84,8 +89,18 @@ class Rebuild:
         refuse_paused(self.pipeline, [self.sink], "nothing is filled")
         self.registry.living()  # what is wrong here is said before a server is asked
         catalogue = source_catalogue(self.pipeline)
-        refuse_changed(self.pipeline, self.sink, catalogue)
-        entry = self._entry()
+        while True:
+            refuse_changed(self.pipeline, self.sink, catalogue)
+            entry = self._entry()
+            try:
+                return self._generation(entry, catalogue, auto=auto)
+            except _Altered:
+                self.say(f"a table that {self.sink} reads was altered: generation {entry.number} is begun anew")
+                retire(self.pipeline, self.sink, entry.number, self.say)
+                catalogue = source_catalogue(self.pipeline)
+
+    def _generation(self, entry: Registered, catalogue: Catalogue, *, auto: bool) -> dict[str, Any]:
+        """Fill one, prove it, show it to readers."""
         self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
         started = time.monotonic()
         engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
@@ -170,11 +185,7 @@ class Rebuild:
                         fix=f"put it right, then the same command goes on: `headwater rebuild {self.file} {self.sink}`",
                     )
                 if engine.runner.doubting:
-                    raise StateError(
-                        f"a table that {self.sink} reads was altered while its new generation was filled",
-                        means="what is filled is of the table as it was; the living generation goes on",
-                        fix=f"the same command again: `headwater rebuild {self.file} {self.sink}`",
-                    )
+                    raise _Altered
                 if goal.caught_up():
                     return sum(status.records for status in statuses)
         raise StateError(
@@ -206,6 +217,8 @@ class Rebuild:
                     self.say(line)
                 refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
                 engine.runner.step()
+                if engine.runner.doubting:
+                    raise _Altered
                 if self.stop.wait(STEP_SECONDS):
                     raise StateError(
                         f"the rebuild of {self.sink} was stopped while generation {number} was verified",

@@ -18,9 +18,9 @@ from tests.support.migrations import MIGRATIONS, Migration
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=5, of=6)]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Migrating]:
-    migrating = Migrating(ready(), tmp_path_factory.mktemp("migrating"))
+@pytest.fixture(scope="module", params=["json", pytest.param("avro", marks=pytest.mark.slow)])
+def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Migrating]:
+    migrating = Migrating(ready(), tmp_path_factory.mktemp("migrating"), form=request.param)
     with migrating.running():
         yield migrating
 

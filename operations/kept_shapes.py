@@ -76,6 +76,8 @@ class Todo:
         rebuild: the sink gets a new generation.
         capture: the connector's settings are to be brought to the table.
         sweep: rows that are gone without a delete are to be looked for.
+        new: the table is new; a sink of whole tables takes it up once it is captured.
+        show: readers are to see what was taken up.
         waits: stopped by ``policy.schema`` until `headwater apply`.
         error: why the last attempt at a step has failed.
     """
@@ -86,13 +88,15 @@ class Todo:
     rebuild: bool = False
     capture: bool = False
     sweep: bool = False
+    new: bool = False
+    show: bool = False
     waits: bool = False
     error: str | None = None
 
     @property
     def over(self) -> bool:
         """Nothing is left to do."""
-        return self.read is None and not self.rebuild and not self.capture and not self.waits
+        return self.read is None and not (self.rebuild or self.capture or self.show or self.waits)
 
 
 @dataclass(frozen=True)

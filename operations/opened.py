@@ -79,6 +79,10 @@ class Opened:
         """What it reads."""
         return {self.pipeline.topic(table) for view in self.views for table in view_tables(view)}
 
+    def views_of(self, table: str) -> list[View]:
+        """The views whose root a table is: ``schema.table``."""
+        return [view for view in self.views if view.table.qualified == table]
+
     def flow_folder(self, view: View) -> Path:
         """Where the flow that keeps a view has its checkpoint and status."""
         return self.generation.flow_folder(flow_name(view, separate=self.warehouse))

@@ -236,7 +236,8 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
     """Fill a sink's next generation, and show it to readers if it equals Postgres: as ``rebuild --auto``.
 
     For a process of its own: asked to end, it stops where the next attempt goes on. One that was filled by an attempt
-    that was broken off is compared, and not filled again.
+    that was broken off is compared, and not filled again. Of the generations that were replaced the newest stays, for
+    `headwater rollback`: with a migration every week each older one would go on costing what the living one does.
 
     Args:
         say: told what happens, a line each.
@@ -253,11 +254,22 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
     ready = register.newest("ready")
     if ready is None or outdated(pipeline, register.generation(ready.number)):
         report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=True)
-        return bool(report["equal"])
-    equal = bool(compare(say, pipeline, sink, ready.number)["equal"])
+        equal = bool(report["equal"])
+    else:
+        equal = bool(compare(say, pipeline, sink, ready.number)["equal"])
+        if equal:
+            promote(pipeline, sink, ready.number, say)
     if equal:
-        promote(pipeline, sink, ready.number, say)
+        _let_go_of_older(pipeline, sink, say)
     return equal
+
+
+def _let_go_of_older(pipeline: Pipeline, sink: str, say: Say) -> None:
+    for entry in [one for one in register_of(pipeline, sink).entries() if one.stage == "previous"][:-1]:
+        try:
+            retire(pipeline, sink, entry.number, say)
+        except HeadwaterError as error:  # what was built is shown all the same
+            say(f"warning: {error.what}; `headwater retire FILE {sink} --generation {entry.number}` removes it")
 
 
 def compare(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:

@@ -271,6 +271,21 @@ def keep_definition(generation: Generation, definition: Mapping[str, Any]) -> No
     write_atomic(generation.folder / "definition.json", json.dumps(definition, indent=1))
 
 
+def add_table(generation: Generation, table: str) -> bool:
+    """Let a generation of a sink of whole tables keep another one; whether it did not before.
+
+    Args:
+        generation: one that was defined.
+        table: ``schema.table``.
+    """
+    kept = dict(_definition(generation.folder / "definition.json"))
+    known = list(kept["sink"].get("tables") or ())
+    if table in known:
+        return False
+    keep_definition(generation, {**kept, "sink": {**kept["sink"], "tables": [*known, table]}})
+    return True
+
+
 def _definition(path: Path) -> Mapping[str, Any]:
     try:
         kept: Mapping[str, Any] = json.loads(path.read_text())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cdc.errors import SourceChanged, StateError, TopicRecreated
@@ -176,6 +176,12 @@ class Generation:
                     means="the offsets this sink has read through belong to the old topic; nothing was written",
                     fix=f"`headwater apply FILE --wait` (its rows are read again), then {rebuild_command(self.sink)}",
                 )
+        if identity.topic_ids.keys() - known.topic_ids.keys():  # a table was added to it
+            ids = {**identity.topic_ids, **known.topic_ids}
+            write_atomic(
+                self.folder / "identity.json",
+                json.dumps(asdict(replace(known, topic_ids=ids)), indent=1, sort_keys=True),
+            )
 
     def _afresh(self) -> str:
         return (

@@ -212,6 +212,8 @@ def _follow(
 ) -> str | None:
     """Let the engine follow the register; what keeps it from doing so now and not for ever."""
     try:
+        while source.news:
+            _say(source.news.popleft())
         for line in edits.step() if edits else ():
             _say(line)
         for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import TracebackType
 
 from cdc.errors import HeadwaterError, StateError, TableChanged
 from cdc.pipeline import Pipeline
+from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
 from operations.state_folder import state_dir
@@ -24,6 +26,8 @@ from spark.files import write_atomic
 CHECK_SECONDS = 30.0
 # A table that has lost its place goes on losing changes: a few catalogue queries over an open connection.
 TABLE_SECONDS = 2.0
+# A connector that fails stands still until somebody looks: one request.
+CONNECTOR_SECONDS = 5.0
 
 
 def memory(pipeline: Pipeline) -> Path:
@@ -36,6 +40,7 @@ class SourceWatch:
 
     Attributes:
         error: the named error once the log can't be continued; None while all is well.
+        news: what was done meanwhile, a line each; whoever tells it takes it.
 
     Args:
         pipeline: the loaded file.
@@ -44,7 +49,9 @@ class SourceWatch:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.error: HeadwaterError | None = None
+        self.news: deque[str] = deque()
         self._tables = TableWatch(pipeline)
+        self._revival = Revival(pipeline, self.check)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="source watch", daemon=True)
 
@@ -90,13 +97,17 @@ class SourceWatch:
             write_atomic(path, json.dumps(asdict(seen)))
 
     def _watch(self) -> None:
-        checked = time.monotonic()
+        checked = looked = time.monotonic()
         while not self._stop.wait(TABLE_SECONDS):
             try:
                 self._tables.look()
                 if time.monotonic() - checked >= CHECK_SECONDS:
                     self.check()
                     checked = time.monotonic()
+                if time.monotonic() - looked >= CONNECTOR_SECONDS:
+                    looked = time.monotonic()
+                    if done := self._revival.look():
+                        self.news.append(done)
             except OSError:
                 continue  # a disk that is full or away for a moment; what was seen is written down next time
             except HeadwaterError as error:

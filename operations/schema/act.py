@@ -172,7 +172,7 @@ def act(
     changed = changed_tables(evolution, shapes, broken)
     out = Acted(evolution)
     for table in come if pipeline.policy.schema_ == "evolve" else ():
-        out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True))
+        out.evolution = out.evolution.having(table, Todo(("the table is new",), time.time(), capture=True, new=True))
         out.said.append(f"table {table} is new, and captured from now on")
     if not changed:
         return out
@@ -191,6 +191,8 @@ def _table(
     what = tuple(change.words for change in changes)
     if known.table.generated != now.table.generated:
         what += (f"generated columns are ({', '.join(now.table.generated)})",)
+    if known.table.replica_identity != now.table.replica_identity:
+        what += (f"the replica identity is {now.table.replica_identity}",)
     if other_key(known, now):
         what += (f"the key is ({', '.join(now.table.primary_key)})",)
     come, gone = now.parts_since(known)
@@ -228,8 +230,10 @@ def _table(
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
     before = todo.read if todo is not None and not todo.waits else None
     read = combined([one for one in (before, read, *parts) if one is not None])
-    # Debezium reads what it is not told to leave out, and then misses it in what is streamed.
-    capture = known.table.generated != now.table.generated or bool(todo and todo.capture)
+    # Debezium reads what it is not told to leave out, and then misses it in what is streamed; and large values that an
+    # UPDATE leaves alone are lacking without the identity that `apply` has given.
+    told = (known.table.generated, known.table.replica_identity) != (now.table.generated, now.table.replica_identity)
+    capture = told or bool(todo and todo.capture)
     sweep = bool(gone) or bool(todo and todo.sweep)
     evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
     out.evolution = evolution.having(table, Todo(what, time.time(), read, rebuild, capture, sweep))

@@ -35,9 +35,10 @@ from operations.rebuild import build_next
 from operations.run.machines import with_master
 from operations.schema.act import Acted, act
 from operations.schema.decide import combined
-from operations.schema.steps import read_again
+from operations.schema.steps import Step, read_again, show
 from operations.schema.watch import Look, ShapeWatch
 from operations.state_folder import chosen_sinks, register_of
+from spark.register import add_table
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -117,7 +118,7 @@ class Evolving:
         self._allowed = read_allowed(pipeline)
         self._watch = ShapeWatch(pipeline)
         self._child: Apart[Any] | None = None
-        self._doing: tuple[str, ...] = ()  # the tables that are read again, or "" and a sink
+        self._doing: Step | None = None
         self._due, self._pause = 0.0, FIRST_PAUSE
         self._asked = 0.0
         self._broken: set[str] = set()
@@ -159,7 +160,7 @@ class Evolving:
         if look is not None:
             said += self._follow(engine, look, broken)
         self._hold(engine)
-        return said + self._work(healing)
+        return said + self._work(engine, healing)
 
     def _adopt(self, pipeline: Pipeline) -> None:
         """Go by the file that the engine goes by."""
@@ -196,7 +197,7 @@ class Evolving:
         """What is being built, or read, of tables as they were until now begins anew."""
         if self._child is not None:
             self._child.end()
-            self._child, self._doing = None, ()
+            self._child, self._doing = None, None
         building = {sink for sink, _, todo in self._todo() if todo.rebuild}
         for sink in building & {sink for sink, _ in retake}:
             begun = register_of(self.pipeline, sink).newest("filling")
@@ -220,9 +221,9 @@ class Evolving:
 
     # -- what takes long ---------------------------------------------------------------------------------------------
 
-    def _work(self, healing: Collection[str]) -> list[str]:
+    def _work(self, engine: Engine, healing: Collection[str]) -> list[str]:
         if self._child is not None:
-            return self._look_at(self._child)
+            return self._look_at(engine, self._child)
         if time.monotonic() < self._due:
             return []
         todo = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
@@ -235,47 +236,70 @@ class Evolving:
         pipeline = with_master(self.pipeline, self.master)
         if reading:
             sweep = sorted({table for _, table, one in todo if one.sweep})
-            self._begin(tuple(reading), read_again, pipeline, reading, sweep)
+            self._begin(Step("read", tables=tuple(sorted(reading))), read_again, pipeline, reading, sweep)
             return [f"reading again: {', '.join(sorted(reading))}"]
+        if shown := next(((sink, table) for sink, table, one in todo if one.show), None):
+            return self._show(engine, pipeline, *shown)
         if sinks:
-            self._begin(("", sinks[0]), build_next, pipeline, self.file, sinks[0])
+            self._begin(Step("build", sinks[0]), build_next, pipeline, self.file, sinks[0])
             return [f"sink {sinks[0]}: a new generation is built beside the living one"]
         return []
 
-    def _begin(self, doing: tuple[str, ...], step: Callable[..., Any], *arguments: Any) -> None:
-        self._doing, self._child = doing, self.start(step, *arguments)
+    def _begin(self, step: Step, work: Callable[..., Any], *arguments: Any) -> None:
+        self._doing, self._child = step, self.start(work, *arguments)
 
-    def _look_at(self, child: Apart[Any]) -> list[str]:
+    def _take_up(self, engine: Engine, sink: str, table: str) -> bool:
+        """Let the generations of a sink of whole tables keep a new one too; whether it is such a sink."""
+        if self.pipeline.sinks[sink].tables != "all":
+            return False
+        for build in [build for build in engine.builds if build.sink == sink]:
+            if add_table(build.generation, table):
+                engine.take_again(build)
+        return True
+
+    def _show(self, engine: Engine, pipeline: Pipeline, sink: str, table: str) -> list[str]:
+        """Let readers see a table that was taken up."""
+        living = register_of(pipeline, sink).living()
+        views = [view.name for b in engine.builds if (b.sink, b.number) == (sink, living) for view in b.views_of(table)]
+        if not views:  # its generation does not run here just now
+            self._due = time.monotonic() + FIRST_PAUSE
+            return []
+        self._begin(Step("show", sink, (table,)), show, pipeline, sink, living, views[0])
+        return []
+
+    def _look_at(self, engine: Engine, child: Apart[Any]) -> list[str]:
+        assert self._doing is not None
         lines = child.lines()
         if lines:
             self._progress = lines[-1]
         if time.monotonic() - self._told > PROGRESS_SECONDS:
             self._told = time.monotonic()
-            write_progress(self.pipeline, self._doing[-1], self._progress)
-        said = [f"{self._doing[-1]}: {line}" for line in lines]
-        return said + (self._ended(child) if child.ended() else [])
+            write_progress(self.pipeline, self._doing.title, self._progress)
+        said = [f"{self._doing.title}: {line}" for line in lines]
+        return said + (self._ended(engine, child, self._doing) if child.ended() else [])
 
-    def _ended(self, child: Apart[Any]) -> list[str]:
-        doing, error = self._doing, ""
+    def _ended(self, engine: Engine, child: Apart[Any], step: Step) -> list[str]:
+        error = ""
         try:
             if child.result() is False:
                 error = "what was built differs from Postgres; it is compared again"
         except HeadwaterError as failure:
             error = str(failure)
         child.end()
-        self._child, self._doing, self._progress = None, (), ""
+        self._child, self._doing, self._progress = None, None, ""
         write_progress(self.pipeline, "", "")
         for sink, table, todo in list(self._todo()):
-            if doing == ("", sink) or table in doing:
-                after = self.evolutions[sink].having(table, _done(todo, building=doing[0] == "", error=error))
-                self.evolutions[sink] = after
-                write_evolution(self.pipeline, sink, after)
+            if step.concerns(sink, table):
+                left = replace(todo, error=error) if error else step.done(todo)
+                if todo.new and not error:
+                    left = replace(left, new=False, show=self._take_up(engine, sink, table))
+                self.evolutions[sink] = self.evolutions[sink].having(table, left)
+                write_evolution(self.pipeline, sink, self.evolutions[sink])
         if error:
             self._due, self._pause = time.monotonic() + self._pause, min(self._pause * 2, LONGEST_PAUSE)
-            return [f"warning: {doing[-1]}: {error}; again in a moment"]
+            return [f"warning: {step.title}: {error}; again in a moment"]
         self._pause = FIRST_PAUSE
-        what = f"sink {doing[1]}: readers see the new generation" if doing[0] == "" else f"{', '.join(doing)}: read"
-        return [what]
+        return [step.end]
 
     def close(self) -> None:
         """End what was begun; it goes on at the next start. Idempotent."""
@@ -284,17 +308,6 @@ class Evolving:
             self._child.end()
             self._child = None
         write_progress(self.pipeline, "", "")
-
-
-def _done(todo: Todo, *, building: bool, error: str) -> Todo:
-    """What is left to do after a step. Pure."""
-    if error:
-        return replace(todo, error=error)
-    return (
-        replace(todo, rebuild=False, error=None)
-        if building
-        else replace(todo, read=None, capture=False, sweep=False, error=None)
-    )
 
 
 __all__ = ["Evolving", "catch_up"]

@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from examples.social import load as social
 from tests.support.joined import Joined
 from tests.support.servers import servers
+from tests.support.source import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=4)]
 
@@ -227,5 +228,6 @@ def test_status_shows_a_connector_that_has_failed(pipeline: Explained) -> None:
     pipeline.execute("INSERT INTO tweets VALUES (9003, 1, now(), repeat('x', %s), NULL)", 2 * MAX_MESSAGE)
     failed = pipeline.wait(lambda report: "FAILED" in report["source"]["tasks"])
     assert "RecordTooLarge" in failed["source"]["error"]
-    text = pipeline.run("status")
-    assert "FAILED" in text.partition("source: ")[2] and "RecordTooLarge" in text
+    # `run` starts it again and again, more and more seldom, and it fails each time.
+    assert eventually(lambda: "FAILED" in pipeline.run("status").partition("source: ")[2])
+    assert eventually(lambda: "RecordTooLarge" in pipeline.run("status"))

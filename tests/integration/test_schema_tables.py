@@ -62,7 +62,7 @@ class Tables(Migrating):
                 for flow in sink["flows"]
                 if flow["state"] == "failed"
             ]
-            return [error for error in errors if f"table public.{table} " in error]
+            return [error for error in errors if f"table public.{table}" in error]
 
         report = self.wait(lambda report: bool(found(report)), 120)
         assert {one["sink"]: one["state"] for one in report["sinks"]}["cache"] == "running"
@@ -114,7 +114,7 @@ def test_a_partition_that_is_attached_brings_its_rows(made: Tables) -> None:
     made.execute("INSERT INTO days_2 SELECT i, '2026-02-05', 'february' FROM generate_series(1, 40) i")
     made.execute("ALTER TABLE days ATTACH PARTITION days_2 FOR VALUES FROM ('2026-02-01') TO ('2026-03-01')")
     made.execute("UPDATE days SET v = 'changed' WHERE day = '2026-02-05' AND id < 10")
-    made.wait(lambda report: "partition days_2 was added" in made.log(), 60)
+    made.wait(lambda report: "partition public.days_2 was added" in made.log(), 60)
     made.settles()
     made.assert_equal()
     assert len(made.in_elasticsearch("days")) == 90
@@ -122,7 +122,7 @@ def test_a_partition_that_is_attached_brings_its_rows(made: Tables) -> None:
 
 def test_a_partition_that_is_dropped_takes_its_rows_with_it(made: Tables) -> None:
     made.execute("DROP TABLE days_1")
-    made.wait(lambda report: "partition days_1 is gone" in made.log(), 60)
+    made.wait(lambda report: "partition public.days_1 is gone" in made.log(), 60)
     made.settles()
     made.assert_equal()
     assert len(made.in_elasticsearch("days")) == 40
@@ -143,7 +143,7 @@ def test_another_key(made: Tables) -> None:
         made.execute("ALTER TABLE keyed DROP CONSTRAINT keyed_pkey, ADD PRIMARY KEY (code)")
         made.execute("UPDATE keyed SET code = code || 'x' WHERE id < 20")
         made.execute("DELETE FROM keyed WHERE id > 45")
-        assert "`headwater apply" in made.stopped("keyed")
+        assert "`headwater apply" in made.stopped("keyed"), made.log()
         made.run("apply", "--wait")
         made.execute("UPDATE keyed SET v = 'after' WHERE id < 30")
     made.settles()

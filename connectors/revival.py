@@ -1,0 +1,62 @@
+"""Starts a connector again whose task has failed: Kafka Connect leaves a failed task where it is, for ever.
+
+A worker's hiccup, a deadlock in Postgres, a stumble of Debezium over a table that was altered: what the same task gets
+over at its next start should not wait for somebody to get up at night. What it does not get over fails again, and is
+tried more and more seldom; `status` tells the reason all the time. Strimzi does the same for its connectors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from cdc.errors import ConnectError
+from cdc.pipeline import Pipeline
+from connectors.debezium import connector_name
+from connectors.rest import ConnectClient
+
+# Between two attempts: a restart costs Postgres a few queries, and a cause that stays is there in ten minutes too.
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
+REQUEST_SECONDS = 5.0
+
+
+class Revival:
+    """Looks now and then, and starts again what has failed.
+
+    Args:
+        pipeline: the loaded file.
+        check: raises when the log can't be continued from where the connector stands: then it is left alone.
+    """
+
+    def __init__(self, pipeline: Pipeline, check: Callable[[], None]) -> None:
+        self.pipeline, self.check = pipeline, check
+        self._pause, self._due = FIRST_PAUSE, 0.0
+
+    def look(self, now: float | None = None) -> str | None:
+        """Look once; what was done, in words.
+
+        Args:
+            now: seconds on the monotonic clock.
+
+        Raises:
+            SlotLost, LogGap, SourceChanged: of ``check`` (terminal).
+        """
+        now = time.monotonic() if now is None else now
+        name = connector_name(self.pipeline)
+        client = ConnectClient(self.pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
+        try:
+            status = client.status(name)
+            if status is None or not status.failed:
+                if now > self._due + self._pause:  # it has been well for as long as it was left alone
+                    self._pause = FIRST_PAUSE
+                return None
+            if now < self._due:
+                return None
+            self.check()
+            self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
+            client.restart(name)
+        except ConnectError:  # down, or in a rebalance: looked at again
+            return None
+        finally:
+            client.close()
+        return f"connector {name} had failed, and was started again: {status.trace.splitlines()[0][:300]}"

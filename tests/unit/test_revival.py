@@ -1,0 +1,117 @@
+"""A connector that has failed is started again, at once and then more and more seldom, and never over a gap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from threading import Thread
+
+import pytest
+
+from cdc.errors import SlotLost
+from cdc.pipeline import Pipeline, loads
+from connectors.revival import LONGEST_PAUSE, Revival
+
+TEXT = """
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders]}
+kafka: {bootstrap: "localhost:1"}
+connect: {url: "http://127.0.0.1:PORT"}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", tables: all}
+"""
+
+
+class Worker:
+    """What a worker answers: the state of one task, which fails again as often as it is told."""
+
+    def __init__(self) -> None:
+        self.state, self.restarts, self.fails = "RUNNING", 0, 0
+        worker = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                task = {
+                    "id": 0,
+                    "state": worker.state,
+                    "trace": "java.lang.IndexOutOfBoundsException: 12\n\tat x",
+                }
+                body = {"name": "c", "connector": {"state": "RUNNING"}, "tasks": [task]}
+                self._answer(json.dumps(body).encode())
+
+            def do_POST(self) -> None:
+                worker.restarts += 1
+                worker.state = "RUNNING"
+                self._answer(b"{}")
+
+            def _answer(self, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return loads(TEXT.replace("PORT", str(self.server.server_address[1])), "shop.yaml", {})
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_what_runs_is_left_alone(worker: Worker) -> None:
+    assert Revival(worker.pipeline, lambda: None).look(0.0) is None
+    assert worker.restarts == 0
+
+
+def test_it_is_tried_at_once_and_then_more_and_more_seldom(worker: Worker) -> None:
+    revival, at = Revival(worker.pipeline, lambda: None), list[float]()
+    for second in range(4000):
+        worker.state = "FAILED"
+        if said := revival.look(float(second)):
+            at.append(second)
+            assert "IndexOutOfBounds" in said
+    pauses = [later - sooner for sooner, later in pairwise(at)]
+    assert at[0] == 0 and pauses[:3] == [5, 10, 20]
+    assert max(pauses) == LONGEST_PAUSE and worker.restarts == len(at)
+
+
+def test_after_a_good_while_it_is_tried_at_once_again(worker: Worker) -> None:
+    revival = Revival(worker.pipeline, lambda: None)
+    for second in (0.0, 5.0, 15.0):
+        worker.state = "FAILED"
+        assert revival.look(second)
+    assert revival.look(1000.0) is None
+    worker.state = "FAILED"
+    assert revival.look(1001.0) and revival._pause == 10.0
+
+
+def test_never_over_a_gap(worker: Worker) -> None:
+    def lost() -> None:
+        raise SlotLost("slot s is gone")
+
+    worker.state = "FAILED"
+    with pytest.raises(SlotLost):
+        Revival(worker.pipeline, lost).look(0.0)
+    assert worker.restarts == 0
+
+
+def test_a_worker_that_is_away_is_looked_at_again(worker: Worker) -> None:
+    pipeline = worker.pipeline
+    worker.server.shutdown()
+    worker.server.server_close()
+    assert Revival(pipeline, lambda: None).look(0.0) is None

@@ -24,8 +24,8 @@ from connectors.postgres import Connection, explained
 
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
-    "`headwater apply FILE --wait` makes its topic anew and reads it again; then, for each sink that reads it,"
-    " `headwater rebuild FILE SINK --auto`"
+    "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
+    " the next generation of each sink that reads it (without one: `headwater rebuild FILE SINK --auto`)"
 )
 
 

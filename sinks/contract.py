@@ -152,6 +152,15 @@ class Target(Protocol):
         """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
         ...
 
+    def size(self, target: str) -> int:
+        """About how many bytes this generation takes on its server, so that one knows what a second one will; 0 when it
+        is not there.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+        """
+        ...
+
     def drop(self, target: str) -> None:
         """Remove everything this generation holds, its memory of deletes and leases too; nothing happens when there is
         none. Other generations stay as they are.

@@ -231,9 +231,9 @@ def _table(
     before = todo.read if todo is not None and not todo.waits else None
     read = combined([one for one in (before, read, *parts) if one is not None])
     # Debezium reads what it is not told to leave out, and then misses it in what is streamed; and large values that an
-    # UPDATE leaves alone are lacking without the identity that `apply` has given.
-    told = (known.table.generated, known.table.replica_identity) != (now.table.generated, now.table.replica_identity)
-    capture = told or bool(todo and todo.capture)
+    # UPDATE leaves alone are lacking without the identity that `apply` gives.
+    lacks = now.table.replica_identity not in (known.table.replica_identity, "full")
+    capture = known.table.generated != now.table.generated or lacks or bool(todo and todo.capture)
     sweep = bool(gone) or bool(todo and todo.sweep)
     evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
     out.evolution = evolution.having(table, Todo(what, time.time(), read, rebuild, capture, sweep))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cdc.errors import SinkUnavailable
+from cdc.errors import SinkUnavailable, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from operations.kept_shapes import Todo
@@ -17,6 +17,9 @@ Say = Callable[[str], None]
 TELL_SECONDS = 2.0
 # A flow makes its target when it starts; one that waits for its server is asked again by who called.
 SHOW_SECONDS = 60.0
+# Debezium may lose a chunk and wait for it for ever (a window whose end it could not work off). A chunk takes moments:
+# a table that stands still for so long is asked for anew.
+STILL_SECONDS = 240.0
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,21 @@ def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None], s
 
     for action in apply(pipeline).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
-    rows = {table: condition for table, condition in wanted.items() if condition is not None}
-    if not rows:
+    rows_of = {table: condition for table, condition in wanted.items() if condition is not None}
+    if not rows_of:
         return
-    read_anew(pipeline, rows, sweep)
+    read_anew(pipeline, rows_of, sweep)
     told = 0.0
 
+    seen, moved = -1, time.monotonic()
+
     def tell(now: Progress) -> None:
-        nonlocal told
+        nonlocal told, seen, moved
+        rows = sum(one.rows for one in now.tables)
+        if rows != seen:
+            seen, moved = rows, time.monotonic()
+        elif time.monotonic() - moved > STILL_SECONDS:
+            raise SourceUnavailable(f"reading {', '.join(sorted(rows_of))} again stands still at {rows:,} rows")
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
             say(", ".join(f"{one.table}: {one.rows:,} rows read again" for one in now.tables if one.table in wanted))

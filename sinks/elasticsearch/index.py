@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticsearch import BadRequestError, Elasticsearch
+from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
@@ -155,6 +155,14 @@ class Indices:
         """Whether both of a generation's indices exist."""
         with translated(self._settings.who, "look-up of the index"):
             return all(self._client.indices.exists(index=name) for name in (target.concrete, target.fences))
+
+    def size(self, target: Target) -> int:
+        """Bytes of a generation's documents, replicas included; 0 if they are not there."""
+        try:
+            found = self._client.indices.stats(index=target.concrete, metric="store").body
+        except NotFoundError:
+            return 0
+        return int(found["_all"]["total"]["store"]["size_in_bytes"])
 
     def drop(self, target: Target) -> None:
         """Remove one generation's indices, and their aliases with them; what is not ours stays.

@@ -168,6 +168,11 @@ class ElasticsearchSink:
         """See the contract: both indices, the documents' and the fences'."""
         return self._indices.there(self._target(target))
 
+    def size(self, target: str) -> int:
+        """See the contract: the documents' index with its replicas."""
+        with translated(self._settings.who, "look-up of its size"):
+            return self._indices.size(self._target(target))
+
     def claimed(self, target: str) -> int | None:
         """See the contract."""
         with translated(self._settings.who, "look-up of the lease"):

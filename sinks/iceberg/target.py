@@ -94,6 +94,17 @@ class IcebergTarget:
             return False
         return True
 
+    def size(self, target: str) -> int:
+        """See the contract: the data files of the newest snapshot."""
+        try:
+            with catalogue.open_catalog(self._place, self._catalog) as opened:
+                table = catalogue.load_table(opened, self._place, target, self._number(target))
+                snapshot = table.current_snapshot()
+        except SinkRefused:
+            return 0
+        told = snapshot.summary["total-files-size"] if snapshot and snapshot.summary else None
+        return int(told or 0)
+
     def drop(self, target: str) -> None:
         """See the contract."""
         catalogue.drop_table(self._place, self._catalog, target, self._number(target))

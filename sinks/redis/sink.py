@@ -18,6 +18,7 @@ from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
 from sinks.redis.read import SCAN_COUNT, Reads
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
+from sinks.redis.size import held_bytes
 from sinks.redis.write import Call, Writes
 from sinks.retry import quiet
 from sinks.rounds import rounds
@@ -186,6 +187,11 @@ class RedisSink:
     def there(self, target: str) -> bool:
         """See the contract: whoever sets it up claims it, and a server that has forgotten that has forgotten more."""
         return self.claimed(target) is not None
+
+    def size(self, target: str) -> int:
+        """See the contract: documents and fences alike."""
+        with self._server.once("look-up of its size"):
+            return held_bytes(self._server.client(), self._reads().prefix(self._where(target)))
 
     def beat(self, target: str, number: int, before: int = 0) -> int | None:
         """Leave a number with a generation, larger each time; returns the one that was there.

@@ -12,6 +12,7 @@ import orjson
 from cdc.errors import SinkRefused
 from cdc.formats import ROWS
 from sinks.contract import OnWait
+from sinks.redis.size import held_bytes
 from sinks.retry import quiet
 from sinks.rowstore import key_names
 from sinks.rowstore.commands import (
@@ -62,6 +63,10 @@ class RedisRowStore(Talk):
         super().__init__(settings, on_wait)
         self._read: set[str] = set()
         self._claim = secrets.token_hex(8)
+
+    def size(self) -> int:
+        """About how many bytes this view's rows take on the server."""
+        return self.patiently(lambda client: held_bytes(client, self._ns.encode()))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 

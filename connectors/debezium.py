@@ -17,7 +17,7 @@ from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
 from connectors.names import Names
-from connectors.table_facts import TableFacts, unsent_columns
+from connectors.table_facts import TableFacts, generated_columns
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
@@ -55,10 +55,8 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection
     Args:
         pipeline: the loaded file.
         catalogue: the captured tables.
-        facts: of those tables. Generated columns that are not sent are left out, for a snapshot would read them and
-            streaming would not. Not those that are sent: Debezium 3.7 takes a column that it is told to leave out for
-            absent once it has read the table again, and then counts the columns of each change wrong. Tables without a
-            primary key have theirs named.
+        facts: of those tables: generated columns are left out, for a snapshot would read them and streaming would not;
+            tables without a primary key have theirs named.
 
     Returns:
         The configuration with secrets in it; show it only through ``redact``.
@@ -114,8 +112,8 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
         "max.queue.size.in.bytes": str(QUEUE_BYTES),
         "max.batch.size": str(BATCH_ROWS),
     }
-    if unsent := unsent_columns(facts):
-        config["column.exclude.list"] = pattern(unsent)
+    if generated := generated_columns(facts):
+        config["column.exclude.list"] = pattern(generated)
     if keyless:
         config["message.key.columns"] = ";".join(
             f"{pattern([table.qualified])}:{','.join(table.primary_key)}" for table in keyless

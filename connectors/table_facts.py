@@ -19,9 +19,6 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
        EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid),
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped), '{}'),
-       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-                 WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped
-                   AND NOT (a.attgenerated = 's' AND current_setting('server_version_num')::int >= 180000)), '{}'),
        EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped),
        (SELECT count(*) FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid
         AND i.indpred IS NULL AND NOT EXISTS (
@@ -57,7 +54,6 @@ class TableFacts:
         is_partition: of ``parent``.
         has_children: other tables inherit from it or are its partitions.
         generated: its generated columns.
-        unsent: those of them that no change has: all before Postgres 18, since then the ones that are not stored.
         virtual: one of them is not stored; then Postgres refuses updates under REPLICA IDENTITY FULL (18 and later).
         unique_keys: how many unique indexes could be a row's identity.
         partitions: all tables below a partitioned one.
@@ -77,7 +73,6 @@ class TableFacts:
     is_partition: bool
     has_children: bool
     generated: tuple[str, ...]
-    unsent: tuple[str, ...]
     virtual: bool
     unique_keys: int
     partitions: tuple[str, ...]
@@ -93,17 +88,14 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, unsent, virtual, unique_keys, partitions, partial in connection.execute(
-            FACTS, [sorted(tables)]
-        ):
-            columns = (tuple(generated), tuple(unsent))
+        for *row, generated, virtual, unique_keys, partitions, partial in connection.execute(FACTS, [sorted(tables)]):
             fact = TableFacts(
-                *[*row, *columns, virtual, unique_keys, tuple(sorted(partitions)), tuple(sorted(partial))]
+                *[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions)), tuple(sorted(partial))]
             )
             out[fact.name] = fact
         return out
 
 
-def unsent_columns(facts: Collection[TableFacts]) -> list[str]:
-    """``schema.table.column`` of every generated column that no change has."""
-    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.unsent)
+def generated_columns(facts: Collection[TableFacts]) -> list[str]:
+    """``schema.table.column`` of every generated column."""
+    return sorted(f"{fact.name}.{column}" for fact in facts for column in fact.generated)

@@ -133,7 +133,7 @@ def open_generation(
             generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
         definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
         kept = definition or define(generation, pipeline, list(catalogue.tables))
-        defined = as_defined(pipeline, generation) if started else pipeline
+        defined = without_absent(pipeline, as_defined(pipeline, generation), sink, catalogue) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
         # A topic of which it takes nothing any more may be made anew.
@@ -148,6 +148,25 @@ def open_generation(
         generation.unlock()
         raise
     return replace(build, identity=bound)
+
+
+def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: Catalogue) -> Pipeline:
+    """A sink of whole tables goes on without those that are gone or not captured any more: nothing comes of them. Pure.
+
+    Args:
+        pipeline: the loaded file.
+        defined: the same with the sink as its generation was made of.
+        sink: the sink's name.
+        catalogue: the captured tables that are there.
+    """
+    part = defined.sinks[sink]
+    if pipeline.sinks[sink].tables != "all" or part.tables is None or isinstance(part.tables, str):
+        return defined
+    there = [table for table in part.tables if table in catalogue.tables]
+    if not there or len(there) == len(part.tables):
+        return defined
+    changed = part.model_copy(update={"tables": there})
+    return defined.model_copy(update={"sinks": {**defined.sinks, sink: changed}})
 
 
 def accept(build: Opened) -> None:
@@ -174,7 +193,8 @@ def peek(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> Op
         ConfigError: its views do not fit the source's tables (terminal).
     """
     holder = generation.lease.holder()
-    defined, catalogue = as_defined(pipeline, generation), read_frozen(generation).over(catalogue)
+    catalogue = read_frozen(generation).over(catalogue)
+    defined = without_absent(pipeline, as_defined(pipeline, generation), generation.sink, catalogue)
     return Opened(
         defined, generation, resolve_views(defined, catalogue, generation.sink), holder.token if holder else 0
     )

@@ -14,7 +14,7 @@ from connectors.postgres import Connection, explained
 # A TRUNCATE has no key and could not be written to a compacted topic: it is not even sent. See policy.truncate.
 OPTIONS = sql.SQL("publish = 'insert, update, delete', publish_via_partition_root = true")
 # Since 18 Postgres refuses the application's updates of a table with REPLICA IDENTITY FULL and a generated column,
-# unless the publication sends generated columns too (decoders leave them out again).
+# unless the publication sends generated columns too (the connector leaves them out again).
 GENERATED, GENERATED_SINCE = sql.SQL("publish_generated_columns = stored"), 180000
 
 

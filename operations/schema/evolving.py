@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Start = Callable[..., Apart[Any]]
 # Pauses between two attempts at a step: a server that is away is asked again soon, one that refuses now and then.
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 # A flow that met records of an unknown shape is tried again this soon at the earliest: a look takes moments.
 DOUBT_SECONDS = 0.5
 PROGRESS_SECONDS = 2.0

@@ -50,6 +50,10 @@ def test_each_migration_under_a_writer(made: Migrating, migration: Migration) ->
         time.sleep(2)
     made.assert_equal()
     assert {flow["state"] for flow in made.flows()} == {"running"}
+    if migration.undo:
+        made.execute(migration.undo)
+        made.wait(lambda report: not report["evolving"], 120)
+        made.assert_equal()
 
 
 def test_several_in_one_transaction_with_rows_between_and_one_that_is_rolled_back(made: Migrating) -> None:

@@ -35,11 +35,13 @@ class Migration:
         name: in words.
         sql: what is done.
         made: the shape that it leaves.
+        undo: what is done afterwards, before the next migration.
     """
 
     name: str
     sql: str
     made: Made
+    undo: str = ""
 
     @property
     def changes(self) -> bool:
@@ -140,10 +142,11 @@ MIGRATIONS = (
         "ALTER TABLE things ALTER spare SET DEFAULT 'y', ADD CHECK (n IS NULL OR n > -1)",
         lambda shape: shape,
     ),
-    # The last one: Debezium stumbles once each time it reads a table with one again.
     Migration(
         "add a generated column",
         "ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (n * 2) STORED",
         lambda shape: shape,
+        # While it is there Debezium 3.7 can't read the table again under a writer: docs/schema-changes.md.
+        "ALTER TABLE things DROP COLUMN twice",
     ),
 )

@@ -59,7 +59,6 @@ def fact(**other: object) -> TableFacts:
         "is_partition": False,
         "has_children": False,
         "generated": (),
-        "unsent": (),
         "virtual": False,
         "unique_keys": 1,
         "partitions": ("s.t1",),
@@ -168,9 +167,7 @@ def test_table_keyed_by_its_replica_identity_names_its_key() -> None:
 
 
 def test_generated_columns_are_excluded() -> None:
-    config = connector_config(
-        pipeline(), catalogue(), [fact(name="public.flights", generated=("total", "sent"), unsent=("total",))]
-    )
+    config = connector_config(pipeline(), catalogue(), [fact(name="public.flights", generated=("total",))])
     assert config["column.exclude.list"] == r"public\.flights\.total"
 
 

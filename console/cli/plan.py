@@ -79,6 +79,8 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
 
 def show_migration(table: Mapping[str, Any]) -> None:
     """What a changed table means, a line a view."""
+    from operations.generations.outdated import room
+
     click.echo(click.style("~ ", fg="yellow") + f"table {table['table']}: {', '.join(table['changes'])}")
     for view in table["views"]:
         documents = f", about {view['documents']:,} documents written again" if view["documents"] else ""
@@ -87,5 +89,9 @@ def show_migration(table: Mapping[str, Any]) -> None:
             f"    sink {view['sink']}, generation {view['generation']}, view {view['view']}: "
             f"{view['verdict']}{documents}{why}"
         )
+    for sink, cost in table["rebuilt"].items():
+        known = cost["documents"] is not None
+        much = f": about {cost['documents']:,} documents, {cost['minutes']:g} minutes" if known else ""
+        click.echo(f"    sink {sink} gets a new generation{much}{room(cost)}")
     if table["read"]:
         click.echo(f"    about {table['read']:,} rows are read again")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from cdc.errors import SourceError
+from cdc.errors import HeadwaterError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
 from connectors.names import identifier
 from connectors.postgres import Connection, connect, explained
+from operations.generations.size import size_of
+from operations.opened import peek
 from operations.state_folder import register_of
 from spark.register import outdated
+from spark.state import Generation
 
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
 ASSUMED_RATE = 5_000.0
+MIB = 2**20
 
 
 def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -22,7 +27,7 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
 
     Returns:
         for each: ``sink``, ``generation`` (the living one), ``because`` (what differs), ``documents`` (about how many,
-        None if Postgres does not tell) and ``minutes``.
+        None if Postgres does not tell), ``minutes``, and what the living one takes: ``bytes``, ``row_store_bytes``.
     """
     found = []
     for name in pipeline.sinks:
@@ -31,18 +36,16 @@ def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
         generation = register.generation(number)
         because = outdated(pipeline, generation)
         if because and generation.started:  # else `run` takes the file as it is now
-            documents = _documents(pipeline, name)
-            minutes = None if documents is None else round(documents / _rate(pipeline, name, number) / 60, 1)
-            found.append(
-                {
-                    "sink": name,
-                    "generation": number,
-                    "because": because,
-                    "documents": documents,
-                    "minutes": minutes,
-                }
-            )
+            found.append({"sink": name, "generation": number, "because": because, **cost(pipeline, name)})
     return found
+
+
+def cost(pipeline: Pipeline, sink: str) -> dict[str, Any]:
+    """What a new generation beside the living one costs: ``documents``, ``minutes``, ``bytes``, ``row_store_bytes``."""
+    register = register_of(pipeline, sink)
+    number, documents = register.living(), _documents(pipeline, sink)
+    minutes = None if documents is None else round(documents / _rate(pipeline, sink, number) / 60, 1)
+    return {"documents": documents, "minutes": minutes, **_size(pipeline, register.generation(number))}
 
 
 def line(one: dict[str, Any], file: str) -> str:
@@ -50,8 +53,24 @@ def line(one: dict[str, Any], file: str) -> str:
     reasons = ", ".join(one["because"][:5]) + (" …" if len(one["because"]) > 5 else "")
     much = "" if one["documents"] is None else f", about {one['documents']:,} documents, {one['minutes']:g} minutes"
     return (
-        f"sink {one['sink']}: new generation needed, because {reasons}{much}: `headwater rebuild {file} {one['sink']}`"
+        f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}:"
+        f" `headwater rebuild {file} {one['sink']}`"
     )
+
+
+def room(one: Mapping[str, Any]) -> str:
+    """``, 12.0 MiB beside the living one, 3.0 MiB in the row store``; empty where nothing is known."""
+    there = f", {one['bytes'] / MIB:,.1f} MiB beside the living one" if one["bytes"] else ""
+    return there + (f", {one['row_store_bytes'] / MIB:,.1f} MiB in the row store" if one["row_store_bytes"] else "")
+
+
+def _size(pipeline: Pipeline, generation: Generation) -> dict[str, int | None]:
+    try:
+        with connect(pipeline.source) as connection:
+            catalogue = read_catalogue(connection, pipeline.source.tables)
+        return size_of(peek(pipeline, catalogue, generation))
+    except HeadwaterError:
+        return {"bytes": None, "row_store_bytes": None}
 
 
 def _documents(pipeline: Pipeline, sink: str) -> int | None:

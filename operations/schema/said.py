@@ -14,7 +14,7 @@ from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
 from connectors.postgres import Connection, connect
 from connectors.shapes import read_shapes
-from operations.generations.outdated import estimated_rows
+from operations.generations.outdated import cost, estimated_rows
 from operations.kept_shapes import (
     Evolution,
     allow,
@@ -54,7 +54,8 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
 
     Returns:
         for each table: ``table``, ``changes``, ``read`` (rows that will be read again), ``views`` (each with ``sink``,
-        ``generation``, ``view``, ``verdict``, ``why``, ``documents`` to be written).
+        ``generation``, ``view``, ``verdict``, ``why``, ``documents`` to be written), and ``rebuilt``: what a new
+        generation of each sink costs that needs one (``operations.generations.outdated.cost``).
 
     Raises:
         SourceError: Postgres refuses the migration, or does not answer.
@@ -77,7 +78,7 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
             mine = changed_tables(one, shapes, ())
             found += [case for _, case in cases(pipeline, sink, told, mine)]
             changed |= mine
-        return [_told(connection, table, *pair, found) for table, pair in sorted(changed.items())]
+        return [_told(pipeline, connection, table, *pair, found) for table, pair in sorted(changed.items())]
 
 
 class _Enough(Exception):
@@ -105,7 +106,9 @@ def _tried(connection: Connection, pipeline: Pipeline, migration: Path) -> tuple
         ) from error
 
 
-def _told(connection: Connection, table: str, known: Shape, now: Shape, found: list[Case]) -> dict[str, Any]:
+def _told(
+    pipeline: Pipeline, connection: Connection, table: str, known: Shape, now: Shape, found: list[Case]
+) -> dict[str, Any]:
     mine = [case for case in found if case.table == table]
     read = together([case.decision for case in mine])
     rows = estimated_rows(connection, table)
@@ -124,4 +127,10 @@ def _told(connection: Connection, table: str, known: Shape, now: Shape, found: l
             }
             for case in mine
         ],
+        "rebuilt": {
+            sink: cost(pipeline, sink)
+            for sink in dict.fromkeys(
+                case.sink for case in mine if case.living and case.decision.verdict is Verdict.NEW_GENERATION
+            )
+        },
     }

@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=5, of=6)]
 
 @pytest.fixture(scope="module", params=["json", pytest.param("avro", marks=pytest.mark.slow)])
 def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Migrating]:
-    migrating = Migrating(ready(), tmp_path_factory.mktemp("migrating"), form=request.param)
+    stack = ready()
+    stack.up(more=["registry"] if request.param == "avro" else ())
+    migrating = Migrating(stack, tmp_path_factory.mktemp("migrating"), form=request.param)
     with migrating.running():
         yield migrating
 

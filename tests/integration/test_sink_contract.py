@@ -13,6 +13,7 @@ from sinks.contract import MAX_VERSION, STALE, UNVERSIONED, WRITTEN, Item, Outco
 from tests.support.proxy import proxy_to
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, State, Subject, doc, held, items, one_by_one, subject_on
+from tests.support.source import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -249,6 +250,12 @@ def test_ten_thousand_items(sink: Sink) -> None:
     found = held(sink)
     assert len(found) == 10_000
     assert found["9999"] == (3, doc(9999))
+
+
+def test_its_size_grows_with_what_it_holds(sink: Sink) -> None:
+    assert sink.size(VIEW) < 20_000
+    sink.write(VIEW, [Item(str(n), 1, b'{"text":"%s"}' % (b"%040x" % (n * 7919) * 20)) for n in range(1000)])
+    assert eventually(lambda: 50_000 < sink.size(VIEW) < 20_000_000), sink.size(VIEW)
 
 
 def test_an_unknown_view_is_an_error(sink: Sink) -> None:

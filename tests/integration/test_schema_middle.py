@@ -27,6 +27,12 @@ class Held:
         self.connection = psycopg.connect(made.conninfo)
         self.connection.execute(f"LOCK TABLE {table}".encode())
 
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
     def wait_for_reader(self, seconds: float = 90.0) -> None:
         """Until Debezium stands before the table."""
         until = time.monotonic() + seconds
@@ -39,7 +45,6 @@ class Held:
         for statement in statements:
             self.connection.execute(statement.encode())
         self.connection.commit()
-        self.connection.close()
 
 
 class Cut(Migrating):
@@ -50,15 +55,15 @@ class Cut(Migrating):
     def run(self, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> str:
         if (verb, options) == ("apply", ("--wait",)) and not self.held:
             self.held = True
-            lock = Held(self, "parts")
             waiting = threading.Thread(target=lambda: super(Cut, self).run(verb, *options, ok=ok))
-            waiting.start()
-            lock.wait_for_reader()
-            lock.altered(
-                "ALTER TABLE parts ADD COLUMN size int DEFAULT 4, ALTER weight TYPE bigint USING weight * 2",
-                "ALTER TABLE parts DROP COLUMN note",
-                "ALTER TABLE parts ADD COLUMN note text",
-            )
+            with Held(self, "parts") as lock:
+                waiting.start()
+                lock.wait_for_reader()
+                lock.altered(
+                    "ALTER TABLE parts ADD COLUMN size int DEFAULT 4, ALTER weight TYPE bigint USING weight * 2",
+                    "ALTER TABLE parts DROP COLUMN note",
+                    "ALTER TABLE parts ADD COLUMN note text",
+                )
             waiting.join()
             return ""
         return super().run(verb, *options, ok=ok)
@@ -80,10 +85,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Migrating]:
 
 
 def test_reading_again(made: Migrating) -> None:
-    lock = Held(made, "things")
-    made.run("resnapshot", "public.things", "--no-wait")
-    lock.wait_for_reader()
-    lock.altered("ALTER TABLE things ADD COLUMN middle text DEFAULT 'm'", "ALTER TABLE things DROP COLUMN gone")
+    with Held(made, "things") as lock:
+        made.run("resnapshot", "public.things", "--no-wait")
+        lock.wait_for_reader()
+        lock.altered("ALTER TABLE things ADD COLUMN middle text DEFAULT 'm'", "ALTER TABLE things DROP COLUMN gone")
     with Rows(made.conninfo):
         made.migrated("public.things", lambda shape: "middle" in json.dumps(shape))
     made.assert_equal()

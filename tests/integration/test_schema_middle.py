@@ -17,7 +17,7 @@ from tests.support.local import ready
 from tests.support.migrating import Migrating, Rows
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
-MANY = 20_000
+MANY = 50_000
 
 
 class Held:
@@ -85,9 +85,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Migrating]:
 
 
 def test_reading_again(made: Migrating) -> None:
+    made.run("resnapshot", "public.things", "--no-wait")
     with Held(made, "things") as lock:
-        made.run("resnapshot", "public.things", "--no-wait")
-        lock.wait_for_reader()
+        state = lock.connection.execute(
+            f"SELECT snapshot FROM headwater.captured_{made.name} WHERE table_name = 'public.things'"
+        )
+        assert state.fetchone() == ("requested",), "it was read too soon: the test needs more rows"
         lock.altered("ALTER TABLE things ADD COLUMN middle text DEFAULT 'm'", "ALTER TABLE things DROP COLUMN gone")
     with Rows(made.conninfo):
         made.migrated("public.things", lambda shape: "middle" in json.dumps(shape))

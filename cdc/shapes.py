@@ -34,7 +34,8 @@ class Shape:
         files: fingerprint of the files that hold its rows (``relfilenode``): another one means that Postgres has
             written them anew, which is in no log.
         filled: numbers of columns that rows may hold values of which nobody has written: by a default.
-        parts: leaves of a partitioned table, each with its oid: rows come and go with them that are in no log.
+        parts: leaves of a partitioned table: oid, name, and which of its attachments it is. Rows come and go with them
+            that are in no log.
     """
 
     table: Table
@@ -42,7 +43,7 @@ class Shape:
     oid: int = 0
     files: str = ""
     filled: tuple[int, ...] = ()
-    parts: tuple[tuple[int, str], ...] = ()
+    parts: tuple[tuple[int, str, str], ...] = ()
 
     def same_as(self, other: Shape) -> bool:
         """Whether nothing that concerns records or documents differs; files alone do not (VACUUM FULL)."""
@@ -52,10 +53,11 @@ class Shape:
         """Partitions that have come since an older shape, and those that have gone: oid -> name."""
         if self.oid != older.oid:
             return {}, {}
-        before, now = dict(older.parts), dict(self.parts)
+        before = {(oid, attached) for oid, _, attached in older.parts}
+        now = {(oid, attached) for oid, _, attached in self.parts}
         return (
-            {oid: name for oid, name in now.items() if oid not in before},
-            {oid: name for oid, name in before.items() if oid not in now},
+            {oid: name for oid, name, attached in self.parts if (oid, attached) not in before},
+            {oid: name for oid, name, attached in older.parts if (oid, attached) not in now},
         )
 
 
@@ -224,7 +226,7 @@ class Shapes:
 def shape_of(raw: Mapping[str, Any]) -> Shape:
     """A shape of what ``asdict`` made of it; KeyError, TypeError if it is something else."""
     table = table_of(raw["table"])
-    parts = tuple((int(oid), str(name)) for oid, name in raw["parts"])
+    parts = tuple((int(oid), str(name), str(attached)) for oid, name, attached in raw["parts"])
     return Shape(table, int(raw["since"]), int(raw["oid"]), str(raw["files"]), tuple(raw["filled"]), parts)
 
 

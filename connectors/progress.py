@@ -40,10 +40,17 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """All snapshots of a pipeline that are not finished, and those that finished during this wait."""
+    """All snapshots of a pipeline that are not finished, and those that finished during this wait.
+
+    Attributes:
+        tables: each of them.
+        done: all are.
+        chunks: how many chunks were read since the topic of notifications begins: it grows as long as reading goes on.
+    """
 
     tables: tuple[TableProgress, ...]
     done: bool
+    chunks: int = 0
 
 
 class SnapshotMeter:

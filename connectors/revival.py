@@ -59,4 +59,5 @@ class Revival:
             return None
         finally:
             client.close()
-        return f"connector {name} had failed, and was started again: {status.trace.splitlines()[0][:300]}"
+        why = (status.trace.splitlines() or ["it does not tell why"])[0]
+        return f"connector {name} had failed, and was started again: {why[:300]}"

@@ -24,9 +24,9 @@ SELECT n.nspname || '.' || c.relname, c.oid::bigint,
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL)
              ORDER BY 1),
-       ARRAY(SELECT p.relid::oid::bigint FROM pg_partition_tree(c.oid) p WHERE p.isleaf AND c.relkind = 'p' ORDER BY 1),
-       ARRAY(SELECT p.relid::text FROM pg_partition_tree(c.oid) p WHERE p.isleaf AND c.relkind = 'p'
-             ORDER BY p.relid::oid)
+       ARRAY(SELECT ARRAY[p.relid::oid::text, p.relid::text, coalesce(i.xmin::text, '')]
+             FROM pg_partition_tree(c.oid) p LEFT JOIN pg_inherits i ON i.inhrelid = p.relid
+             WHERE p.isleaf AND c.relkind = 'p' ORDER BY p.relid::oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
 """
@@ -43,7 +43,7 @@ SELECT md5(
                                 ORDER BY a.attrelid, a.attnum)
               FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
               WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND n.nspname = ANY(%(schemas)s)), '') ||
-    coalesce((SELECT string_agg(i.inhparent::text || '/' || i.inhrelid::text, ',' ORDER BY i.inhrelid)
+    coalesce((SELECT string_agg(i.inhrelid::text || '/' || i.xmin::text, ',' ORDER BY i.inhrelid)
               FROM pg_inherits i), '') ||
     coalesce((SELECT string_agg(e.oid::text || e.enumlabel::text, ',' ORDER BY e.oid) FROM pg_enum e), '') ||
     coalesce((SELECT string_agg(i.indexrelid::text || i.xmin::text, ',' ORDER BY i.indexrelid)
@@ -104,7 +104,7 @@ def read_shapes(
         last = connection.execute(WAL).fetchone()
         assert last is not None
     shapes = {}
-    for name, oid, files, filled, leaves, titles in facts:
-        parts = tuple(zip(leaves, titles, strict=True))
+    for name, oid, files, filled, leaves in facts:
+        parts = tuple((int(leaf), title, attached) for leaf, title, attached in leaves)
         shapes[name] = Shape(catalogue.tables[name], int(last[0]), int(oid), str(files), tuple(filled), parts)
     return replace(catalogue, lsn=int(first[0])), shapes

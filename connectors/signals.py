@@ -90,6 +90,7 @@ class Heard:
         ended: signal ids (and ``initial``) whose snapshot has ended.
         current: the table being read now.
         attempts: how often the initial snapshot was begun until it was complete; more than one leaves rows behind.
+        chunks: how many were read of incremental snapshots; one that does not go on stands still.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Heard:
     ended: set[str] = field(default_factory=set)
     current: str | None = None
     attempts: int = 0
+    chunks: int = 0
 
     def hear(self, note: Mapping[str, Any]) -> None:
         """Take in one notification; unknown ones are ignored. Pure."""
@@ -111,6 +113,7 @@ class Heard:
             self.attempts += 1
         elif kind == "IN_PROGRESS":
             self.current = data.get("current_collection_in_progress")
+            self.chunks += 1
         elif kind == "TABLE_SCAN_COMPLETED":
             table = str(data.get("scanned_collection"))
             self.statuses.setdefault(of, {})[table] = str(data.get("status"))

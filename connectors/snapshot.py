@@ -101,7 +101,7 @@ class Waiting:
                 meter.measure(ends.get(topics[table], {}), heard, done=table in done, swept=self.swept.get(table))
                 for table, meter in sorted(meters.items())
             )
-            self.last = Progress(tuple(tables), done >= set(meters))
+            self.last = Progress(tuple(tables), done >= set(meters), heard.chunks)
             self.progress(self.last)
             if self.last.done or (deadline is not None and time.monotonic() > deadline):
                 return self.last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
@@ -42,7 +43,10 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
         if not error.transient or not remembered.exists():
             raise
         say(f"warning: {error.what}; going on with the table definitions of the last start")
-        return known_shapes(pipeline).told_to(Catalogue.from_json(remembered.read_text()))
+        # What was seen last is in the shapes: a `run` that goes on for months reads the catalogue at its start alone.
+        known, catalogue = known_shapes(pipeline), Catalogue.from_json(remembered.read_text())
+        newest = {name: shapes[-1].table for name, shapes in known.tables.items()}
+        return known.told_to(replace(catalogue, tables={**catalogue.tables, **newest}))
     if absent and not catalogue.tables:
         raise absent[0]
     for missing in absent:

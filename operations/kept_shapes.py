@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -191,6 +191,54 @@ def read_progress(pipeline: Pipeline) -> dict[str, str]:
         return {}
 
 
+def read_asked(pipeline: Pipeline) -> dict[str, str]:
+    """Tables that are being read again -> what was asked for, of which shape: it is not asked for twice."""
+    try:
+        return dict(json.loads((_folder(pipeline) / "asked.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def write_asked(pipeline: Pipeline, asked: Mapping[str, str]) -> None:
+    """Replace what ``read_asked`` gives.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    write_atomic(_folder(pipeline) / "asked.json", json.dumps(dict(asked)))
+
+
+def read_owed(pipeline: Pipeline) -> dict[str, list[int]]:
+    """Table -> numbers of columns that have values which no log has, and which nobody has needed yet."""
+    try:
+        owed = json.loads((_folder(pipeline) / "owed.json").read_text())
+        return {str(table): [int(number) for number in numbers] for table, numbers in owed.items()}
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def owe(pipeline: Pipeline, table: str, numbers: Iterable[int] = (), *, settled: bool = False) -> None:
+    """Remember such columns of a table besides.
+
+    Args:
+        pipeline: the loaded file.
+        table: ``schema.table``.
+        numbers: of the columns.
+        settled: all its rows were read again: nothing is owed of those that were.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    with _locked(pipeline):
+        known = read_owed(pipeline)
+        mine = set() if settled else {*known.get(table, ())}
+        now = {name: one for name, one in known.items() if name != table}
+        if left := sorted(mine | {*numbers}):
+            now[table] = left
+        if now != known:
+            write_atomic(_folder(pipeline) / "owed.json", json.dumps(now))
+
+
 # -- one generation ----------------------------------------------------------------------------------------------------
 
 
@@ -207,9 +255,23 @@ class Frozen:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def over(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue as the generation knows it."""
-        tables = {name: table for name, table in self.tables.items() if name in catalogue.tables}
+        """The catalogue as the generation knows it; records of today have its columns under their present names."""
+        tables = {
+            name: _known_as(table, catalogue.tables[name])
+            for name, table in self.tables.items()
+            if name in catalogue.tables
+        }
         return replace(catalogue, tables={**catalogue.tables, **tables}) if tables else catalogue
+
+
+def _known_as(frozen: Table, now: Table) -> Table:
+    present = {column.ordinal: column.name for column in now.columns}
+    found = {
+        (present[column.ordinal], column.name)
+        for column in frozen.columns
+        if present.get(column.ordinal, column.name) not in frozen.by_name
+    }
+    return replace(frozen, renamed=tuple(sorted({*frozen.renamed, *found})))
 
 
 def read_frozen(generation: Generation) -> Frozen:
@@ -243,7 +305,26 @@ def freeze(generation: Generation, table: Table, reason: str | None = None) -> N
     known = read_frozen(generation)
     tables = {table.qualified: table, **known.tables}
     refused = {**known.refused, **({table.qualified: reason} if reason else {})}
+    _write_frozen(generation, tables, refused)
+
+
+def thaw(generation: Generation, table: str) -> bool:
+    """Let a generation go by a table as it is again; whether it did not before.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    known = read_frozen(generation)
+    if table not in known.tables:
+        return False
+    tables = {name: one for name, one in known.tables.items() if name != table}
+    refused = {name: why for name, why in known.refused.items() if name != table}
+    _write_frozen(generation, tables, refused)
+    return True
+
+
+def _write_frozen(generation: Generation, tables: Mapping[str, Table], refused: Mapping[str, str]) -> None:
     text = json.dumps(
-        {"format": SHAPES, "tables": {name: asdict(one) for name, one in tables.items()}, "refused": refused}
+        {"format": SHAPES, "tables": {name: asdict(one) for name, one in tables.items()}, "refused": dict(refused)}
     )
     write_atomic(generation.folder / "frozen.json", text)

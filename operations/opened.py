@@ -151,7 +151,7 @@ def open_generation(
 
 
 def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: Catalogue) -> Pipeline:
-    """A sink of whole tables goes on without those that are gone or not captured any more: nothing comes of them. Pure.
+    """A warehouse of all tables goes on without those that are gone or not captured any more. Pure.
 
     Args:
         pipeline: the loaded file.
@@ -160,13 +160,29 @@ def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: 
         catalogue: the captured tables that are there.
     """
     part = defined.sinks[sink]
-    if pipeline.sinks[sink].tables != "all" or part.tables is None or isinstance(part.tables, str):
+    # Documents of all plain views are kept by one flow, whose checkpoint has the gone topic's offsets.
+    if (
+        part.form != "columns"
+        or pipeline.sinks[sink].tables != "all"
+        or part.tables is None
+        or isinstance(part.tables, str)
+    ):
         return defined
     there = [table for table in part.tables if table in catalogue.tables]
     if not there or len(there) == len(part.tables):
         return defined
     changed = part.model_copy(update={"tables": there})
     return defined.model_copy(update={"sinks": {**defined.sinks, sink: changed}})
+
+
+def with_table(pipeline: Pipeline, generation: Generation, table: str) -> Pipeline:
+    """The pipeline with a sink of whole tables as one of its generations was made of, and one table more. Pure but for
+    the definition's file."""
+    defined = as_defined(pipeline, generation)
+    part = defined.sinks[generation.sink]
+    known = [] if part.tables is None or isinstance(part.tables, str) else list(part.tables)
+    changed = part.model_copy(update={"tables": [*(name for name in known if name != table), table]})
+    return defined.model_copy(update={"sinks": {**defined.sinks, generation.sink: changed}})
 
 
 def accept(build: Opened) -> None:

@@ -19,6 +19,7 @@ from operations.apart import Apart
 from operations.catalogue import source_catalogue
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
+from operations.kept_shapes import read_frozen
 from operations.pausing import refuse_paused
 from operations.run.engine import Engine, open_rebuild
 from operations.run.flow_lines import lines
@@ -251,21 +252,28 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     register = register_of(pipeline, sink)
+    for begun in (register.newest("ready"), register.newest("filling")):
+        # One that was filled of tables as they were would be shown, and the sink stay behind, or never be equal.
+        if begun is not None and read_frozen(register.generation(begun.number)).tables:
+            say(f"generation {begun.number} is of tables as they were: removed")
+            retire(pipeline, sink, begun.number, say)
     ready = register.newest("ready")
-    if ready is None or outdated(pipeline, register.generation(ready.number)):
-        report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=True)
-        equal = bool(report["equal"])
-    else:
+    if ready is not None and not outdated(pipeline, register.generation(ready.number)):
         equal = bool(compare(say, pipeline, sink, ready.number)["equal"])
         if equal:
             promote(pipeline, sink, ready.number, say)
+        else:  # compared twice: the next attempt builds another one
+            retire(pipeline, sink, ready.number, say)
+    else:
+        report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=True)
+        equal = bool(report["equal"])
     if equal:
         _let_go_of_older(pipeline, sink, say)
     return equal
 
 
 def _let_go_of_older(pipeline: Pipeline, sink: str, say: Say) -> None:
-    for entry in [one for one in register_of(pipeline, sink).entries() if one.stage == "previous"][:-1]:
+    for entry in register_of(pipeline, sink).previous()[:-1]:
         try:
             retire(pipeline, sink, entry.number, say)
         except HeadwaterError as error:  # what was built is shown all the same

@@ -97,6 +97,11 @@ class Register:
         """All generations, by number; without a register there is one, the living."""
         return [Registered(**entry) for entry in self._read()["generations"]]
 
+    def previous(self) -> list[Registered]:
+        """Generations that readers have seen, those that they saw last at the end: also after a rollback."""
+        found = [entry for entry in self.entries() if entry.stage == "previous"]
+        return sorted(found, key=lambda entry: (entry.promoted_at or 0.0, entry.number))
+
     def get(self, number: int) -> Registered:
         """One generation.
 

@@ -193,7 +193,9 @@ def _supervise(
         if until_caught_up and engine.paused:
             refuse_paused(engine.pipeline, engine.only, NOT_CAUGHT_UP)
         healing = (losses is not None and losses.busy) or (evolving is not None and evolving.busy)
-        if engine.runner.all_failed and not healing and not engine.paused:
+        # What waits for `headwater apply` goes on in this process, as its message says.
+        waits = evolving is not None and evolving.waits and not until_caught_up
+        if engine.runner.all_failed and not healing and not waits and not engine.paused:
             return
         if until_caught_up and not healing and bars.goal.caught_up():
             _say("caught up")

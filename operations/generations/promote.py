@@ -31,6 +31,8 @@ def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -
     chosen_sinks(pipeline, [sink])
     register = register_of(pipeline, sink)
     found = [entry for entry in register.entries() if entry.stage in stages]
+    if stages == ("previous",):
+        found = register.previous()
     if number is not None:
         entry = register.get(number)
         if entry.stage not in stages:

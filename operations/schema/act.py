@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view, view_tables
+from cdc.resolve import resolve_view, resolve_views, view_tables
 from cdc.resolve_names import find_table, keyed
-from cdc.shapes import Shape, column_changes
+from cdc.shapes import ColumnChange, Shape, column_changes
+from cdc.types import may_be_large
+from cdc.used import used_columns
 from cdc.view import View
-from operations.kept_shapes import Evolution, Todo, freeze, read_frozen
-from operations.schema.decide import Decision, Verdict, combined, decide, other_key, together
+from operations.kept_shapes import Evolution, Todo, freeze, owe, read_frozen, thaw
+from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
 from spark.register import as_defined
 from spark.state import Generation
@@ -114,6 +116,36 @@ def cases(
                 yield generation, Case(sink, number, number == living, name, table, decision)
 
 
+def owed_to(
+    pipeline: Pipeline, sink: str, catalogue: Catalogue, owed: Mapping[str, Collection[int]]
+) -> dict[str, list[str]]:
+    """Columns that a sink's views need and that have values which no log has: table -> names.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        catalogue: the tables as they are, with their columns' former names.
+        owed: table -> numbers of such columns, of those that were not read again.
+    """
+    found: dict[str, list[str]] = {}
+    register = register_of(pipeline, sink)
+    filling = register.newest("filling")
+    for number in [*register.kept(), *([filling.number] if filling else [])] if owed else []:
+        generation = register.generation(number)
+        defined = as_defined(pipeline, generation) if generation.started else pipeline
+        try:
+            views = resolve_views(defined, read_frozen(generation).over(catalogue), sink)
+        except ConfigError:
+            continue  # it is not run
+        for view in views:
+            for table in view_tables(view).keys() & owed.keys():
+                used = used_columns(view, table)
+                columns = catalogue.tables[table].columns
+                names = [one.name for one in columns if one.ordinal in owed[table] and one.name in used]
+                found[table] = [*found.get(table, []), *(name for name in names if name not in found.get(table, []))]
+    return {table: names for table, names in found.items() if names}
+
+
 def with_former_names(known: Shape, now: Table) -> Table:
     """A table as it was, knowing what its columns had been called before: views may name them so. Pure.
 
@@ -186,8 +218,61 @@ def act(
 def _table(
     pipeline: Pipeline, out: Acted, was: Table, known: Shape, now: Shape, found: Sequence[tuple[Generation, Case]]
 ) -> None:
-    table = was.qualified
+    table, policy = was.qualified, pipeline.policy.schema_
     changes = column_changes(known, now)
+    what = _words(known, now, changes)
+    concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
+    todo = out.evolution.todo.get(table) or Todo(what, time.time())
+    allowed = out.evolution.allowed.get(table)
+    let = policy == "evolve" or (allowed is not None and allowed.same_as(now))
+    only_added = all(change.kind == "added" for change in changes)
+    title = f"table {table}: {', '.join(what)}"
+    if concerned and not let and not (policy == "ignore" and only_added):
+        waiting = replace(todo, what=what, waits=True)
+        if out.evolution.todo.get(table) != waiting:
+            out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
+        out.evolution = out.evolution.having(table, waiting)
+        _freeze(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
+        return
+    acted = replace(out.evolution, acted={**out.evolution.acted, table: now})
+    todo = _with_partitions(_overtaken(todo, changes), *now.parts_since(known))
+    if policy == "ignore" and not let and concerned:
+        for generation, case in found:
+            if case.decision.verdict > Verdict.NOTHING:
+                freeze(generation, was)
+        out.evolution = acted.having(table, todo)
+        out.said.append(f"{title}: left as it was (policy.schema: ignore)")
+        return
+    _freeze(pipeline, was, found)
+    thawed = _thaw(table, found)
+    out.retake |= {(case.sink, case.generation) for case in concerned} | thawed
+    out.retake |= {*_halted(found)} if todo.waits else set()
+    read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
+    if thawed:
+        read = ALL_ROWS
+    unlogged = [change.new.ordinal for change in changes if change.unlogged and change.new is not None]
+    if unlogged and read != ALL_ROWS:
+        owe(pipeline, table, unlogged)
+    todo = replace(
+        todo,
+        what=what,
+        at=time.time(),
+        read=combined([one for one in (todo.read, read) if one is not None]),
+        rebuild=todo.rebuild or any(c.living and c.decision.verdict is Verdict.NEW_GENERATION for c in concerned),
+        capture=todo.capture or _needs_capture(pipeline, known, now, changes),
+        waits=False,
+        error=None,
+    )
+    out.evolution = acted.having(table, todo)
+    out.said.append(title)
+    for case in concerned:
+        why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""
+        out.said.append(
+            f"  sink {case.sink}, generation {case.generation}, view {case.view}: {case.decision.verdict.words}{why}"
+        )
+
+
+def _words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
     what = tuple(change.words for change in changes)
     if known.table.generated != now.table.generated:
         what += (f"generated columns are ({', '.join(now.table.generated)})",)
@@ -198,51 +283,46 @@ def _table(
     come, gone = now.parts_since(known)
     what += tuple(f"partition {name} was added" for name in come.values())
     what += tuple(f"partition {name} is gone" for name in gone.values())
-    # Rows of the first were written elsewhere, before; deletes of the others' are looked for without reading any.
-    parts = ([f"tableoid IN ({', '.join(map(str, come))})"] if come else []) + (["false"] if gone else [])
-    what = what or ("nothing that documents show",)
-    concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
-    policy, todo = pipeline.policy.schema_, out.evolution.todo.get(table)
-    allowed = out.evolution.allowed.get(table)
-    let = policy == "evolve" or (allowed is not None and allowed.same_as(now))
-    only_added = all(change.kind == "added" for change in changes)
-    title = f"table {table}: {', '.join(what)}"
-    if concerned and not let and not (policy == "ignore" and only_added):
-        waiting = Todo(what, todo.at if todo else time.time(), waits=True)
-        if todo != waiting:
-            out.said.append(f"{title}: policy.schema is {policy}, so what reads it waits for `headwater apply`")
-        out.evolution = out.evolution.having(table, waiting)
-        _freeze(pipeline, was, [(generation, case) for generation, case in found if case.decision.stops])
-        return
-    if policy == "ignore" and not let and concerned:
-        for generation, case in found:
-            if case.decision.verdict > Verdict.NOTHING:
-                freeze(generation, was)
-        ignored = replace(out.evolution, acted={**out.evolution.acted, table: now})
-        out.evolution = ignored.having(table, Todo(what, time.time(), combined(parts), sweep=bool(gone)))
-        out.said.append(f"{title}: left as it was (policy.schema: ignore)")
-        return
-    _freeze(pipeline, was, found)
-    again = {(case.sink, case.generation) for case in concerned} | ({*_halted(found)} if todo and todo.waits else set())
-    out.retake |= again
-    rebuild = any(case.living and case.decision.verdict is Verdict.NEW_GENERATION for case in concerned)
-    rebuild = rebuild or bool(todo and not todo.waits and todo.rebuild)
-    read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
-    before = todo.read if todo is not None and not todo.waits else None
-    read = combined([one for one in (before, read, *parts) if one is not None])
-    # Debezium reads what it is not told to leave out, and then misses it in what is streamed; and large values that an
-    # UPDATE leaves alone are lacking without the identity that `apply` gives.
-    lacks = now.table.replica_identity not in (known.table.replica_identity, "full")
-    capture = known.table.generated != now.table.generated or lacks or bool(todo and todo.capture)
-    sweep = bool(gone) or bool(todo and todo.sweep)
-    evolution = replace(out.evolution, acted={**out.evolution.acted, table: now})
-    out.evolution = evolution.having(table, Todo(what, time.time(), read, rebuild, capture, sweep))
-    out.said.append(title)
-    for case in concerned:
-        why = f" ({'; '.join(case.decision.why)})" if case.decision.verdict is Verdict.REFUSE else ""
-        out.said.append(
-            f"  sink {case.sink}, generation {case.generation}, view {case.view}: {case.decision.verdict.words}{why}"
-        )
+    return what or ("nothing that documents show",)
+
+
+def _overtaken(todo: Todo, changes: Sequence[ColumnChange]) -> Todo:
+    """What is under way, now that the table has changed once more: a condition may name what is gone. Pure."""
+    return replace(todo, read=ALL_ROWS) if todo.read and any(change.kind != "added" for change in changes) else todo
+
+
+def _with_partitions(todo: Todo, come: Mapping[int, str], gone: Mapping[int, str]) -> Todo:
+    """Rows of partitions that come were written elsewhere, before; deletes of the others' are looked for without
+    reading any. Pure."""
+    asked = [] if todo.read is None else [todo.read]
+    asked += [f"tableoid IN ({', '.join(map(str, come))})"] if come else []
+    asked += ["false"] if gone else []
+    return replace(todo, read=combined(asked), sweep=todo.sweep or bool(gone))
+
+
+def _needs_capture(pipeline: Pipeline, known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> bool:
+    """Whether `apply` has something to do for the table. Pure.
+
+    Debezium reads what it is not told to leave out, and then misses it in what is streamed; and large values that an
+    UPDATE leaves alone are lacking without the identity that `apply` gives.
+    """
+    identity, full = now.table.replica_identity, pipeline.policy.toast == "full"
+    small = not any(may_be_large(column) for column in known.table.columns)
+    larger = small and any(change.new is not None and may_be_large(change.new) for change in changes)
+    lost = identity not in (known.table.replica_identity, "full")
+    return known.table.generated != now.table.generated or lost or (full and larger and identity != "full")
+
+
+def _thaw(table: str, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:
+    """Let generations that went on with the table as it was go by it again, where their targets can hold it."""
+    most: dict[int, Verdict] = {}
+    for generation, case in found:
+        most[generation.number] = max(most.get(generation.number, Verdict.NOTHING), case.decision.verdict)
+    return {
+        (case.sink, case.generation)
+        for generation, case in found
+        if most[generation.number] <= Verdict.READ_AGAIN and thaw(generation, table)
+    }
 
 
 def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int]]:

@@ -94,9 +94,9 @@ def decide(old: Shape, new: Shape, was: View, now: View | ConfigError, sink: Sin
     if lost or (broken := sorted(_said(was, table) - new.table.by_name.keys())):
         return Decision(Verdict.REFUSE, (f"its Spark SQL names {', '.join(lost or broken)}",), stops=True)
     why = tuple(change.words for change in changes)
-    read = _read(changes, was, now, table, sink)
+    read = ALL_ROWS if _replaced(old, new, used) else _read(changes, was, now, table, sink)
     if _needs_new(changes, was, now, table, sink):
-        whole = any(change.unlogged for change in changes)
+        whole = read == ALL_ROWS or any(change.unlogged for change in changes)
         return Decision(Verdict.NEW_GENERATION, why, ALL_ROWS if whole else None)
     return Decision(Verdict.READ_AGAIN if read == ALL_ROWS else Verdict.IN_PLACE, why, read)
 
@@ -118,6 +118,15 @@ def combined(asked: Sequence[str]) -> str | None:
     if len(set(asked)) == 1:
         return asked[0]
     return ALL_ROWS if ALL_ROWS in asked else " OR ".join(f"({text})" for text in dict.fromkeys(asked))
+
+
+def _replaced(old: Shape, new: Shape, used: set[str]) -> bool:
+    """Whether another column bears a name that is used: records of before have the other one's values under it."""
+    return any(
+        old.table.by_name[name].ordinal != new.table.by_name[name].ordinal
+        for name in used & old.table.by_name.keys() & new.table.by_name.keys()
+        if old.oid == new.oid
+    )
 
 
 def _said(view: View, table: str) -> set[str]:

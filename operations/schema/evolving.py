@@ -10,45 +10,46 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError
+from cdc.errors import ConfigError, HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.resolve import resolve_views
 from cdc.shapes import Shape
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.apart import Apart
-from operations.generations.retire import retire
 from operations.kept_shapes import (
     Evolution,
     Todo,
     read_allowed,
     read_evolution,
     read_frozen,
+    read_owed,
     remember_shapes,
     write_evolution,
-    write_progress,
 )
+from operations.opened import with_table
 from operations.rebuild import build_next
 from operations.run.machines import with_master
-from operations.schema.act import Acted, act
-from operations.schema.decide import combined
-from operations.schema.steps import Step, read_again, show
+from operations.schema.act import Acted, act, owed_to
+from operations.schema.decide import ALL_ROWS, combined
+from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.watch import Look, ShapeWatch
+from operations.schema.work import Start, Work
 from operations.state_folder import chosen_sinks, register_of
 from spark.register import add_table
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
 
-Start = Callable[..., Apart[Any]]
-# Pauses between two attempts at a step: a server that is away is asked again soon, one that refuses now and then.
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 # A flow that met records of an unknown shape is tried again this soon at the earliest: a look takes moments.
 DOUBT_SECONDS = 0.5
-PROGRESS_SECONDS = 2.0
+# One that doubts again so soon after it was opened with all that is known has met a column that nobody will know.
+DOUBT_AGAIN = 30.0
 
 
 def catch_up(pipeline: Pipeline, only: Sequence[str], say: Callable[[str], None]) -> None:
@@ -117,12 +118,16 @@ class Evolving:
         self.evolutions = {sink: read_evolution(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
         self._allowed = read_allowed(pipeline)
         self._watch = ShapeWatch(pipeline)
-        self._child: Apart[Any] | None = None
-        self._doing: Step | None = None
-        self._due, self._pause = 0.0, FIRST_PAUSE
+        self._look: Look | None = None
         self._asked = 0.0
         self._broken: set[str] = set()
-        self._told, self._progress = 0.0, ""
+        self._doubted: dict[Path, float] = {}  # generations that were opened anew because of a doubt, and when
+        self._work = Work(start)
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is stopped until `headwater apply`."""
+        return any(todo.waits for _, _, todo in self._todo())
 
     @property
     def busy(self) -> bool:
@@ -147,20 +152,21 @@ class Evolving:
         self._adopt(engine.pipeline)
         if self._broken - set(broken):  # mended: what was left alone until then is looked at, and tried, now
             self._watch.ask()
-            self._due, self._pause = 0.0, FIRST_PAUSE
+            self._work.soon()
         self._broken = set(broken)
         if engine.runner.doubting and time.monotonic() - self._asked > DOUBT_SECONDS:
             self._asked = time.monotonic()
             self._watch.ask()
-        look = self._watch.newest()
+        self._look = self._watch.newest() or self._look
         allowed = read_allowed(self.pipeline)
         if allowed != self._allowed:
             self._allowed = allowed
             self._watch.ask()
-        if look is not None:
-            said += self._follow(engine, look, broken)
+        if self._look is not None:
+            said += self._follow(engine, self._look, broken)
+            self._look = None  # only now: a disk that was full must not cost what was seen
         self._hold(engine)
-        return said + self._work(engine, healing)
+        return said + self._work_off(engine, healing)
 
     def _adopt(self, pipeline: Pipeline) -> None:
         """Go by the file that the engine goes by."""
@@ -179,30 +185,47 @@ class Evolving:
         retake, said, begun = set[tuple[str, int]](), list[str](), False
         for sink, acted in _acted(self.pipeline, self.evolutions, look.shapes, catalogue, self._allowed, broken):
             known = self.evolutions[sink].todo
-            begun |= any(known.get(table) != todo for table, todo in acted.evolution.todo.items())
             self.evolutions[sink] = acted.evolution
+            for table in [table for table in acted.evolution.todo if table not in look.shapes]:
+                self._set(sink, table, None)  # it is gone: what stops because of it is said elsewhere
+            begun |= any(known.get(table) != todo for table, todo in self.evolutions[sink].todo.items())
             retake |= acted.retake
             said += acted.said
+        said += self._owed(catalogue)
         if begun:
-            self._interrupt(retake)
-        doubting = engine.runner.doubting
-        # A look that has found nothing new leaves nothing to wait for: what does not fit is no column of the table.
-        engine.catalogue = replace(catalogue, lsn=0) if doubting and not retake else catalogue
-        for build in list(engine.builds):
-            if (build.sink, build.number) in retake or build.generation.folder in doubting:
-                engine.take_again(build)
+            self._work.break_off(self.pipeline)
+        self._take_again(engine, catalogue, retake)
         return list(dict.fromkeys(said))
 
-    def _interrupt(self, retake: Collection[tuple[str, int]]) -> None:
-        """What is being built, or read, of tables as they were until now begins anew."""
-        if self._child is not None:
-            self._child.end()
-            self._child, self._doing = None, None
-        building = {sink for sink, _, todo in self._todo() if todo.rebuild}
-        for sink in building & {sink for sink, _ in retake}:
-            begun = register_of(self.pipeline, sink).newest("filling")
-            if begun is not None:
-                retire(self.pipeline, sink, begun.number, lambda line: None)
+    def _take_again(self, engine: Engine, catalogue: Catalogue, retake: Collection[tuple[str, int]]) -> None:
+        """Open generations anew with the tables as they are: those that are concerned, and those that doubt."""
+        doubting, now = engine.runner.doubting, time.monotonic()
+        # One that has just been opened with all that is known, and still doubts: what does not fit is no column.
+        still = {folder for folder in doubting if now - self._doubted.get(folder, -DOUBT_AGAIN) < DOUBT_AGAIN}
+        self._doubted = dict.fromkeys(doubting, now)
+        engine.catalogue = catalogue
+        for build in list(engine.builds):
+            folder = build.generation.folder
+            if (build.sink, build.number) in retake or folder in doubting:
+                engine.catalogue = replace(catalogue, lsn=0) if folder in still else catalogue
+                engine.take_again(build)
+        engine.catalogue = catalogue
+
+    def _owed(self, catalogue: Catalogue) -> list[str]:
+        """Read tables again of which a view has come to need values that no log has."""
+        owed, said = read_owed(self.pipeline), list[str]()
+        for sink, evolution in self.evolutions.items():
+            for table, columns in owed_to(self.pipeline, sink, catalogue, owed).items():
+                todo = evolution.todo.get(table) or Todo((), time.time())
+                if todo.read != ALL_ROWS:
+                    words = f"column {', '.join(columns)} is needed now, and was never read"
+                    self._set(sink, table, replace(todo, what=(*todo.what, words), read=ALL_ROWS))
+                    said.append(f"table {table}: {words}")
+        return said
+
+    def _set(self, sink: str, table: str, todo: Todo | None) -> None:
+        self.evolutions[sink] = self.evolutions[sink].having(table, todo)
+        write_evolution(self.pipeline, sink, self.evolutions[sink])
 
     def _hold(self, engine: Engine) -> None:
         """Stop what can't follow, and what waits for a word."""
@@ -221,93 +244,73 @@ class Evolving:
 
     # -- what takes long ---------------------------------------------------------------------------------------------
 
-    def _work(self, engine: Engine, healing: Collection[str]) -> list[str]:
-        if self._child is not None:
-            return self._look_at(engine, self._child)
-        if time.monotonic() < self._due:
-            return []
-        todo = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
-        asked: dict[str, list[str]] = {table: [] for _, table, one in todo if one.read is not None or one.capture}
-        for _, table, one in todo:
-            if one.read is not None:
-                asked[table].append(one.read)
-        reading = {table: combined(reads) for table, reads in asked.items()}
-        sinks = sorted({sink for sink, _, one in todo if one.rebuild} - set(healing))
+    def _work_off(self, engine: Engine, healing: Collection[str]) -> list[str]:
+        ended, said = self._work.look(self.pipeline)
+        if ended is not None:
+            step, error = ended
+            for sink, table, todo in list(self._todo()):
+                if step.concerns(sink, table):
+                    left = replace(todo, error=error) if error else step.done(todo)
+                    if todo.new and step.kind == "capture" and not error:
+                        left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
+                    self._set(sink, table, left)
+        if self._work.free:
+            open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
+            for step in self._work.due(steps_of(open_ones, healing, self._work.failed)):
+                if self._begin(engine, step, open_ones):
+                    return [*said, step.begin]
+        return said
+
+    def _begin(self, engine: Engine, step: Step, todo: Sequence[tuple[str, str, Todo]]) -> bool:
+        """Begin a step; False if it can't be done just now."""
         pipeline = with_master(self.pipeline, self.master)
-        if reading:
-            sweep = sorted({table for _, table, one in todo if one.sweep})
-            self._begin(Step("read", tables=tuple(sorted(reading))), read_again, pipeline, reading, sweep)
-            return [f"reading again: {', '.join(sorted(reading))}"]
-        if shown := next(((sink, table) for sink, table, one in todo if one.show), None):
-            return self._show(engine, pipeline, *shown)
-        if sinks:
-            self._begin(Step("build", sinks[0]), build_next, pipeline, self.file, sinks[0])
-            return [f"sink {sinks[0]}: a new generation is built beside the living one"]
-        return []
-
-    def _begin(self, step: Step, work: Callable[..., Any], *arguments: Any) -> None:
-        self._doing, self._child = step, self.start(work, *arguments)
-
-    def _take_up(self, engine: Engine, sink: str, table: str) -> bool:
-        """Let the generations of a sink of whole tables keep a new one too; whether it is such a sink."""
-        if self.pipeline.sinks[sink].tables != "all":
-            return False
-        for build in [build for build in engine.builds if build.sink == sink]:
-            if add_table(build.generation, table):
-                engine.take_again(build)
+        match step.kind:
+            case "capture":
+                self._work.begin(step, capture, pipeline)
+            case "build":
+                self._work.begin(step, build_next, pipeline, self.file, step.sink)
+            case "read":
+                (table,) = step.tables
+                mine = [one for _, name, one in todo if name == table]
+                condition = combined([one.read for one in mine if one.read is not None]) or ALL_ROWS
+                sweep = any(one.sweep for one in mine)
+                self._work.begin(step, partial(read_again, sweep=sweep), pipeline, table, condition)
+            case "show":
+                living = register_of(pipeline, step.sink).living()
+                mine_ = [b for b in engine.builds if (b.sink, b.number) == (step.sink, living)]
+                views = [view.name for build in mine_ for view in build.views_of(step.tables[0])]
+                if not views:  # its generation does not run here just now
+                    return False
+                self._work.begin(step, show, pipeline, step.sink, living, views[0])
         return True
 
-    def _show(self, engine: Engine, pipeline: Pipeline, sink: str, table: str) -> list[str]:
-        """Let readers see a table that was taken up."""
-        living = register_of(pipeline, sink).living()
-        views = [view.name for b in engine.builds if (b.sink, b.number) == (sink, living) for view in b.views_of(table)]
-        if not views:  # its generation does not run here just now
-            self._due = time.monotonic() + FIRST_PAUSE
-            return []
-        self._begin(Step("show", sink, (table,)), show, pipeline, sink, living, views[0])
-        return []
-
-    def _look_at(self, engine: Engine, child: Apart[Any]) -> list[str]:
-        assert self._doing is not None
-        lines = child.lines()
-        if lines:
-            self._progress = lines[-1]
-        if time.monotonic() - self._told > PROGRESS_SECONDS:
-            self._told = time.monotonic()
-            write_progress(self.pipeline, self._doing.title, self._progress)
-        said = [f"{self._doing.title}: {line}" for line in lines]
-        return said + (self._ended(engine, child, self._doing) if child.ended() else [])
-
-    def _ended(self, engine: Engine, child: Apart[Any], step: Step) -> list[str]:
-        error = ""
-        try:
-            if child.result() is False:
-                error = "what was built differs from Postgres; it is compared again"
-        except HeadwaterError as failure:
-            error = str(failure)
-        child.end()
-        self._child, self._doing, self._progress = None, None, ""
-        write_progress(self.pipeline, "", "")
-        for sink, table, todo in list(self._todo()):
-            if step.concerns(sink, table):
-                left = replace(todo, error=error) if error else step.done(todo)
-                if todo.new and not error:
-                    left = replace(left, new=False, show=self._take_up(engine, sink, table))
-                self.evolutions[sink] = self.evolutions[sink].having(table, left)
-                write_evolution(self.pipeline, sink, self.evolutions[sink])
-        if error:
-            self._due, self._pause = time.monotonic() + self._pause, min(self._pause * 2, LONGEST_PAUSE)
-            return [f"warning: {step.title}: {error}; again in a moment"]
-        self._pause = FIRST_PAUSE
-        return [step.end]
+    def _take_up(self, engine: Engine, sink: str, table: str, said: list[str]) -> bool:
+        """Let the generations of a sink of whole tables keep a new one too; whether readers are to see it."""
+        if self.pipeline.sinks[sink].tables != "all":
+            return False
+        register = register_of(self.pipeline, sink)
+        filling = register.newest("filling")
+        numbers = [*register.kept(), *([filling.number] if filling else [])]
+        for number in numbers:
+            generation = register.generation(number)
+            if not generation.started:
+                continue  # it takes the tables as they are
+            try:
+                resolve_views(with_table(self.pipeline, generation, table), engine.catalogue, sink)
+            except ConfigError as error:
+                said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
+                return False
+            add_table(generation, table)
+        if self._work.building(sink):
+            self._work.break_off(self.pipeline)
+        for build in [build for build in engine.builds if build.sink == sink]:
+            engine.take_again(build)
+        return True
 
     def close(self) -> None:
         """End what was begun; it goes on at the next start. Idempotent."""
         self._watch.close()
-        if self._child is not None:
-            self._child.end()
-            self._child = None
-        write_progress(self.pipeline, "", "")
+        self._work.break_off(self.pipeline)
 
 
 __all__ = ["Evolving", "catch_up"]

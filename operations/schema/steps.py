@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cdc.errors import SinkUnavailable, SourceUnavailable
+from cdc.errors import HeadwaterError, SinkUnavailable, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
-from operations.kept_shapes import Todo
+from operations.kept_shapes import Todo, known_shapes, owe, read_asked, write_asked
 
 Say = Callable[[str], None]
 # How often it is told how far reading again is.
 TELL_SECONDS = 2.0
 # A flow makes its target when it starts; one that waits for its server is asked again by who called.
 SHOW_SECONDS = 60.0
-# Debezium may lose a chunk and wait for it for ever (a window whose end it could not work off). A chunk takes moments:
-# a table that stands still for so long is asked for anew.
-STILL_SECONDS = 240.0
+# Debezium may lose a chunk and wait for it for ever (a window whose end it could not work off). A chunk takes moments,
+# unless Postgres has to look through all of a huge table for its first row: then some minutes.
+STILL_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,13 @@ class Step:
     """One step.
 
     Attributes:
-        kind: tables are read again, a table is shown to readers, or a generation is built.
+        kind: the capture is brought to tables, a table's rows are read again, a new table is shown to readers, or a
+            generation is built.
         sink: whose; empty where all are meant.
         tables: which.
     """
 
-    kind: Literal["read", "show", "build"]
+    kind: Literal["capture", "read", "show", "build"]
     sink: str = ""
     tables: tuple[str, ...] = ()
 
@@ -42,9 +43,19 @@ class Step:
         return ", ".join(self.tables) or f"sink {self.sink}"
 
     @property
+    def begin(self) -> str:
+        """Said when it begins."""
+        if self.kind == "build":
+            return f"{self.title}: a new generation is built beside the living one"
+        return {"capture": "bringing the capture to", "read": "reading again", "show": "showing"}[
+            self.kind
+        ] + f": {self.title}"
+
+    @property
     def end(self) -> str:
         """Said when it is done."""
-        return f"{self.title}: {'read' if self.kind == 'read' else 'readers see it'}"
+        what = {"capture": "captured", "read": "read", "show": "readers see it", "build": "readers see it"}
+        return f"{self.title}: {what[self.kind]}"
 
     def concerns(self, sink: str, table: str) -> bool:
         """Whether it is a part of what is under way for a table in a sink."""
@@ -52,51 +63,97 @@ class Step:
 
     def done(self, todo: Todo) -> Todo:
         """What is left to do after it. Pure."""
-        if self.kind == "build":
-            return replace(todo, rebuild=False, error=None)
-        if self.kind == "show":
-            return replace(todo, show=False, error=None)
-        return replace(todo, read=None, capture=False, sweep=False, error=None)
+        match self.kind:
+            case "build":
+                return replace(todo, rebuild=False, error=None)
+            case "show":
+                return replace(todo, show=False, error=None)
+            case "capture":
+                return replace(todo, capture=False, error=None)
+            case "read":
+                return replace(todo, read=None, sweep=False, error=None)
 
 
-def read_again(say: Say, pipeline: Pipeline, wanted: Mapping[str, str | None], sweep: Collection[str] = ()) -> None:
-    """Bring the capture to the tables as they are, and read rows again; one that was cut goes on.
+def steps_of(
+    todo: Sequence[tuple[str, str, Todo]], healing: Collection[str] = (), failed: Collection[Step] = ()
+) -> list[Step]:
+    """What can be done for what is under way, in the order in which it should be. Pure.
+
+    A step that fails keeps nothing else from being done, but for what needs it: a table is read when it is captured as
+    it should be, as far as that can be had, and a generation is built when its tables are read.
 
     Args:
-        say: told how far it is.
-        pipeline: the loaded file.
-        wanted: table -> a condition on its rows; empty for all, None for none.
-        sweep: tables in which rows are looked for afterwards that are gone without a delete.
+        todo: sink, table, what; nothing that waits for a word.
+        healing: sinks that are being made again for another reason.
+        failed: steps that have failed and will be tried again.
+    """
+    captured = tuple(sorted({table for _, table, one in todo if one.capture}))
+    capture = [Step("capture", tables=captured)] if captured else []
+    tried = {table for step in failed if step.kind == "capture" for table in step.tables}
+    unread = sorted({table for _, table, one in todo if one.read is not None})
+    reads = [Step("read", tables=(table,)) for table in unread if table not in captured or table in tried]
+    shows = [Step("show", sink, (table,)) for sink, table, one in todo if one.show]
+    built = {sink for sink, _, one in todo if one.rebuild} - set(healing)
+    lacking = {sink for sink, table, one in todo if one.rebuild and table in unread}
+    return [*capture, *reads, *shows, *(Step("build", sink) for sink in sorted(built - lacking))]
+
+
+def capture(say: Say, pipeline: Pipeline) -> None:
+    """Bring the capture to the tables as they are: what `headwater apply` does.
 
     Raises:
         HeadwaterError: a server refused, or a right is missing.
     """
     from connectors.apply import apply
-    from connectors.resnapshot import read_anew
-    from connectors.snapshot import Progress, wait_snapshot
 
     for action in apply(pipeline).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
-    rows_of = {table: condition for table, condition in wanted.items() if condition is not None}
-    if not rows_of:
-        return
-    read_anew(pipeline, rows_of, sweep)
-    told = 0.0
 
-    seen, moved = -1, time.monotonic()
+
+def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, sweep: bool) -> None:
+    """Read a table's rows again; one that was cut goes on, if the table is still what it was.
+
+    Args:
+        say: told how far it is.
+        pipeline: the loaded file.
+        table: ``schema.table``.
+        condition: on its rows; empty for all of them.
+        sweep: look afterwards for rows that are gone without a delete.
+
+    Raises:
+        SourceUnavailable: it stands still (transient).
+        HeadwaterError: a server refused, or does not answer.
+    """
+    from connectors.resnapshot import read_anew
+    from connectors.snapshot import Progress, wait_snapshot
+
+    newest = known_shapes(pipeline).newest(table)
+    wish = f"{newest.oid if newest else 0}/{newest.since if newest else 0}/{sweep}/{condition}"
+    if read_asked(pipeline).get(table) != wish:
+        read_anew(pipeline, {table: condition}, [table] if sweep else [])
+        write_asked(pipeline, {**read_asked(pipeline), table: wish})
+    told, moved = 0.0, time.monotonic()
+    seen: tuple[object, ...] = ()
 
     def tell(now: Progress) -> None:
         nonlocal told, seen, moved
-        rows = sum(one.rows for one in now.tables)
-        if rows != seen:
-            seen, moved = rows, time.monotonic()
+        stand = (now.chunks, *((one.done, one.rows if one.sweeping else 0) for one in now.tables))
+        if stand != seen:
+            seen, moved = stand, time.monotonic()
         elif time.monotonic() - moved > STILL_SECONDS:
-            raise SourceUnavailable(f"reading {', '.join(sorted(rows_of))} again stands still at {rows:,} rows")
+            raise SourceUnavailable(f"reading {table} again stands still")
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
-            say(", ".join(f"{one.table}: {one.rows:,} rows read again" for one in now.tables if one.table in wanted))
+            say(", ".join(f"{one.table}: {one.rows:,} rows read again" for one in now.tables if one.table == table))
 
-    wait_snapshot(pipeline, tell)
+    try:
+        wait_snapshot(pipeline, tell)
+    except HeadwaterError:
+        write_asked(pipeline, {name: one for name, one in read_asked(pipeline).items() if name != table})
+        raise
+    write_asked(pipeline, {name: one for name, one in read_asked(pipeline).items() if name != table})
+    if not condition:
+        owe(pipeline, table, settled=True)
 
 
 def show(say: Say, pipeline: Pipeline, sink: str, number: int, view: str) -> None:

@@ -16,12 +16,14 @@ from operations.kept_shapes import (
     Evolution,
     Todo,
     known_shapes,
+    owe,
     read_evolution,
     read_frozen,
+    read_owed,
     remember_shapes,
     write_evolution,
 )
-from operations.schema.act import Acted, act
+from operations.schema.act import Acted, act, owed_to
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
 from spark.register import define
@@ -149,6 +151,89 @@ def test_a_table_whose_changes_are_missing_is_mended_by_hand_first(tmp_path: Pat
         make(tmp_path), "search", Catalogue({}), {"public.orders": MORE}, Evolution(acted=BEFORE), ["public.orders"]
     )
     assert (out.evolution.todo, out.retake) == ({}, set())
+
+
+def test_another_key_stops_what_there_is_and_builds_the_next_also_before_it_is_mended(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    keyed = replace(ORDERS, table=replace(ORDERS.table, primary_key=("at",)), since=9)
+    now = {**BEFORE, "public.orders": keyed}
+    told = Catalogue({name: shape.table for name, shape in now.items()})
+    out = act(pipeline, "search", told, now, Evolution(acted=BEFORE), ["public.orders"])
+    assert (out.evolution.todo["public.orders"].rebuild, out.retake) == (True, {("search", 1)})
+    (reason,) = read_frozen(register_of(pipeline, "search").generation(1)).refused.values()
+    assert "the key is (at)" in reason and "`headwater apply shop.yaml --wait`" in reason
+
+
+def test_a_generation_that_goes_on_with_the_table_as_it_was_has_its_columns_by_their_names_of_today(
+    tmp_path: Path,
+) -> None:
+    pipeline = make(tmp_path)
+    done(pipeline, {**BEFORE, "public.orders": WIDER})
+    frozen = read_frozen(register_of(pipeline, "search").generation(1))
+    retyped = replace(AT, name="moment", type_name="bigint", base_type="int8")
+    now = Catalogue({"public.orders": replace(ORDERS.table, columns=(ID, retyped))})
+    assert ("moment", "at") in frozen.over(now).tables["public.orders"].renamed
+
+
+def test_what_was_left_out_comes_once_it_is_let_through(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "ignore")
+    first = done(pipeline, {**BEFORE, "public.orders": MORE})
+    generation = register_of(pipeline, "search").generation(1)
+    assert read_frozen(generation).tables
+    renamed = replace(MORE, table=replace(MORE.table, columns=(ID, replace(AT, name="moment"), NOTE)), since=20)
+    let = replace(first.evolution, allowed={"public.orders": renamed})
+    shapes = Shapes({"public.orders": (ORDERS, MORE, renamed), "public.customers": (CUSTOMERS,)})
+    now = {**BEFORE, "public.orders": renamed}
+    out = act(pipeline, "search", shapes.told_to(Catalogue({n: s.table for n, s in now.items()})), now, let)
+    assert not read_frozen(generation).tables
+    assert (out.evolution.todo["public.orders"].read, out.retake) == ("", {("search", 1)})
+
+
+def test_what_waits_forgets_nothing_of_what_was_under_way(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "pause")
+    busy = Todo(("x",), 1.0, read="", rebuild=True, capture=True, sweep=True, new=True)
+    out = done(pipeline, {**BEFORE, "public.orders": MORE}, Evolution(BEFORE, {"public.orders": busy}))
+    assert out.evolution.todo["public.orders"] == replace(busy, what=("column note was added",), waits=True)
+    let = replace(out.evolution, allowed={"public.orders": MORE})
+    after = done(pipeline, {**BEFORE, "public.orders": MORE}, let).evolution.todo["public.orders"]
+    assert (after.read, after.rebuild, after.capture, after.sweep, after.new, after.waits) == ("", *[True] * 4, False)
+
+
+def test_a_condition_that_may_name_a_column_that_is_gone_is_asked_no_more(tmp_path: Path) -> None:
+    known = Evolution({**BEFORE, "public.orders": MORE}, {"public.orders": Todo(("x",), 1.0, '"note" IS NOT NULL')})
+    out = done(make(tmp_path), {**BEFORE, "public.orders": replace(ORDERS, since=20)}, known)
+    assert out.evolution.todo["public.orders"].read == ""
+
+
+def test_values_that_no_log_has_are_owed_until_a_view_needs_them(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    default = replace(
+        CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID, NAME, NOTE)), filled=(NOTE.ordinal,), since=9
+    )
+    now = {**BEFORE, "public.customers": default}
+    assert done(pipeline, now).evolution.todo == {}  # the view names its columns
+    assert read_owed(pipeline) == {"public.customers": [NOTE.ordinal]}
+    catalogue = Catalogue({name: shape.table for name, shape in now.items()})
+    assert owed_to(pipeline, "search", catalogue, read_owed(pipeline)) == {}
+    more = loads(
+        TEXT.replace("STATE", str(tmp_path)).replace("POLICY", "evolve").replace("[id, name]", "[id, note]"), "f", {}
+    )
+    register_of(more, "search").generation(1).flow_folder("main").joinpath("checkpoint").rmdir()
+    assert owed_to(more, "search", catalogue, read_owed(pipeline)) == {"public.customers": ["note"]}
+    owe(pipeline, "public.customers", settled=True)
+    assert read_owed(pipeline) == {}
+
+
+def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    before = {**BEFORE, "public.orders": replace(ORDERS, parts=((1, "p1", "7"), (2, "p2", "7")))}
+    now = {**BEFORE, "public.orders": replace(ORDERS, parts=((2, "p2", "9"), (3, "p3", "9")))}
+    out = done(pipeline, now, Evolution(acted=before))
+    todo = out.evolution.todo["public.orders"]
+    # The second was detached and attached again between two looks.
+    assert (todo.read, todo.sweep) == ("(tableoid IN (2, 3)) OR (false)", True)
+    assert out.retake == set()
+    assert done(pipeline, now, out.evolution).evolution == out.evolution
 
 
 def test_a_view_that_names_a_column_by_its_former_name_follows_the_next_change_too(tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""What is done for tables that have changed, in which order, and what keeps nothing else waiting."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cdc.errors import SourceUnavailable
+from cdc.pipeline import Pipeline, loads
+from operations.kept_shapes import Todo
+from operations.schema import work
+from operations.schema.steps import Step, steps_of
+from operations.schema.work import LONGEST_PAUSE, Work
+
+BUILD, READ = Todo(("x",), 1.0, rebuild=True), Todo(("x",), 1.0, read="")
+
+
+def test_a_generation_is_built_when_its_tables_are_read() -> None:
+    both = Todo(("x",), 1.0, read="", rebuild=True)
+    assert steps_of([("search", "a", both), ("cache", "a", READ)]) == [Step("read", tables=("a",))]
+    assert steps_of([("search", "a", BUILD)]) == [Step("build", "search")]
+    assert steps_of([("search", "a", BUILD)], healing=["search"]) == []
+
+
+def test_one_that_can_not_be_done_keeps_no_other_waiting() -> None:
+    keyless = Todo(("new",), 1.0, capture=True, new=True)
+    todo = [
+        ("lake", "keyless", keyless),
+        ("lake", "a", READ),
+        ("search", "b", BUILD),
+        ("lake", "c", Todo((), 1.0, show=True)),
+    ]
+    capture = Step("capture", tables=("keyless",))
+    reads, shows, builds = Step("read", tables=("a",)), Step("show", "lake", ("c",)), Step("build", "search")
+    assert steps_of(todo) == [capture, reads, shows, builds]
+
+
+def test_a_table_is_read_when_it_is_captured_as_it_should_be_or_that_can_not_be_had() -> None:
+    both = Todo(("x",), 1.0, read="", capture=True)
+    capture = Step("capture", tables=("a",))
+    assert steps_of([("cache", "a", both)]) == [capture]
+    assert steps_of([("cache", "a", both)], failed=[capture]) == [capture, Step("read", tables=("a",))]
+
+
+@pytest.mark.parametrize(
+    ("step", "left"),
+    [
+        (Step("read", tables=("a",)), Todo(("x",), 1.0, None, True, True, False, True, True)),
+        (Step("build", "s"), Todo(("x",), 1.0, "", False, True, True, True, True)),
+        (Step("capture", tables=("a",)), Todo(("x",), 1.0, "", True, False, True, True, True)),
+        (Step("show", "s", ("a",)), Todo(("x",), 1.0, "", True, True, True, True, False)),
+    ],
+)
+def test_a_step_takes_away_what_it_has_done_and_no_more(step: Step, left: Todo) -> None:
+    whole = Todo(("x",), 1.0, read="", rebuild=True, capture=True, sweep=True, new=True, show=True, error="old")
+    assert step.done(whole) == left
+
+
+def test_a_step_is_a_part_of_what_it_is_for() -> None:
+    assert Step("read", tables=("a",)).concerns("any", "a")
+    assert not Step("read", tables=("a",)).concerns("any", "b")
+    assert Step("build", "s").concerns("s", "any") and not Step("build", "s").concerns("t", "any")
+    assert not Step("show", "s", ("a",)).concerns("t", "a")
+
+
+class Child:
+    """A step's process that has ended."""
+
+    def __init__(self, error: str) -> None:
+        self.error, self.over = error, False
+
+    def lines(self) -> list[str]:
+        return ["half of it"]
+
+    def ended(self) -> bool:
+        return True
+
+    def result(self) -> None:
+        if self.error:
+            raise SourceUnavailable(self.error)
+
+    def end(self) -> None:
+        self.over = True
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock = [1000.0]
+    monkeypatch.setattr(work.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+TEXT = """
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders]}
+kafka: {bootstrap: "localhost:1"}
+connect: {url: "http://127.0.0.1:1"}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", tables: all}
+engine: {state_dir: STATE}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Any) -> Pipeline:
+    (tmp_path / "shop").mkdir()
+    return loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+
+
+def test_what_fails_is_tried_again_more_and_more_seldom_and_others_meanwhile(
+    now: list[float], pipeline: Pipeline
+) -> None:
+    done = Work(lambda work, *arguments: Child("no answer"))  # type: ignore[arg-type, return-value]
+    step, other, at = Step("read", tables=("a",)), Step("read", tables=("b",)), list[float]()
+    for _ in range(2000):
+        if step in list(done.due([step, other])):
+            at.append(now[0])
+            done.begin(step, print)
+            ended, said = done.look(pipeline)
+            assert ended == (step, "source-unavailable: no answer") or "no answer" in str(ended)
+            assert said[0] == "a: half of it" and "again in a moment" in said[1]
+            assert list(done.due([step, other])) == [other] and list(done.failed) == [step]
+        now[0] += 1
+    pauses = [round(later - sooner) for sooner, later in pairwise(at)]
+    assert pauses[:4] == [2, 4, 8, 16] and max(pauses) == LONGEST_PAUSE
+    done.soon()
+    assert list(done.due([step])) == [step]
+
+
+def test_what_is_not_asked_for_any_more_is_forgotten(now: list[float], pipeline: Pipeline) -> None:
+    done = Work(lambda work, *arguments: Child("no answer"))  # type: ignore[arg-type, return-value]
+    step = Step("build", "s")
+    done.begin(step, print)
+    done.look(pipeline)
+    assert list(done.due([])) == [] and not done.failed
+    assert list(done.due([step])) == [step]

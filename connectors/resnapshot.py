@@ -24,6 +24,7 @@ from connectors.captured import Captured, read_captured, want_again
 from connectors.catalogue import near_misses, read_catalogue
 from connectors.conditions import check_condition
 from connectors.connector import RunningConnector, read_connector, wait_ready
+from connectors.database.grants import plan_grants
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
@@ -132,6 +133,9 @@ def read_anew(pipeline: Pipeline, wanted: Mapping[str, str], sweep: Collection[s
         first = sorted(table for table, entry in captured.items() if entry.state == "initial")
         if first:
             raise SourceUnavailable(f"the first snapshot still reads {', '.join(first)}")
+        if pipeline.source.setup_user:  # the right to read may have been taken away since the first snapshot
+            grants = plan_grants(servers.setup, pipeline.source.user, servers.names, sorted(captured))
+            run_all(servers, grants, lambda action: None)
         unswept = refuse_keys(read_catalogue(servers.setup, sorted(sweep)), sweep=False) if sweep else set[str]()
         if begun := [table for table, entry in captured.items() if entry.state == "requested"]:
             send_stop_signal(servers.kafka, pipeline, begun)

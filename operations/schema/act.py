@@ -310,7 +310,10 @@ def _needs_capture(pipeline: Pipeline, known: Shape, now: Shape, changes: Sequen
     small = not any(may_be_large(column) for column in known.table.columns)
     larger = small and any(change.new is not None and may_be_large(change.new) for change in changes)
     lost = identity not in (known.table.replica_identity, "full")
-    return known.table.generated != now.table.generated or lost or (full and larger and identity != "full")
+    come, _ = now.parts_since(known)  # a partition has an identity and a trigger of its own
+    return (
+        known.table.generated != now.table.generated or lost or bool(come) or (full and larger and identity != "full")
+    )
 
 
 def _thaw(table: str, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:

@@ -231,7 +231,7 @@ def test_partitions_bring_their_rows_and_take_them(tmp_path: Path) -> None:
     out = done(pipeline, now, Evolution(acted=before))
     todo = out.evolution.todo["public.orders"]
     # The second was detached and attached again between two looks.
-    assert (todo.read, todo.sweep) == ("(tableoid IN (2, 3)) OR (false)", True)
+    assert (todo.read, todo.sweep, todo.capture) == ("(tableoid IN (2, 3)) OR (false)", True, True)
     assert out.retake == set()
     assert done(pipeline, now, out.evolution).evolution == out.evolution
 

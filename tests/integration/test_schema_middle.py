@@ -115,3 +115,24 @@ def test_a_rebuild_by_hand(made: Migrating) -> None:
     assert json.loads(out)["equal"] is True
     made.migrated("public.things", lambda shape: "later" in json.dumps(shape), seconds=400)
     made.assert_equal()
+
+
+def test_without_the_owner_rows_are_read_again_and_what_needs_one_is_named(tmp_path: Path) -> None:
+    made = Migrating(ready(), tmp_path, sinks=("cache",), views={"thing": {"root": "things"}})
+    with made.running():
+        made.stop()
+        made.setup = False
+        made.write_pipeline()
+        made.readable(allowed=True)  # nobody grants it again
+        made.start()
+        made.execute("ALTER TABLE things ADD COLUMN note text DEFAULT 'n'")
+        made.migrated("public.things", lambda shape: "note" in json.dumps(shape))
+        made.assert_equal()
+        made.execute("ALTER TABLE things REPLICA IDENTITY DEFAULT")
+        report = made.wait(lambda report: any(one["error"] for one in report["evolving"]), 120)
+        assert "public.things" in report["evolving"][0]["error"]
+        assert report["sinks"][0]["state"] == "running"
+        made.execute("ALTER TABLE things REPLICA IDENTITY FULL")  # the owner has done it
+        made.wait(lambda report: not report["evolving"], 120)
+        made.setup = True
+        made.write_pipeline()

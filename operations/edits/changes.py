@@ -118,6 +118,19 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
         generation = register.generation(number)
         before, after = as_defined(old, generation), as_defined(new, generation)
         views = {name: (before.views.get(name), after.views.get(name)) for name in after.sinks[sink].view_names}
-        if before.sinks[sink] != after.sinks[sink] or any(one != other for one, other in views.values()):
+        differs = before.sinks[sink] != after.sinks[sink] or any(one != other for one, other in views.values())
+        if differs or _loses_tables(old, new, after, sink):
             found.append(number)
     return found
+
+
+def _loses_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
+    """Whether a sink of all tables keeps one that is captured no more: its flow has nothing to do."""
+    tables = defined.sinks[sink].tables
+    if new.sinks[sink].tables != "all" or tables is None or isinstance(tables, str):
+        return False
+    return any(_captures(old, table) and not _captures(new, table) for table in tables)
+
+
+def _captures(pipeline: Pipeline, table: str) -> bool:
+    return not {table, f"{table.partition('.')[0]}.*"}.isdisjoint(pipeline.source.tables)

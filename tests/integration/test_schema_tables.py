@@ -49,8 +49,7 @@ class Tables(Migrating):
 
     def readable(self, *, allowed: bool) -> None:
         super().readable(allowed=allowed)
-        word, to = ("GRANT", "TO") if allowed else ("REVOKE", "FROM")
-        self.execute(f"{word} SELECT ON ALL TABLES IN SCHEMA more {to} headwater")
+        self.execute("GRANT SELECT ON ALL TABLES IN SCHEMA more TO headwater")
 
     def stopped(self, table: str) -> str:
         """Wait until what reads a table has stopped, and the cache goes on; why it has."""

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from tests.support.local import ready
 from tests.support.migrating import VIEWS, Migrating, Rows
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # Each has the columns id and v, and a view of its own in the index.
 NAMES = ("keyed", "anew", "one", "other", "away", "doomed")

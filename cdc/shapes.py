@@ -49,6 +49,10 @@ class Shape:
         """Whether nothing that concerns records or documents differs; files alone do not (VACUUM FULL)."""
         return self.table == other.table and self.oid == other.oid
 
+    def alike(self, older: Shape) -> bool:
+        """Whether nothing is to be done since an older shape: the same, with the same partitions."""
+        return self.same_as(older) and not any(self.parts_since(older))
+
     def parts_since(self, older: Shape) -> tuple[dict[int, str], dict[int, str]]:
         """Partitions that have come since an older shape, and those that have gone: oid -> name."""
         if self.oid != older.oid:

@@ -208,6 +208,11 @@ def write_asked(pipeline: Pipeline, asked: Mapping[str, str]) -> None:
     write_atomic(_folder(pipeline) / "asked.json", json.dumps(dict(asked)))
 
 
+def forget_asked(pipeline: Pipeline, table: str) -> None:
+    """It has ended: the next time it is asked for anew. Raises as ``write_asked``."""
+    write_asked(pipeline, {name: one for name, one in read_asked(pipeline).items() if name != table})
+
+
 def read_owed(pipeline: Pipeline) -> dict[str, list[int]]:
     """Table -> numbers of columns that have values which no log has, and which nobody has needed yet."""
     try:

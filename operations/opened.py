@@ -150,6 +150,11 @@ def open_generation(
     return replace(build, identity=bound)
 
 
+def named_tables(part: Sink) -> list[str]:
+    """The tables that a sink's part of the file, or a generation's definition, names one by one. Pure."""
+    return [] if part.tables is None or isinstance(part.tables, str) else list(part.tables)
+
+
 def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: Catalogue) -> Pipeline:
     """A warehouse of all tables goes on without those that are gone or not captured any more. Pure.
 
@@ -161,15 +166,11 @@ def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: 
     """
     part = defined.sinks[sink]
     # Documents of all plain views are kept by one flow, whose checkpoint has the gone topic's offsets.
-    if (
-        part.form != "columns"
-        or pipeline.sinks[sink].tables != "all"
-        or part.tables is None
-        or isinstance(part.tables, str)
-    ):
+    if part.form != "columns" or pipeline.sinks[sink].tables != "all":
         return defined
-    there = [table for table in part.tables if table in catalogue.tables]
-    if not there or len(there) == len(part.tables):
+    named = named_tables(part)
+    there = [table for table in named if table in catalogue.tables]
+    if not there or there == named:
         return defined
     changed = part.model_copy(update={"tables": there})
     return defined.model_copy(update={"sinks": {**defined.sinks, sink: changed}})
@@ -180,8 +181,8 @@ def with_table(pipeline: Pipeline, generation: Generation, table: str) -> Pipeli
     the definition's file."""
     defined = as_defined(pipeline, generation)
     part = defined.sinks[generation.sink]
-    known = [] if part.tables is None or isinstance(part.tables, str) else list(part.tables)
-    changed = part.model_copy(update={"tables": [*(name for name in known if name != table), table]})
+    others = [name for name in named_tables(part) if name != table]
+    changed = part.model_copy(update={"tables": [*others, table]})
     return defined.model_copy(update={"sinks": {**defined.sinks, generation.sink: changed}})
 
 

@@ -132,6 +132,11 @@ class Register:
         """Numbers of those that `run` keeps up to date."""
         return [entry.number for entry in self.entries() if entry.stage in KEPT]
 
+    def written(self) -> list[int]:
+        """Numbers of those that somebody keeps up to date: `run`, or whoever fills the newest."""
+        filling = self.newest("filling")
+        return [*self.kept(), *([filling.number] if filling else [])]
+
     def generation(self, number: int | None = None) -> Generation:
         """A generation's folder; the living one's without a number."""
         return Generation(self.state_dir, self.pipeline, self.sink, self.living() if number is None else number)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.pipeline import Pipeline
+from operations.opened import named_tables
 from operations.state_folder import chosen_sinks, register_of
 from spark.register import as_defined, outdated
 
@@ -126,9 +127,7 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
 
 def _loses_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
     """Whether a sink of all tables keeps one that is captured no more: its flow has nothing to do."""
-    tables = defined.sinks[sink].tables
-    if new.sinks[sink].tables != "all" or tables is None or isinstance(tables, str):
-        return False
+    tables = named_tables(defined.sinks[sink]) if new.sinks[sink].tables == "all" else []
     return any(_captures(old, table) and not _captures(new, table) for table in tables)
 
 

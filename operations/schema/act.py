@@ -66,7 +66,7 @@ def changed_tables(
     found = {}
     for name, now in shapes.items():
         known = evolution.acted.get(name)
-        if known is None or (known.same_as(now) and not any(now.parts_since(known))):
+        if known is None or now.alike(known):
             continue
         if name not in broken or other_key(known, now):
             found[name] = known, now
@@ -80,7 +80,7 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
         known = acted.get(name)
         if known is None:
             acted[name] = now
-        elif known.same_as(now) and not any(now.parts_since(known)):
+        elif now.alike(known):
             acted[name] = replace(now, since=known.since)
     return evolution if acted == evolution.acted else replace(evolution, acted=acted)
 
@@ -129,8 +129,7 @@ def owed_to(
     """
     found: dict[str, list[str]] = {}
     register = register_of(pipeline, sink)
-    filling = register.newest("filling")
-    for number in [*register.kept(), *([filling.number] if filling else [])] if owed else []:
+    for number in register.written() if owed else []:
         generation = register.generation(number)
         defined = as_defined(pipeline, generation) if generation.started else pipeline
         try:

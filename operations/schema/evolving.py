@@ -277,8 +277,8 @@ class Evolving:
                 self._work.begin(step, partial(read_again, sweep=sweep), pipeline, table, condition)
             case "show":
                 living = register_of(pipeline, step.sink).living()
-                mine_ = [b for b in engine.builds if (b.sink, b.number) == (step.sink, living)]
-                views = [view.name for build in mine_ for view in build.views_of(step.tables[0])]
+                running = [b for b in engine.builds if (b.sink, b.number) == (step.sink, living)]
+                views = [view.name for build in running for view in build.views_of(step.tables[0])]
                 if not views:  # its generation does not run here just now
                     return False
                 self._work.begin(step, show, pipeline, step.sink, living, views[0])
@@ -289,9 +289,7 @@ class Evolving:
         if self.pipeline.sinks[sink].tables != "all":
             return False
         register = register_of(self.pipeline, sink)
-        filling = register.newest("filling")
-        numbers = [*register.kept(), *([filling.number] if filling else [])]
-        for number in numbers:
+        for number in register.written():
             generation = register.generation(number)
             if not generation.started:
                 continue  # it takes the tables as they are

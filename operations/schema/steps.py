@@ -10,7 +10,7 @@ from typing import Literal
 from cdc.errors import HeadwaterError, SinkUnavailable, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
-from operations.kept_shapes import Todo, known_shapes, owe, read_asked, write_asked
+from operations.kept_shapes import Todo, forget_asked, known_shapes, owe, read_asked, write_asked
 
 Say = Callable[[str], None]
 # How often it is told how far reading again is.
@@ -149,9 +149,9 @@ def read_again(say: Say, pipeline: Pipeline, table: str, condition: str, *, swee
     try:
         wait_snapshot(pipeline, tell)
     except HeadwaterError:
-        write_asked(pipeline, {name: one for name, one in read_asked(pipeline).items() if name != table})
+        forget_asked(pipeline, table)
         raise
-    write_asked(pipeline, {name: one for name, one in read_asked(pipeline).items() if name != table})
+    forget_asked(pipeline, table)
     if not condition:
         owe(pipeline, table, settled=True)
 

@@ -50,6 +50,10 @@ class LossNote:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
+    def there(self) -> bool:
+        """Whether a loss was noted and not mended, whoever has noted it: what was lost does not come back with him."""
+        return self._path.exists()
+
     def clear(self) -> None:
         """The sink is whole again, or this process ends."""
         self._path.unlink(missing_ok=True)

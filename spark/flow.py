@@ -27,6 +27,7 @@ from cdc.log.ends import Offsets
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from spark import replay
+from spark.applied import tell_applied
 from spark.checkpoint import check_checkpoint, committed_offsets, planned, trim
 from spark.expressions import compute, entries_with_rows, entry_schema
 from spark.source import read_changelog
@@ -256,6 +257,7 @@ def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
     if flow.reading.trigger_ms:
         writer = writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
     replays = planned(flow.checkpoint) > committed_offsets(flow.checkpoint)[0]
+    tell_applied(writer._spark, flow.title, flow.folder)
     query = writer.start()
     if replays:
         replay.spare(query)

@@ -60,10 +60,12 @@ class Promotion:
     Attributes:
         number: the generation that readers are sent to.
         origin: the one that they come from.
+        moving: readers may have been moved; before that the new generation comes as far as the one that they see.
     """
 
     number: int
     origin: int
+    moving: bool = True
 
 
 def _promotion(register: Mapping[str, Any], after: float = 0.0) -> Promotion | None:
@@ -74,7 +76,7 @@ def _promotion(register: Mapping[str, Any], after: float = 0.0) -> Promotion | N
     stages = {int(e["number"]): e["stage"] for e in register["generations"]}
     living = next((number for number, stage in stages.items() if stage == "living"), 1)
     number, origin = int(begun["number"]), int(begun.get("from", living))
-    return Promotion(number, origin) if number in stages else None
+    return Promotion(number, origin, bool(begun.get("moving", True))) if number in stages else None
 
 
 class Register:
@@ -164,16 +166,35 @@ class Register:
             origin: where from.
 
         Raises:
-            StateError: it is being removed, or is not there.
+            StateError: it is being removed, or is not there; or readers are in the middle of another promotion.
         """
         with self._changed() as register:
             stage = next((e["stage"] for e in register["generations"] if e["number"] == number), "not there")
+            under_way = _promotion(register)
+            if under_way is not None and under_way.moving and number not in (under_way.number, under_way.origin):
+                raise self._unended(under_way, "nothing was changed")
             if stage not in KEPT:
                 raise StateError(
                     f"sink {self.sink}: generation {number} is {stage}",
                     fix="`headwater generations FILE` shows those that there are",
                 )
-            register["promoting"] = {"number": number, "from": origin, "at": time.time()}
+            moving = under_way is not None and under_way.moving  # goes on, or back, with what was cut
+            register["promoting"] = {"number": number, "from": origin, "at": time.time(), "moving": moving}
+
+    def move_readers(self, number: int) -> None:
+        """From now on readers may see a generation.
+
+        Raises:
+            StateError: somebody has given up, or taken over, the promotion meanwhile.
+        """
+        with self._changed() as register:
+            begun = register.get("promoting") or {}
+            if begun.get("number") != number:
+                raise StateError(
+                    f"sink {self.sink}: the promotion of generation {number} was given up meanwhile",
+                    fix="promote again",
+                )
+            begun["moving"] = True
 
     def promotion(self, after: float = 0.0) -> Promotion | None:
         """The promotion that was begun more than ``after`` seconds ago, and has not ended."""
@@ -200,12 +221,7 @@ class Register:
                 )
             begun = _promotion(register)
             if begun is not None and number in (begun.number, begun.origin):
-                raise StateError(
-                    f"sink {self.sink}: a promotion from generation {begun.origin} to {begun.number} has not ended",
-                    means="readers of some views may see either of them; nothing was removed",
-                    fix=f"end it: `headwater promote FILE {self.sink} --generation {begun.number}`, "
-                    f"or take it back: the same with {begun.origin}",
-                )
+                raise self._unended(begun, "nothing was removed")
             entry["stage"] = "retiring"
 
     def promote(self, number: int) -> None:
@@ -228,6 +244,14 @@ class Register:
             register["generations"] = [e for e in register["generations"] if e["number"] != number]
             if (register.get("promoting") or {}).get("number") == number:
                 register.pop("promoting")  # nothing is left to finish
+
+    def _unended(self, begun: Promotion, so: str) -> StateError:
+        return StateError(
+            f"sink {self.sink}: a promotion from generation {begun.origin} to {begun.number} has not ended",
+            means=f"readers of some views may see either of them; {so}",
+            fix=f"end it: `headwater promote FILE {self.sink} --generation {begun.number}`, "
+            f"or take it back: the same with {begun.origin}",
+        )
 
     def _replace(self, changed: Callable[[Registered], Registered]) -> None:
         with self._changed() as register:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cdc.errors import SourceChanged, StateError, TopicRecreated
 from spark.files import write_atomic
 from spark.lease import Lease
+from spark.status import FlowStatus
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,13 @@ class Generation:
         """Names of the flows that have left anything on disk."""
         return sorted(path.name for path in self.folder.glob("*/") if path.is_dir())
 
+    def end_others(self, flows: Sequence[str]) -> None:
+        """Its flows are these now: one of a table that was let go must not stay `failed` for ever."""
+        for name in set(self.flows()) - set(flows):
+            left = FlowStatus.read(self.flow_folder(name))
+            if left is not None and left.state != "finished":
+                replace(left, state="finished", last_error=None, warning=None).write(self.flow_folder(name))
+
     @property
     def started(self) -> bool:
         """Whether anything of it may have been written: a flow that never came to run leaves a status and no more."""
@@ -149,8 +157,12 @@ class Generation:
         except (ValueError, TypeError) as error:
             raise StateError(f"{path} can't be read: {error}", fix=rebuild_command(self.sink)) from error
 
-    def bind(self, identity: Identity) -> None:
+    def bind(self, identity: Identity, followed: Collection[int] = ()) -> None:
         """Remember the identity at the first start; refuse a different one later.
+
+        Args:
+            identity: as it is now.
+            followed: timelines that are one history for us: a promoted standby was followed from each to the next.
 
         Raises:
             SourceChanged, TopicRecreated: what the generation was filled from is not there any more (terminal).
@@ -160,6 +172,8 @@ class Generation:
         if known is None:
             write_atomic(self.folder / "identity.json", json.dumps(asdict(identity), indent=1, sort_keys=True))
             return
+        if known.timeline != identity.timeline and {known.timeline, identity.timeline} <= set(followed):
+            known = replace(known, timeline=identity.timeline)
         for name, why in _CHANGED.items():
             before, now = getattr(known, name), getattr(identity, name)
             if before != now:

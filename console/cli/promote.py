@@ -6,11 +6,7 @@ from pathlib import Path
 
 import click
 
-from cdc.errors import StateError
 from console.cli.options import generation_option, json_option, pipeline_argument, print_json, sink_argument
-
-# Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
-MOST_BEHIND = 10_000
 
 
 @click.command(
@@ -23,7 +19,7 @@ Examples:
 @pipeline_argument
 @sink_argument
 @generation_option
-@click.option("--force", is_flag=True, help="Even if it is far behind the log.")
+@click.option("--force", is_flag=True, help="Even if it is far behind the log, or lacks what readers see now.")
 @json_option
 def command(file: Path, sink: str, number: int | None, force: bool, as_json: bool) -> None:
     """Make readers of SINK see a generation that `rebuild` has made: the newest one that is ready, or --generation.
@@ -33,17 +29,12 @@ def command(file: Path, sink: str, number: int | None, force: bool, as_json: boo
     to date; `rollback` goes back to it, `retire` removes it. Interrupted, run it again.
     """
     from cdc.pipeline import load
-    from operations.generations.promote import behind, candidate, promote
+    from operations.generations.promote import candidate, promote, refuse_far_behind
 
     pipeline = load(file)
     entry = candidate(pipeline, sink, number, "ready", "previous", "living")
-    left = behind(pipeline, sink, entry.number)
-    if left > MOST_BEHIND and not force:
-        raise StateError(
-            f"sink {sink}: generation {entry.number} is {left:,} records behind the log",
-            means="readers would see old documents; nothing was changed",
-            fix=f"`headwater run {file}` brings it up to date; --force promotes it as it is",
-        )
-    report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json))
+    if not force:
+        refuse_far_behind(pipeline, sink, entry.number)
+    report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json), behind_too=force)
     if as_json:
         print_json(report)

@@ -19,17 +19,19 @@ Examples:
 @pipeline_argument
 @sink_argument
 @generation_option
+@click.option("--force", is_flag=True, help="Even if it lacks what readers see now.")
 @json_option
-def command(file: Path, sink: str, number: int | None, as_json: bool) -> None:
+def command(file: Path, sink: str, number: int | None, force: bool, as_json: bool) -> None:
     """Make readers of SINK see the generation again that they saw before the last `promote`.
 
-    It was kept up to date by `run`, so nothing is lost by going back. The one that is left stays as well.
+    It was kept up to date by `run`, so nothing is lost by going back: one that is behind what readers see now is waited
+    for, half a minute at the most, and then refused unless with --force. The one that is left stays as well.
     """
     from cdc.pipeline import load
     from operations.generations.promote import candidate, promote
 
     pipeline = load(file)
     entry = candidate(pipeline, sink, number, "previous")
-    report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json))
+    report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json), behind_too=force)
     if as_json:
         print_json(report)

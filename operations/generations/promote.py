@@ -6,16 +6,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cdc.errors import StateError
+from cdc.errors import Behind, StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
+from operations.generations.level import level
 from operations.pausing import refuse_paused
 from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
 from sinks.factory import open_target
 from spark.checkpoint import committed_offsets
-from spark.register import Promotion, Registered, as_defined
+from spark.register import Promotion, Register, Registered, as_defined
 
+# Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
+MOST_BEHIND = 10_000
+# How long a generation may take to come as far as the one that readers see; writers of both go on meanwhile.
+LEVEL_SECONDS = 30.0
 # How long a generation's process may take to let go of it.
 LET_GO_SECONDS = 60.0
 
@@ -72,9 +77,25 @@ def behind(pipeline: Pipeline, sink: str, number: int) -> int:
     return left
 
 
-def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
+def refuse_far_behind(pipeline: Pipeline, sink: str, number: int) -> None:
+    """Refuse to send readers to a generation that is far behind the log.
+
+    Raises:
+        StateError: it is. KafkaUnavailable: no answer (transient).
+    """
+    left = behind(pipeline, sink, number)
+    if left > MOST_BEHIND:
+        raise StateError(
+            f"sink {sink}: generation {number} is {left:,} records behind the log",
+            means="readers would see old documents; nothing was changed",
+            fix=f"`headwater run {pipeline.file or 'FILE'}` brings it up to date; --force promotes it as it is",
+        )
+
+
+def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too: bool = False) -> dict[str, Any]:
     """Make readers see a generation; run again after an interruption, it finishes.
 
+    Before that it must have applied what readers see now: who was told that a write is visible must not miss it later.
     The target is switched first, the register after it. One that was cut on its way to another generation is taken back
     by promoting the living one.
 
@@ -83,11 +104,13 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
         sink: the sink's name.
         number: of a generation that is complete.
         say: told what happens, a line each.
+        behind_too: even if it lacks something that readers see now.
 
     Returns:
         the shape of ``--json``.
 
     Raises:
+        Behind: it does, for longer than a moment (transient); readers see what they saw.
         SinkUnavailable: the target's server does not answer (transient). SinkRefused: it refuses.
         StateError: the generation is being removed, or the sink is paused.
     """
@@ -103,6 +126,9 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
     part = defined.sinks[sink]
     started = time.monotonic()
     register.begin_promotion(number, old)
+    if not behind_too and not (begun is not None and begun.moving and begun.number == number):
+        _level(pipeline, register, old, number, begun, say)
+    register.move_readers(number)
     views = register.generation(number).views()
     shown = _Shown(pipeline, sink, part, old, begun)
     opened = open_target(plain_config(defined, sink, number, views))
@@ -115,6 +141,24 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, A
     seconds = time.monotonic() - started
     say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")
     return {**_promoted(pipeline, sink, number, old, views), "seconds": round(seconds, 3)}
+
+
+def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun: Promotion | None, say: Say) -> None:
+    """Wait until a generation has come as far as the one that readers see; it may be a batch or two behind."""
+    if not register.generation(old).started:
+        return
+    lacks = level(pipeline, register, old, number, 0.0)
+    if lacks:
+        say(f"generation {number} comes as far as generation {old}: {lacks}")
+        lacks = level(pipeline, register, old, number, LEVEL_SECONDS)
+    if lacks:
+        if begun is None:  # else readers are in the middle of it, and the register must go on saying so
+            register.give_up_promotion(number)
+        raise Behind(
+            f"generation {number} lacks what readers of generation {old} see: {lacks}",
+            means="readers see what they saw before; nothing was changed",
+            fix="`headwater run` keeps it up to date: try again; with --force readers get what it has",
+        )
 
 
 class _Shown:

@@ -37,7 +37,7 @@ def promote(say: Say, file: Path, sink: str, number: int) -> None:
 
     pipeline = load(file)
     entry = generations.candidate(pipeline, sink, number, "ready", "previous", "living")
-    generations.promote(pipeline, sink, entry.number, say)
+    generations.promote(pipeline, sink, entry.number, say, behind_too=True)
 
 
 def retire(say: Say, file: Path, sink: str, number: int) -> None:

@@ -15,7 +15,7 @@ from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
 from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
 from operations.catalogue import source_catalogue
-from operations.generations.promote import Say, promote
+from operations.generations.promote import LEVEL_SECONDS, Say, promote
 from operations.opened import Opened, accept, open_generation
 from operations.pausing import Pause, paused_sinks
 from operations.refusals import Refusals
@@ -27,6 +27,8 @@ from spark.flow import Flow
 from spark.register import outdated
 from spark.runner import Runner, Start
 
+# A process that has waited for so long beyond its time is dead.
+PAUSE_SECONDS = 15.0
 # A promotion takes some twenty seconds for a million keys; one that takes longer than this was killed.
 PROMOTION_SECONDS = 120.0
 
@@ -274,6 +276,7 @@ def accepted_flows(
     """As ``flows_of``; what the generation is made of is written down only then, as nothing is wrong with it."""
     flows = flows_of(build, catalogue, spark, snapshot_lsn)
     accept(build)
+    build.generation.end_others([flow.name for flow, _ in flows])
     return flows
 
 
@@ -282,10 +285,16 @@ def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> N
 
     Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
     """
-    begun = register_of(pipeline, sink).promotion(after)
-    if begun is not None:
+    register = register_of(pipeline, sink)
+    begun = register.promotion(after)
+    if begun is not None and not begun.moving:
+        # Nobody was moved yet, and whoever waited for the new generation to come so far has died, or still waits.
+        if register.promotion(LEVEL_SECONDS + PAUSE_SECONDS) is not None:
+            register.give_up_promotion(begun.number)
+            say(f"sink {sink}: the promotion of generation {begun.number} was cut before it began: promote again")
+    elif begun is not None:
         try:
-            promote(pipeline, sink, begun.number, say)
+            promote(pipeline, sink, begun.number, say, behind_too=True)  # some views may be shown already
         except HeadwaterError as error:
             say(f"sink {sink}: the promotion of generation {begun.number} could not be finished: {error.what}")
 

@@ -24,6 +24,7 @@ from cdc.log.ends import LogEnds
 from sinks.contract import Sink
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
+from spark.applied import forget_applied
 from spark.files import write_atomic
 from spark.flow import Flow, map_in_arrow
 from spark.join import health
@@ -86,6 +87,7 @@ def prepare(flow: Flow, sink: Sink, store: RedisRowStore, *, there: bool) -> Non
         sink.empty(view)
         sink.setup()
         shutil.rmtree(flow.checkpoint, ignore_errors=True)
+        forget_applied(flow.folder)
     for name in ("rowstore.json", "layout.json"):
         (flow.folder / name).unlink(missing_ok=True)
     fresh = _begin(flow, server, state.slices if state is not None else 0)

@@ -24,6 +24,7 @@ from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
 from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore
+from spark.applied import forget_applied
 from spark.checkpoint import committed_offsets, planned, rewind
 from spark.files import write_atomic
 from spark.flow import Flow
@@ -196,6 +197,8 @@ def check(store: RowStore, flow: Flow, identity: str, lag_seconds: float = math.
         _remember(flow, ours)
     state = replace(ours, server=server)
     if lost:
+        # Documents that a fan-out had deferred are forgotten too: until they are made again, nothing of it is applied.
+        forget_applied(flow.folder)
         if not rewind(flow.checkpoint, held):
             raise StateError(
                 f"the row store of {flow.title} is {committed - held} batches behind its checkpoint",

@@ -70,6 +70,7 @@ class Out:
         """What a promotion leaves that was killed after these views."""
         pipeline = self.pipeline()
         register_of(pipeline, "out").begin_promotion(number, old)
+        register_of(pipeline, "out").move_readers(number)
         sink = open_sink(plain_config(pipeline, "out", number, list(self.views.values())))
         for view in views:
             sink.promote(self.views[view], old)

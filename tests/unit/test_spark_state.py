@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StateError
+from spark.applied import applied_offsets, forget_applied
 from spark.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
 from spark.state import Generation, Identity
+from spark.status import FlowStatus
 
 IDENTITY = Identity("7123", 1, "shop", "headwater_shop", {"shop.public.orders": "AAA"}, "abc")
 
@@ -24,6 +26,31 @@ def make_checkpoint(folder: Path, offsets: int, commits: int) -> Path:
     for number in range(commits):
         (checkpoint / "commits" / str(number)).write_text("v1\n{}")
     return checkpoint
+
+
+def test_the_flow_of_a_table_that_was_let_go_does_not_stay_failed(tmp_path: Path) -> None:
+    generation = Generation(tmp_path, "shop", "lake")
+    numbers = dict.fromkeys(("pid", "batch_id", "records", "written", "deleted", "stale", "rejected"), 0)
+    more = dict.fromkeys(("position", "source_ts_ms", "batch_ms"), 0) | {"last_error": "was dropped", "topics": []}
+    for name in ("kept", "gone"):
+        FlowStatus(flow=f"lake/{name}", state="failed", at=1.0, **numbers, **more).write(generation.flow_folder(name))
+    generation.end_others(["kept"])
+    states = {name: FlowStatus.read(generation.flow_folder(name)) for name in ("kept", "gone")}
+    assert {name: (s.state, s.last_error) for name, s in states.items() if s} == {
+        "kept": ("failed", "was dropped"),
+        "gone": ("finished", None),
+    }
+
+
+def test_what_was_applied_is_the_furthest_that_anybody_tells(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path, offsets=2, commits=2)
+    assert applied_offsets(tmp_path) == {"t": {0: 20, 1: 5}}
+    (tmp_path / "applied.json").write_text('{"batch": 7, "offsets": {"t": {"0": 31, "1": 4}, "u": {"0": 2}}}')
+    assert applied_offsets(tmp_path) == {"t": {0: 31, 1: 5}, "u": {0: 2}}
+    (tmp_path / "applied.json").write_text('{"batch": 7, "off')
+    assert applied_offsets(tmp_path) == {"t": {0: 20, 1: 5}}
+    forget_applied(tmp_path)
+    assert applied_offsets(tmp_path / "never run") == {}
 
 
 def test_the_same_identity_may_start_again(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""What a joined view has still to write though its flow has read the log; and whether its row store can be believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.rowstore import row_store_settings
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
+from spark.state import Generation
+
+# The row store is asked on the side; one that does not answer proves nothing.
+STORE_SECONDS = 2.0
+
+
+class Deferred:
+    """Asks the row stores of a pipeline's joined views, over connections that stay open. Not for several threads.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._stores: dict[Path, RedisRowStore] = {}
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+
+    def why(self, generation: Generation, flow: str) -> str | None:
+        """Why a flow has not written all that its offsets say; None if it has, or if it keeps no joined view."""
+        folder = generation.flow_folder(flow)
+        phase = folder / "phase.json"
+        if not phase.exists():
+            return None
+        try:
+            if json.loads(phase.read_text())["phase"] != "live":
+                return f"view {flow} is being filled"
+            known = json.loads((folder / "rowstore.json").read_text())["server"]
+            return self._ask(self._store(generation, flow), flow, known)
+        except HeadwaterError as error:
+            return f"the row store does not tell what view {flow} has still to write: {error.what}"
+        except (OSError, ValueError, KeyError) as error:
+            return f"what is known of view {flow}'s row store can't be read: {error}"
+
+    @staticmethod
+    def _ask(store: RedisRowStore, flow: str, known: str) -> str | None:
+        waiting = store.waiting()
+        # A server that was restarted may have forgotten which documents were still to be written: its flow finds out,
+        # and reads again what the store has lost (spark/join/health.py).
+        if store.server() != known or not store.noted().identity:
+            return f"the row store of view {flow} was restarted: its flow has to look what it has lost"
+        if waiting:
+            return f"{waiting:,} documents of view {flow} that a change has touched are still to be written"
+        return None
+
+    def _store(self, generation: Generation, flow: str) -> RedisRowStore:
+        folder = generation.flow_folder(flow)
+        if folder not in self._stores:
+            patience = {"give_up_seconds": STORE_SECONDS, "request_timeout_seconds": STORE_SECONDS}
+            settings = row_store_settings(self.pipeline, generation, flow) | patience
+            self._stores[folder] = RedisRowStore(StoreSettings(**settings))
+        return self._stores[folder]

@@ -35,8 +35,8 @@ WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
 # them, but ANALYZE writes pg_class now and then: a look too many, no more.
 PRINT = """
 SELECT md5(
-    coalesce((SELECT string_agg(c.oid::text || c.relname || n.nspname || c.relfilenode::text || c.relkind::text, ','
-                                ORDER BY c.oid)
+    coalesce((SELECT string_agg(c.oid::text || c.relname || n.nspname || c.relfilenode::text || c.relkind::text
+                                || c.relreplident::text, ',' ORDER BY c.oid)
               FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
               WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY(%(schemas)s)), '') ||
     coalesce((SELECT string_agg(a.attrelid::text || '/' || a.attnum::text || '/' || a.xmin::text, ','

@@ -55,3 +55,15 @@ def unpack(position: int) -> tuple[int, int]:
 def format_lsn(lsn: int) -> str:
     """Postgres's notation of an LSN in bytes."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def parse_lsn(text: str) -> int:
+    """Bytes of WAL, of the form in which Postgres prints a position.
+
+    Raises:
+        ValueError: it is none.
+    """
+    high, slash, low = text.partition("/")
+    if not slash:
+        raise ValueError(f"not a position in the log: {text}")
+    return (int(high, 16) << 32) + int(low, 16)

@@ -295,7 +295,8 @@ def numeric_typmod(typmod: int) -> tuple[int | None, int | None]:
 def _identity(connection: Connection) -> tuple[str, int, str]:
     row = connection.execute(
         "SELECT (pg_control_system()).system_identifier::text, (pg_control_checkpoint()).timeline_id,"
-        " current_database()"
+        " current_database(), CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
     ).fetchone()
     assert row is not None
-    return str(row[0]), int(row[1]), str(row[2])
+    # After a promotion the last checkpoint may still be of the timeline before.
+    return str(row[0]), int(row[3], 16) if row[3] else int(row[1]), str(row[2])

@@ -42,22 +42,54 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
     user, secret = source.user, source.password
     if setup and source.setup_user:
         user, secret = source.setup_user, source.setup_password or SecretStr("")
-    where = f"{source.host}:{source.port}/{source.database} as {user}"
-    try:
-        connection = psycopg.connect(
-            host=source.host,
-            port=source.port,
-            dbname=source.database,
-            user=user,
-            password=secret.get_secret_value() or None,
-            sslmode=source.sslmode,
-            connect_timeout=CONNECT_SECONDS,
-            application_name="headwater",
-            autocommit=True,
-        )
+    with _answering(source, user):
+        connection = _open(source, user, secret)
         connection.execute("SET search_path = pg_catalog, pg_temp")
         connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
         connection.execute(sql.SQL("SET statement_timeout = {}").format(sql.Literal(f"{STATEMENT_SECONDS}s")))
+    return connection
+
+
+def replication_command(source: Source, command: str) -> list[tuple[Any, ...]]:
+    """The answer to one command of the replication protocol, which slots and timelines are asked in.
+
+    Args:
+        source: the pipeline's ``source``; as ``user``, who replicates.
+        command: with its names quoted.
+
+    Raises:
+        SourceUnavailable: no answer (transient).
+        SourceError: the server refused the login (terminal).
+        psycopg.Error: it refused the command.
+    """
+    with _answering(source, source.user):
+        connection = _open(source, source.user, source.password, replication="database")
+    with connection:
+        answer = connection.execute(command.encode())  # without parameters: the simple protocol, the only one here
+        return answer.fetchall() if answer.description else []
+
+
+def _open(source: Source, user: str, secret: SecretStr, **more: str) -> Connection:
+    return psycopg.connect(
+        host=source.host,
+        port=source.port,
+        dbname=source.database,
+        user=user,
+        password=secret.get_secret_value() or None,
+        sslmode=source.sslmode,
+        connect_timeout=CONNECT_SECONDS,
+        application_name="headwater",
+        autocommit=True,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@contextmanager
+def _answering(source: Source, user: str) -> Iterator[None]:
+    """Turn what keeps a session from being opened inside the block into our errors."""
+    where = f"{source.host}:{source.port}/{source.database} as {user}"
+    try:
+        yield
     except psycopg.Error as error:
         reason = _last_line(error)
         if any(part in reason for part in TERMINAL):
@@ -69,7 +101,6 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
             f"Postgres does not answer at {where}: {reason}",
             fix="start the server (`headwater up` for the local one), or correct source.host and source.port",
         ) from error
-    return connection
 
 
 @contextmanager

@@ -28,14 +28,15 @@ from connectors.database.grants import plan_grants
 from connectors.database.history import read_moment
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
+from connectors.database.timeline import noted_timeline
+from connectors.failover import wanted
 from connectors.plan import find_gaps, has_failed, hear, observe, prepare, request
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
-from connectors.source_gaps import refuse_future, refuse_gap, refuse_other
+from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed
 
-FAILOVER_SINCE = 170000
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"
 Told = Callable[[str], None]
@@ -174,6 +175,7 @@ def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> Slot
     now = read_moment(servers.source)
     refuse_other(running.config, now)
     refuse_future(now, running.offset)
+    refuse_unfollowed(noted_timeline(servers.source, servers.names), now)
     if running.offset is None and slot is None:
         raise SourceError("nothing was read yet", fix="run `headwater apply FILE --wait`")
     try:
@@ -244,7 +246,7 @@ def make_slot_anew(servers: Servers) -> int:
     servers.connect.stop(servers.connector)
     servers.connect.wait_stopped(servers.connector)
     drop_slot(servers.source, name)
-    failover = _failover(servers.pipeline) and servers.source.info.server_version >= FAILOVER_SINCE
+    failover = wanted(servers.pipeline, servers.source.info.server_version)
     with explained(f"creating slot {name}", fix="end long transactions (see pg_stat_activity), then run this again"):
         row = servers.source.execute(CREATE_FAILOVER if failover else CREATE, [name]).fetchone()
     assert row is not None
@@ -263,7 +265,3 @@ def moved(offset: Mapping[str, Any], lsn: int, now: float) -> dict[str, Any]:
     kept = {k: v for k, v in offset.items() if not k.startswith("incremental_snapshot") and "snapshot" not in k}
     kept.pop("lsn_events_processed", None)  # events of a transaction that was begun
     return {**kept, "lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn, "messageType": "COMMIT", "ts_usec": int(now * 1e6)}
-
-
-def _failover(pipeline: Pipeline) -> bool:
-    return str(pipeline.connect.options.get("slot.failover", "")).lower() == "true"

@@ -10,8 +10,8 @@ Docs: docs/decisions/gaps.md.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psycopg
@@ -21,6 +21,7 @@ from cdc.pipeline import Pipeline
 from cdc.position import format_lsn
 from connectors.database.history import Moment, raise_witness, read_moment, read_witness
 from connectors.database.slot import Slot, read_slot
+from connectors.database.timeline import noted_timeline
 from connectors.debezium import SYSTEM_IDENTIFIER, connector_name
 from connectors.names import Names
 from connectors.postgres import Connection, connect
@@ -50,6 +51,7 @@ class Remembered:
         runner: who remembers; names its witness in the database.
         installation: which installation of our tables bore witness; None if it had no witness table.
         witness: the number that the runner left there.
+        followed: timelines before this one, from which a promoted standby was followed.
     """
 
     system_identifier: str
@@ -60,14 +62,27 @@ class Remembered:
     runner: str
     installation: str | None = None
     witness: int = 0
+    followed: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "followed", tuple(self.followed))  # JSON knows lists only
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what most never need is left out, so that an older version can read it."""
+        return {name: value for name, value in asdict(self).items() if name != "followed" or value}
 
 
-def check_source(pipeline: Pipeline, remembered: Remembered | None) -> Remembered | None:
+# Follows a promoted standby, or raises (connectors/promotion.py).
+Follow = Callable[[Connection, Pipeline, Remembered, Moment, tuple[str, int] | None], None]
+
+
+def check_source(pipeline: Pipeline, remembered: Remembered | None, follow: Follow | None = None) -> Remembered | None:
     """Whether the log can still be continued: to be asked at a runner's start and then now and again.
 
     Args:
         pipeline: the loaded file.
         remembered: what the last call returned, in this process or before; None at the very first.
+        follow: asked when a standby of the same cluster was promoted; None refuses every other timeline.
 
     Returns:
         What to remember from now on. The same as given when a server does not answer: that is no gap.
@@ -83,14 +98,16 @@ def check_source(pipeline: Pipeline, remembered: Remembered | None) -> Remembere
         return remembered
     try:
         with connection:
-            return _check(connection, pipeline, remembered)
+            return _check(connection, pipeline, remembered, follow)
     except (SlotLost, LogGap, SourceChanged):
         raise
     except (SourceError, psycopg.Error):
         return remembered
 
 
-def _check(connection: Connection, pipeline: Pipeline, remembered: Remembered | None) -> Remembered:
+def _check(
+    connection: Connection, pipeline: Pipeline, remembered: Remembered | None, follow: Follow | None
+) -> Remembered:
     runner = remembered.runner if remembered else str(uuid.uuid4())
     name, names = pipeline.source.slot, Names.of(pipeline)
     # In this order: what the slot has confirmed was stored before, and what is stored was written before.
@@ -98,10 +115,16 @@ def _check(connection: Connection, pipeline: Pipeline, remembered: Remembered | 
     known, offset = _stored_offset(pipeline)
     now = read_moment(connection)
     witness = read_witness(connection, names, runner)
+    if remembered is not None and follow is not None and _promoted(now, remembered):
+        follow(connection, pipeline, remembered, now, witness)
+        since = (*remembered.followed, remembered.timeline)
+        remembered = replace(remembered, timeline=now.timeline, followed=since)
+        return _check(connection, pipeline, remembered, None)  # the connector has moved meanwhile
     refuse_moved(pipeline, now, remembered)
     refuse_forgotten(remembered, witness)
     refuse_shorter(pipeline, now, remembered, witness)
     refuse_future(now, offset)
+    refuse_unfollowed(noted_timeline(connection, names), now)
     streamed = stored_lsn(offset) if known else remembered.offset_lsn if remembered else None
     if known and offset is not None:
         refuse_gap(name, slot, offset)
@@ -119,7 +142,13 @@ def _check(connection: Connection, pipeline: Pipeline, remembered: Remembered | 
         runner=runner,
         installation=witness[0] if witness else None,
         witness=count,
+        followed=remembered.followed if remembered else (),
     )
+
+
+def _promoted(now: Moment, remembered: Remembered) -> bool:
+    same = now.system_identifier == remembered.system_identifier
+    return same and not now.standby and now.timeline > remembered.timeline
 
 
 def _stored_offset(pipeline: Pipeline) -> tuple[bool, Mapping[str, Any] | None]:
@@ -198,12 +227,12 @@ def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None)
         return
     where = f"{pipeline.source.host}:{pipeline.source.port}"
     if now.system_identifier != remembered.system_identifier:
-        raise _changed(
+        raise changed(
             f"{where} is another Postgres cluster: its system identifier is {now.system_identifier}, not"
             f" {remembered.system_identifier}"
         )
     if now.timeline != remembered.timeline:
-        raise _changed(
+        raise changed(
             f"{where} is on timeline {now.timeline}, not {remembered.timeline}: it failed over, or was restored to a"
             " point in time"
         )
@@ -223,7 +252,7 @@ def refuse_shorter(
         return
     where = f"{pipeline.source.host}:{pipeline.source.port}"
     if now.wal_lsn < remembered.wal_lsn:
-        raise _changed(
+        raise changed(
             f"the log of {where} ends at {format_lsn(now.wal_lsn)}, and went to {format_lsn(remembered.wal_lsn)}"
             " before: it was restored from an older copy"
         )
@@ -240,10 +269,10 @@ def refuse_forgotten(remembered: Remembered | None, witness: tuple[str, int] | N
     if remembered is None or remembered.installation is None:
         return
     if witness is None:
-        raise _changed("our own tables are gone from the database: it was restored from a copy from before `apply`")
+        raise changed("our own tables are gone from the database: it was restored from a copy from before `apply`")
     installation, count = witness
     if installation == remembered.installation and count < remembered.witness:
-        raise _changed(
+        raise changed(
             f"the database does not know what was written into it: {remembered.witness} times by this runner, it says"
             f" {count}: it was restored from an older copy"
         )
@@ -259,10 +288,27 @@ def refuse_future(now: Moment, offset: Mapping[str, Any] | None) -> None:
         return
     read = max(int(offset.get(name) or 0) for name in ("lsn", "lsn_commit", "lsn_proc"))
     if read > now.wal_lsn:
-        raise _changed(
+        raise changed(
             f"the connector has read up to {format_lsn(read)}, but the database's log ends at"
             f" {format_lsn(now.wal_lsn)}: it was restored from an older copy, or is another one"
         )
+
+
+def refuse_unfollowed(noted: int | None, now: Moment) -> None:
+    """Refuse a timeline that nobody has followed: the connector does not read there either.
+
+    Args:
+        noted: the timeline that is followed, as the database says; None where nothing is noted.
+        now: where the server is.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if noted is None or now.standby or noted == now.timeline:
+        return
+    error = changed(f"the database is on timeline {now.timeline}, and timeline {noted} is what was followed")
+    error.fix = f"`headwater run FILE` where it ran before: it follows a promoted standby, or says why not; {error.fix}"
+    raise error
 
 
 def refuse_other(config: Mapping[str, str], now: Moment) -> None:
@@ -273,12 +319,13 @@ def refuse_other(config: Mapping[str, str], now: Moment) -> None:
     """
     known = config.get(SYSTEM_IDENTIFIER)
     if known is not None and known != now.system_identifier:
-        raise _changed(
+        raise changed(
             f"the connector was made for the Postgres cluster {known}; the address now leads to {now.system_identifier}"
         )
 
 
-def _changed(what: str) -> SourceChanged:
+def changed(what: str) -> SourceChanged:
+    """The error for another history."""
     return SourceChanged(
         what,
         means="positions of the two histories can't be compared: new changes could look older than what the sinks"

@@ -16,7 +16,7 @@ from cdc.view import View
 from operations.kept_shapes import read_frozen
 from operations.pausing import refuse_paused
 from operations.rowstore import row_store_settings
-from operations.state_folder import numbered_state_dir
+from operations.state_folder import followed_timelines, numbered_state_dir
 from sinks.rowstore.settings import StoreSettings
 from spark.flow import flow_name
 from spark.register import as_defined, define, keep_definition, proposed
@@ -130,7 +130,8 @@ def open_generation(
         known = generation.known() if started else None
         if known is not None and not (generation.folder / "definition.json").exists():
             # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
-            generation.bind(identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink)))
+            bound = identity(pipeline, catalogue, known.topic_ids, pipeline.spec_hash(sink))
+            generation.bind(bound, followed_timelines(pipeline))
         definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
         kept = definition or define(generation, pipeline, list(catalogue.tables))
         defined = without_absent(pipeline, as_defined(pipeline, generation), sink, catalogue) if started else pipeline
@@ -143,7 +144,7 @@ def open_generation(
             ids |= {topic: one for topic, one in known.topic_ids.items() if topic in gone}
         bound = identity(pipeline, catalogue, ids, known.spec_hash if known else str(kept["spec_hash"]))
         if known is not None:
-            generation.bind(bound)
+            generation.bind(bound, followed_timelines(pipeline))
     except BaseException:
         generation.unlock()
         raise
@@ -197,7 +198,7 @@ def accept(build: Opened) -> None:
         (generation.folder / "identity.json").unlink(missing_ok=True)
         keep_definition(generation, build.definition)
     if build.identity is not None:
-        generation.bind(build.identity)
+        generation.bind(build.identity, followed_timelines(build.pipeline))
     # Views of an attempt that never came to write have no target, and could not be promoted.
     generation.note_views([view.name for view in build.views], anew=build.definition is not None)
     generation.accepted()

@@ -52,6 +52,15 @@ def numbered_state_dir(pipeline: Pipeline) -> Path:
     return top
 
 
+def followed_timelines(pipeline: Pipeline) -> frozenset[int]:
+    """Timelines of the source that are one history: a promoted standby was followed from each to the next."""
+    try:
+        seen = json.loads((state_dir(pipeline) / pipeline.name / "source.json").read_text())
+        return frozenset((*seen.get("followed", ()), seen["timeline"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()  # who knows nothing of it follows nobody
+
+
 def _number(folder: Path) -> Any:
     path = folder / NUMBER
     try:

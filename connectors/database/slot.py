@@ -26,6 +26,8 @@ class Slot:
         wal_status: ``reserved``, ``extended``, ``unreserved`` (about to be lost) or ``lost``.
         behind_bytes: WAL that it makes the server keep.
         safe_bytes: WAL that may still be written before it is lost; None when there is no limit.
+        failover: it is copied to standbys; None where the server can't do that (before Postgres 17).
+        synced: it is such a copy; stays true when its standby is promoted.
     """
 
     plugin: str
@@ -37,6 +39,8 @@ class Slot:
     wal_status: str | None
     behind_bytes: int | None
     safe_bytes: int | None
+    failover: bool | None = None
+    synced: bool = False
 
 
 def read_slot(connection: Connection, name: str) -> Slot | None:
@@ -48,16 +52,17 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
                    confirmed_flush_lsn - '0/0'::pg_lsn, wal_status,
                    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END
                        - restart_lsn,
-                   safe_wal_size
-            FROM pg_replication_slots WHERE slot_name = %s
+                   safe_wal_size, (to_jsonb(s)->>'failover')::bool, coalesce((to_jsonb(s)->>'synced')::bool, false)
+            FROM pg_replication_slots s WHERE slot_name = %s
             """,
             [name],
         ).fetchone()
     if row is None:
         return None
-    plugin, database, active, pid, restart, confirmed, status, behind, safe = row
+    plugin, database, active, pid, restart, confirmed, status, behind, safe, failover, synced = row
     whole = [None if number is None else int(number) for number in (restart, confirmed, behind, safe)]
-    return Slot(str(plugin), str(database), active, pid, whole[0], whole[1], status, whole[2], whole[3])
+    first, last = (str(plugin), str(database), active, pid, whole[0], whole[1], status), (failover, synced)
+    return Slot(*first, whole[2], whole[3], *last)
 
 
 def drop_slot(connection: Connection, name: str, seconds: float = INACTIVE_SECONDS) -> bool:

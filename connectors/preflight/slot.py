@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc.errors import HeadwaterError, SourceError
+from cdc.errors import HeadwaterError, SourceChanged, SourceError
 from connectors.connector import RunningConnector, read_connector
-from connectors.database.slot import Slot, read_slot
+from connectors.database.history import read_moment
+from connectors.database.slot import Slot
+from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.source_gaps import refuse_gap
+from connectors.source_gaps import refuse_gap, refuse_unfollowed
+from connectors.wal.budget import judge
+from connectors.wal.look import look
 
-MIB = 2**20
+RESTART = "see that the connector runs (`headwater apply FILE` restarts it); not needed? `headwater drop FILE`"
 
 
 def run(site: Site) -> Iterator[Finding]:
     """It can give every change since the connector's last; somebody reads it; the WAL it keeps is within the policy."""
     name = site.pipeline.source.slot
-    slot = read_slot(site.db, name)
+    yield from _old_name(site)
+    seen = look(site.db, name)
+    slot = seen.slot
     try:
         running = read_connector(site.connect, connector_name(site.pipeline))
     except HeadwaterError:  # the check «connect» says so
         if slot is not None:
-            yield from _state(site, slot, None)
+            yield from _state(site, slot, seen.limit_bytes, None)
         return
     if slot is None and (running is None or running.offset is None):
         yield Finding(
@@ -33,26 +39,33 @@ def run(site: Site) -> Iterator[Finding]:
         )
         return
     try:
+        refuse_unfollowed(noted_timeline(site.db, site.names), read_moment(site.db))
         refuse_gap(name, slot, running.offset if running else None)
-    except SourceError as error:
+    except (SourceError, SourceChanged) as error:
         yield Finding(Level.ERROR, name, f"{error.what}: {error.means}", error.fix)
         return
     if slot is not None:
-        yield from _state(site, slot, running)
+        yield from _state(site, slot, seen.limit_bytes, running)
 
 
-def _state(site: Site, slot: Slot, running: RunningConnector | None) -> Iterator[Finding]:
-    name, most = site.pipeline.source.slot, site.pipeline.policy.replication_slot_max_lag_mb
+def _old_name(site: Site) -> Iterator[Finding]:
+    """A key that has another name now; its value counts as ever."""
+    old = site.pipeline.policy.replication_slot_max_lag_mb
+    if old is not None:
+        key = "policy.replication_slot_max_lag_mb"
+        place = str(site.pipeline.locate(("policy", "replication_slot_max_lag_mb")))
+        message = f"{f'{place}: ' if place else ''}{key} is the old name of policy.wal_budget"
+        yield Finding(Level.NOTE, key, message, f"write wal_budget: {old}MiB")
+
+
+def _state(site: Site, slot: Slot, limit: int | None, running: RunningConnector | None) -> Iterator[Finding]:
+    name = site.pipeline.source.slot
     if slot.plugin != "pgoutput" or slot.database != site.pipeline.source.database:
         message = f"slot {name} decodes database {slot.database} with {slot.plugin}: it belongs to something else"
         yield Finding(Level.ERROR, name, message, "choose another source.slot")
-    behind = (slot.behind_bytes or 0) // MIB
-    if behind > most:
-        message = (
-            f"slot {name} makes Postgres keep {behind:,} MiB of WAL (policy.replication_slot_max_lag_mb: {most:,})"
-        )
-        fix = "see that the connector runs (`headwater apply FILE` restarts it); not needed? `headwater drop FILE`"
-        yield Finding(Level.ERROR, name, message, fix)
+    kept = judge(retained=slot.behind_bytes, budget=site.pipeline.policy.wal_bytes, limit=limit)
+    if kept.level not in (None, "none"):
+        yield Finding(Level.WARNING if kept.level == "warn" else Level.ERROR, name, kept.words(name), RESTART)
     if slot.wal_status == "unreserved":
         message = (
             f"slot {name} is about to be lost: it is past max_slot_wal_keep_size, and the next checkpoint may end it"

@@ -10,16 +10,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from cdc.errors import HeadwaterError, StateError, TableChanged
+from cdc.errors import HeadwaterError, SlotLost, StateError, TableChanged
 from cdc.pipeline import Pipeline
+from connectors.promotion import follow
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
+from operations.run.wal_watch import WalWatch, with_reason
 from operations.state_folder import state_dir
+from operations.wal import forget_wal
 from spark.files import write_atomic
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.
@@ -28,11 +30,19 @@ CHECK_SECONDS = 30.0
 TABLE_SECONDS = 2.0
 # A connector that fails stands still until somebody looks: one request.
 CONNECTOR_SECONDS = 5.0
+# WAL that comes at 1 GiB/s, the most that a disk takes, is 5 GiB by then: half of the budget that is the default.
+WAL_SECONDS = 5.0
 
 
 def memory(pipeline: Pipeline) -> Path:
     """Where what was seen of the source is remembered."""
     return state_dir(pipeline) / pipeline.name / "source.json"
+
+
+def forget(pipeline: Pipeline) -> None:
+    """Forget what was seen of a source that is left: it would be held against the next one."""
+    memory(pipeline).unlink(missing_ok=True)
+    forget_wal(pipeline)
 
 
 class SourceWatch:
@@ -52,6 +62,7 @@ class SourceWatch:
         self.news: deque[str] = deque()
         self._tables = TableWatch(pipeline)
         self._revival = Revival(pipeline, self.check)
+        self._wal = WalWatch(pipeline, self.check)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="source watch", daemon=True)
 
@@ -92,12 +103,18 @@ class SourceWatch:
             known = Remembered(**json.loads(path.read_text())) if path.exists() else None
         except (ValueError, TypeError) as error:
             raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
-        seen = check_source(self.pipeline, known)
+        try:
+            seen = check_source(self.pipeline, known, follow)
+        except SlotLost as error:
+            raise with_reason(self.pipeline, error) from error
         if seen is not None and seen != known:
-            write_atomic(path, json.dumps(asdict(seen)))
+            write_atomic(path, json.dumps(seen.to_dict()))
+            if known is not None and seen.timeline != known.timeline:
+                self.news.append(f"the database has failed over to timeline {seen.timeline}, and is followed")
 
     def _watch(self) -> None:
         checked = looked = time.monotonic()
+        weighed = checked - WAL_SECONDS
         while not self._stop.wait(TABLE_SECONDS):
             try:
                 self._tables.look()
@@ -108,6 +125,9 @@ class SourceWatch:
                     looked = time.monotonic()
                     if done := self._revival.look():
                         self.news.append(done)
+                if time.monotonic() - weighed >= WAL_SECONDS:
+                    weighed = time.monotonic()
+                    self.news.extend(self._wal.look())
             except OSError:
                 continue  # a disk that is full or away for a moment; what was seen is written down next time
             except HeadwaterError as error:
@@ -115,3 +135,4 @@ class SourceWatch:
                     self.error = error
                     break
         self._tables.close()
+        self._wal.close()

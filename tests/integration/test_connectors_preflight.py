@@ -267,7 +267,8 @@ def test_slot_that_falls_behind(source: SourceDatabase) -> None:
     source.execute("INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 8000)")
     text = told(pipeline, "slot")
     assert text.startswith("error")
-    assert "MiB of WAL (policy.replication_slot_max_lag_mb: 1)" in text
+    assert "MiB of WAL" in text and "of policy.wal_budget (1 MiB)" in text
+    assert "policy.replication_slot_max_lag_mb is the old name of policy.wal_budget (write wal_budget: 1MiB)" in text
 
 
 def test_topic_with_another_policy(source: SourceDatabase) -> None:

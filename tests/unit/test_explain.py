@@ -22,6 +22,8 @@ from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.keys import alike
 from cdc.pipeline import Pipeline, loads
+from connectors.wal.budget import Sample, judge
+from connectors.wal.pins import Pin
 from console.cli.explain import show
 from console.cli.main import cli
 from operations.explain.differences import Difference, differences, without
@@ -368,14 +370,24 @@ def test_the_line_of_the_source(pipeline: Pipeline) -> None:
         "tasks": ["RUNNING"],
         "slot_active": True,
         "slot_lag_bytes": 12 << 20,
+        "wal": judge(retained=12 << 20, budget=10 << 30, limit=None).to_dict(),
         "tables": {},
         "error": None,
     }
     assert line(well) == "source: connector RUNNING, slot keeps 12 MiB"
     assert warning(pipeline, well) is None
-    ill = {**well, "tasks": ["FAILED"], "slot_active": False, "slot_lag_bytes": 20_000 << 20, "error": "why"}
-    assert line(ill) == "source: connector RUNNING (task FAILED), slot keeps 20,000 MiB, which nobody reads\n  why"
+    ill = {**well, "tasks": ["FAILED"], "slot_active": False, "slot_lag_bytes": 9 << 30, "error": "why"}
+    open_one = Pin("transaction", 7, "", "shop", "psql", "shop", "idle in transaction", 7200.0, "UPDATE t")
+    rising = [Sample(at * 5.0, (9 << 30) - (60 - at) * (10 << 20)) for at in range(61)]
+    kept = {"retained": 9 << 30, "budget": 10 << 30, "limit": None}
+    ill["wal"] = judge(**kept, samples=rising, pins=[open_one]).to_dict()
+    assert line(ill) == (
+        "source: connector RUNNING (task FAILED), slot keeps 9 GiB (90 % of what it may, full in about 9 min),"
+        " which nobody reads\n  why\n  held back by transaction of shop in shop (psql, pid 7, idle in transaction),"
+        " open for 2 h: UPDATE t: end it in the application, or SELECT pg_terminate_backend(7)"
+    )
     assert line({**well, "tables": {"s.t": "table s.t was dropped"}}).endswith("12 MiB\n  table s.t was dropped")
     text = warning(pipeline, ill)
-    assert text is not None and "20,000 MiB" in text and "10,240" in text
+    assert text is not None and text.startswith("alarm: slot headwater_lib makes Postgres keep 9 GiB of WAL, 90 %")
+    assert "policy.wal_budget (10 GiB)" in text
     assert json.dumps(ill)

@@ -1,0 +1,28 @@
+"""Does a transaction that nobody ends keep the slot, and with it the WAL, where it is?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.errors import SourceError
+from connectors.preflight.model import Check, Finding, Level, Site
+from connectors.wal.budget import NONE, judge
+from connectors.wal.look import look
+from connectors.wal.pins import better_seen, long_ones, read_pins
+
+
+def run(site: Site) -> Iterator[Finding]:
+    """No transaction that has written is open for a minute and more, and no standby that is waited for is away."""
+    seen = look(site.db, site.pipeline.source.slot)
+    kept = judge(retained=seen.retained_bytes, budget=site.pipeline.policy.wal_bytes, limit=seen.limit_bytes)
+    pins = list(seen.pins)
+    if not isinstance(site.setup, SourceError):  # the owner sees its own sessions, and those of its members
+        pins = better_seen(pins, read_pins(site.setup, standbys=False))
+    for pin in long_ones(pins, tight=kept.level not in (None, NONE)):
+        level = Level.ERROR if pin.kind == "standby" else Level.WARNING
+        about = pin.name or f"pid {pin.pid}"
+        message = f"the slot can't move past it, and Postgres keeps the WAL since: {pin.words}"
+        yield Finding(level, about, message, pin.fix)
+
+
+CHECK = Check("transactions", "nothing holds the slot back", run, needs=("server",))

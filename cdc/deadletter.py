@@ -1,13 +1,15 @@
 """A dead letter: one item that a sink will never take (or one record that can't be decoded), with the reason. Pure.
 
-Kept in a compacted topic under sink, view and key, so that the newest verdict on a key is the one that stays.
+Kept in a compacted topic under sink, generation, view and key, so that the newest verdict on a key is the one that
+stays. A letter is about a document, or about a row: of a record that can't be decoded nobody knows the document, and a
+row of a joined view's other tables has none of its own. docs/decisions/letters.md says when a letter stands no more.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -15,6 +17,7 @@ import orjson
 from cdc.errors import DecodeError
 from cdc.formats import LETTER, refuse_newer
 from cdc.keys import document_id
+from cdc.letter_words import bare
 
 # A letter must fit through the broker; the default limit of kafka.max_message_bytes is 10 MB. What is cut can be found
 # again by topic, partition and offset, and is told by its digest.
@@ -28,12 +31,18 @@ class DeadLetter:
 
     Attributes:
         sink, view, key: where it should have gone; view and key may be empty for a record that could not be decoded.
-        version: position packed into a long; -1 when unknown.
+            The key is the document's id, or the row's where there is a ``table``; the record's own key as text if not
+            even that could be read.
+        version: that the sink was given; of a row its position; not above 0 when unknown.
         reason: the server's or the codec's words.
         document: what was to be written; None for a delete or when there is none.
         topic, partition, offset: the record it came from, where known.
         at_ms: when it was rejected, milliseconds since 1970.
-        document_bytes: full size of a document that was cut in ``to_json``; None when it is whole.
+        document_bytes: full size of a document that was cut in ``to_json``, or left out; None when it is whole.
+        generation: which build of the sink; None in letters of before that was told.
+        table: ``schema.table`` of the row that it is about; None when it is about a document.
+        tx_id: the source's transaction, where known.
+        deleting: it is a delete that was refused.
     """
 
     sink: str
@@ -47,13 +56,30 @@ class DeadLetter:
     offset: int | None = None
     at_ms: int = 0
     document_bytes: int | None = None
+    generation: int | None = None
+    table: str | None = None
+    tx_id: int | None = None
+    deleting: bool = False
 
     def record_key(self) -> bytes:
-        """Key in the dead-letter topic: ``sink|view|key``, or ``sink|topic|partition|offset`` when there is no key (so
-        that two undecodable records don't replace each other)."""
-        if self.key:
-            return document_id([self.sink, self.view, self.key]).encode()
-        return document_id([self.sink, self.topic or "", str(self.partition), str(self.offset)]).encode()
+        """Key in the dead-letter topic: ``sink|view|key|g<generation>``, with ``|schema.table`` behind it for a row.
+
+        Without a key ``sink|topic|partition|offset|g<generation>``, so that two undecodable records don't replace each
+        other. No two of these meet: the fourth part is ``g…`` or a number.
+        """
+        parts = [self.sink, self.view, self.key]
+        if not self.key:
+            parts = [self.sink, self.topic or "", str(self.partition), str(self.offset)]
+        if self.generation is not None:
+            parts.append(f"g{self.generation}")
+            if self.key and self.table is not None:
+                parts.append(self.table)
+        return document_id(parts).encode()
+
+    def without_values(self) -> DeadLetter:
+        """The same without what rows hold: no document, and of the reason only what no server quotes."""
+        size = self.document_bytes if self.document is None else len(self.document)
+        return replace(self, document=None, document_bytes=size, reason=bare(self.reason))
 
     def to_json(self) -> bytes:
         """As a JSON object. The document is a string (or base64 where it isn't UTF-8): it may not be valid JSON."""
@@ -68,9 +94,14 @@ class DeadLetter:
             "partition": self.partition,
             "offset": self.offset,
             "at_ms": self.at_ms,
+            "generation": self.generation,
+            "table": self.table,
+            "tx_id": self.tx_id,
+            "deleting": self.deleting,
         }
         if self.document is None:
-            return orjson.dumps(record | {"document": None})
+            size = {} if self.document_bytes is None else {"document_bytes": self.document_bytes}
+            return orjson.dumps(record | {"document": None} | size)
         document = self.document
         if len(document) > MAX_DOCUMENT_BYTES:
             record["document_bytes"] = len(document)
@@ -111,6 +142,10 @@ class DeadLetter:
                 offset=record.get("offset"),
                 at_ms=record.get("at_ms", 0),
                 document_bytes=record.get("document_bytes"),
+                generation=record.get("generation"),
+                table=record.get("table"),
+                tx_id=record.get("tx_id"),
+                deleting=bool(record.get("deleting", False)),
             )
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise DecodeError(f"not a dead letter: {error!r}") from error

@@ -169,6 +169,19 @@ class Decoder:
                 fix="nothing: `headwater run` looks at the table and goes on",
             )
 
+    def told(self, value: bytes | None) -> tuple[int, int | None]:
+        """(position, transaction) of a record that need not be an event of this table; 0 and None where it does not
+        say. For dead letters.
+
+        Raises:
+            RegistryError: as ``decode``.
+        """
+        try:
+            source = self._loads(value)["source"] if value is not None else {}
+            return self._position(source), transaction_of(source)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            return 0, None
+
     def superseded(self, change: Change) -> bool:
         """Whether a record is of a former shape whose values Postgres has since written anew, in no log: the table was
         read again then, so a newer record of its row, or its delete, follows in the same partition."""
@@ -218,6 +231,16 @@ def lsn_of(source: dict[str, Any]) -> int:
     if type(lsn) is not int or not 0 < lsn <= MAX_LSN:
         raise ValueError(f"its source has no usable LSN (lsn {source['lsn']!r}, sequence {sequence!r})")
     return lsn
+
+
+def transaction_of(source: dict[str, Any]) -> int | None:
+    """The source's transaction that an event belongs to; None of a row that a snapshot has read.
+
+    Args:
+        source: an event's ``source`` block.
+    """
+    found = source.get("txId")
+    return found if type(found) is int and source.get("snapshot") in STREAMED else None
 
 
 def snapshot_lsn(value: bytes, encoding: Encoding = JSON) -> int | None:

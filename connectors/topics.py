@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
 from cdc.log.client import Topic
+from cdc.log.letters import MORE_BYTES
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
-from connectors.debezium import marker_topic, notification_topic, signal_topic_of_table
+from connectors.debezium import beat_topic, marker_topic, notification_topic, signal_topic_of_table
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -49,18 +50,25 @@ def control_topics(pipeline: Pipeline) -> list[Topic]:
         # Signals are keyed by pipeline: compaction would keep only the last. One partition, or Debezium reads none.
         short(pipeline.signal_topic, 7),
         short(signal_topic_of_table(pipeline), 1),
+        short(beat_topic(pipeline), 1),
         short(notification_topic(pipeline), 7),
     ]
 
 
 def dead_letter_topic(pipeline: Pipeline) -> Topic:
-    """Rejected documents with their reasons, the newest per document, kept for 30 days."""
+    """Rejected documents with their reasons, the newest per document, kept for ``policy.dead_letters.keep_days``."""
+    keep_ms = pipeline.policy.dead_letters.keep_days * DAY_MS
     config = {
         "cleanup.policy": "compact,delete",
-        "retention.ms": str(30 * DAY_MS),
+        "retention.ms": str(keep_ms),
         "segment.ms": str(DAY_MS),
+        # What was cleared is compacted away within two days, also when the topic is too quiet to be worth it otherwise:
+        # it holds documents.
+        "max.compaction.lag.ms": str(DAY_MS),
+        # A tombstone may lie behind a letter that it does not mean (cdc/letter_book.py): time to write that once more.
+        "min.compaction.lag.ms": str(HOUR_MS),
         # A letter holds the document and the reason: a little more than the row it came from.
-        "max.message.bytes": str(pipeline.kafka.max_message_bytes + 64 * 1024),
+        "max.message.bytes": str(pipeline.kafka.max_message_bytes + MORE_BYTES),
     }
     return Topic(pipeline.dead_letter_topic, 1, pipeline.kafka.replication_factor, config)
 

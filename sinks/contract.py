@@ -114,6 +114,16 @@ class Target(Protocol):
         """What the target holds under these keys right now (no refresh needed); absent keys are left out."""
         ...
 
+    def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
+        """The newest version of each key that the target knows of, also of what was deleted, for as long as it
+        remembers that (a table does not); keys that it does not know, or whose version can't be read, are left out.
+
+        Raises:
+            SinkUnavailable: the server went away (transient).
+            SinkRefused: the target is gone.
+        """
+        ...
+
     def scan(self, target: str) -> Iterator[Held]:
         """Everything the target holds, in no order, in bounded memory; a key may come twice while writers are busy.
 
@@ -150,6 +160,15 @@ class Target(Protocol):
 
     def there(self, target: str) -> bool:
         """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
+        ...
+
+    def refresh(self, target: str) -> None:
+        """Let readers, by whatever way they read, find all that was written before this call.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+            SinkRefused: what was written is gone.
+        """
         ...
 
     def size(self, target: str) -> int:

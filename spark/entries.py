@@ -96,10 +96,11 @@ class EntryDecoder:
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
         for key, value, topic, partition, offset in zip(*columns, strict=True):
             decoder, views = self.routes[topic]
+            at = (topic, partition, offset)
             try:
                 change = decoder.decode(key, value, topic, partition, offset)
             except DecodeError as error:
-                letters.append(self._letter("", _text(key), 0, error, value, (topic, partition, offset)))
+                letters.append(self._letter(None, decoder, key, error, value, at))
                 continue
             for view in views:
                 raw = (view.name, key or b"")
@@ -107,15 +108,11 @@ class EntryDecoder:
                     entry = self._entry(view, change)
                 except UnavailableValue as error:
                     # The re-selection finds no row when it has been deleted or moved since: its newer event follows.
-                    lacking[raw] = self._letter(
-                        view.name, _text(key), change.position, error, value, (topic, partition, offset)
-                    )
+                    lacking[raw] = self._letter(view, decoder, key, error, value, at)
                     continue
                 except DecodeError as error:
-                    if decoder.superseded(change):
-                        continue
-                    at = (topic, partition, offset)
-                    letters.append(self._letter(view.name, _text(key), change.position, error, value, at))
+                    if not decoder.superseded(change):
+                        letters.append(self._letter(view, decoder, key, error, value, at))
                     continue
                 lacking.pop(raw, None)
                 slot = (entry.view, entry.id)
@@ -136,10 +133,38 @@ class EntryDecoder:
         return Entry(view.name, identity, change.position, document, *at, row)
 
     def _letter(
-        self, view: str, key: str, version: int, error: DecodeError, raw: bytes | None, at: tuple[str, int, int]
+        self,
+        view: View | None,
+        decoder: Decoder,
+        key: bytes | None,
+        error: DecodeError,
+        raw: bytes | None,
+        at: tuple[str, int, int],
     ) -> DeadLetter:
-        reason = f"{error.what}; {error.fix}" if error.fix else error.what
-        return DeadLetter(self.spec.sink, view, key, version, reason, raw, *at, at_ms=int(time.time() * 1000))
+        """Of a document, if it is known which; else of a row of the table."""
+        identity = None if view is None else _document_of(view, decoder, key, at)
+        position, transaction = decoder.told(raw)
+        return DeadLetter(
+            self.spec.sink,
+            "" if view is None else view.name,
+            _text(key) if identity is None else identity,
+            position,
+            f"{error.what}; {error.fix}" if error.fix else error.what,
+            raw,
+            *at,
+            at_ms=int(time.time() * 1000),
+            generation=self.spec.generation,
+            table=decoder.table.qualified if identity is None else None,
+            tx_id=transaction,
+        )
+
+
+def _document_of(view: View, decoder: Decoder, key: bytes | None, at: tuple[str, int, int]) -> str | None:
+    """The id of the document that a record's key names; None if it names none."""
+    try:
+        return view.document_id(decoder.decode(key, None, *at))
+    except DecodeError:
+        return None
 
 
 def key_row(view: View, change: Change) -> tuple[Any, ...]:

@@ -163,7 +163,7 @@ def _account(spec: FlowSpec, group: list[Entry], answers: list[Answer], count: C
 
 
 def letter_of(spec: FlowSpec, entry: Entry, reason: str) -> DeadLetter:
-    """The dead letter of an entry."""
+    """The dead letter of an entry. Its transaction is left to who needs it: the record is in the log, and not here."""
     return DeadLetter(
         sink=spec.sink,
         view=entry.view,
@@ -175,6 +175,8 @@ def letter_of(spec: FlowSpec, entry: Entry, reason: str) -> DeadLetter:
         partition=entry.partition,
         offset=entry.offset,
         at_ms=int(time.time() * 1000),
+        generation=spec.generation,
+        deleting=entry.document is None,
     )
 
 

@@ -11,9 +11,23 @@ from confluent_kafka import KafkaException, Producer
 
 from cdc.deadletter import DeadLetter
 from cdc.errors import KafkaError
+from cdc.pipeline import Pipeline
 
 # A batch waits for its letters; past this the task fails and the batch is replayed, so that no letter is lost.
 FLUSH_SECONDS = 30.0
+# A letter holds the record and its reason, so it may be a little larger than any record.
+MORE_BYTES = 65_536
+# Header of a tombstone: see cdc/letter_book.py.
+THROUGH = "through"
+
+
+def letters_config(pipeline: Pipeline) -> dict[str, Any]:
+    """What ``send`` and ``clear`` need to know, as plain data that travels to executors; holds secrets."""
+    return {
+        "topic": pipeline.dead_letter_topic,
+        "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + MORE_BYTES},
+        "values": pipeline.policy.dead_letters.values,
+    }
 
 
 @lru_cache(maxsize=4)
@@ -25,13 +39,37 @@ def send(config: Mapping[str, Any], letters: Sequence[DeadLetter]) -> None:
     """Publish letters and wait until the brokers have them all.
 
     Args:
-        config: ``{"topic": name, "client": librdkafka settings}``.
+        config: of ``letters_config``; unless it says ``values: False``, with the documents.
         letters: what to publish; none is a no-op that opens no connection.
 
     Raises:
         KafkaError: not all letters were acknowledged in time; the batch must not commit.
     """
-    if not letters:
+    if not config.get("values", True):
+        letters = [letter.without_values() for letter in letters]
+    publish(config, [(letter.record_key(), letter.to_json(), None) for letter in letters])
+
+
+def clear(config: Mapping[str, Any], cleared: Mapping[bytes, int]) -> None:
+    """Publish tombstones of letters.
+
+    Args:
+        config: as ``send`` takes it.
+        cleared: record key -> the letter's offset in the topic; one that has come since stands.
+
+    Raises:
+        KafkaError: not all were acknowledged in time; those that were not still stand.
+    """
+    publish(config, [(key, None, through) for key, through in cleared.items()])
+
+
+def publish(config: Mapping[str, Any], records: Sequence[tuple[bytes, bytes | None, int | None]]) -> None:
+    """Write records (key, value, what a tombstone means) to the letters' topic and wait until the brokers have all.
+
+    Raises:
+        KafkaError: as ``send``.
+    """
+    if not records:
         return
     producer = _producer(orjson.dumps(dict(config["client"]), option=orjson.OPT_SORT_KEYS))
     failed: list[str] = []
@@ -41,8 +79,9 @@ def send(config: Mapping[str, Any], letters: Sequence[DeadLetter]) -> None:
             failed.append(str(error))
 
     try:
-        for letter in letters:
-            producer.produce(config["topic"], key=letter.record_key(), value=letter.to_json(), on_delivery=delivered)
+        for key, value, through in records:
+            headers: list[tuple[str, str | bytes | None]] = [] if through is None else [(THROUGH, str(through))]
+            producer.produce(config["topic"], key=key, value=value, on_delivery=delivered, headers=headers)
             producer.poll(0)
         unsent = producer.flush(FLUSH_SECONDS)
     except (BufferError, KafkaException) as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from cdc.pipeline import Pipeline
+from cdc.pipeline.fields import Part
 from operations.opened import named_tables
 from operations.state_folder import chosen_sinks, register_of
 from spark.register import as_defined, outdated
@@ -26,6 +28,7 @@ _FREE = frozenset(
         "kafka.replication_factor",
         "kafka.segment_hours",
         "connect.options",
+        "policy.dead_letters.keep_days",
     )
 )
 
@@ -106,9 +109,17 @@ def _restart(old: Pipeline, new: Pipeline) -> list[str]:
         if before is None or after is None:
             found += [part] if before is not after and part != "row_store" else []
             continue
-        names = (name for name in type(before).model_fields if f"{part}.{name}" not in _FREE)
-        found += [f"{part}.{name}" for name in names if getattr(before, name) != getattr(after, name)]
+        names = [f"{part}.{name}" for name in type(before).model_fields]
+        found += [name for name in names if _differs(name, *(attrgetter(name)(one) for one in (old, new)))]
     return found
+
+
+def _differs(name: str, before: Any, after: Any) -> bool:
+    """Whether a key, or one below it, was changed that a process must be started again for."""
+    if isinstance(before, Part) and isinstance(after, Part):
+        below = type(before).model_fields
+        return any(_differs(f"{name}.{one}", getattr(before, one), getattr(after, one)) for one in below)
+    return name not in _FREE and bool(before != after)
 
 
 def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:

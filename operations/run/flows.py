@@ -14,6 +14,7 @@ from cdc.debezium_json import Fit
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
+from cdc.log.letters import letters_config
 from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.resolve import view_tables
 from cdc.types import supported
@@ -56,14 +57,16 @@ def flows_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_
     return [_ready(build, flow, start) for flow in planned]
 
 
-def spec_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> FlowSpec:
-    """The whole work of a generation; arguments and errors as ``flows_of``."""
+def spec_of(
+    build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int, only: str | None = None
+) -> FlowSpec:
+    """The whole work of a generation, or that of one view; arguments and errors as ``flows_of``."""
     pipeline, generation = build.pipeline, build.generation
     sink, frozen = pipeline.sinks[build.sink], read_frozen(generation)
     catalogue = frozen.over(catalogue)
     found, views = Gathering(), list[View]()
     computed: dict[str, Mapping[str, str]] = {}
-    for view in build.views:
+    for view in (view for view in build.views if only in (None, view.name)):
         with found.step():
             typed, computed[view.name] = analysed_view(spark, pipeline, view)
             views.append(typed)
@@ -193,11 +196,7 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
         topics=topics,
         tables=tables,
         sink_config=config,
-        # A letter holds the record and its reason, so it may be a little larger than any record.
-        dead_letters={
-            "topic": pipeline.dead_letter_topic,
-            "client": {**pipeline.kafka.client(), "message.max.bytes": pipeline.kafka.max_message_bytes + 65_536},
-        },
+        dead_letters=letters_config(pipeline),
         registry=pipeline.source.reader(),
         away_seconds=away_seconds(pipeline),
         compaction_lag_seconds=pipeline.kafka.compaction_lag_hours * 3600,

@@ -130,23 +130,27 @@ def _result(pipeline: Pipeline, views: Mapping[str, View], case: Case, sparks: _
         for records in batches:
             tested.apply(records)
         for expected in (one for one in case.expected if one.view == name):
-            result.wrong += compared(expected, tested.documents, tested.letters)
+            root = views[name].table.qualified
+            result.wrong += compared(expected, tested.documents, tested.letters, root)
         result.letters += [f"{letter.view or name} {letter.key}: {letter.reason}" for letter in tested.letters]
     result.seconds = round(time.monotonic() - started, 3)
     return result
 
 
-def compared(expected: Expected, documents: Mapping[str, bytes], letters: Sequence[DeadLetter]) -> list[Wrong]:
+def compared(
+    expected: Expected, documents: Mapping[str, bytes], letters: Sequence[DeadLetter], root: str | None = None
+) -> list[Wrong]:
     """What of one document is not as expected. Pure.
 
     Args:
         expected: the document.
         documents: those that stand, by id.
         letters: what could not be applied.
+        root: the view's root table: another table's row is no document.
     """
     wrong, there = partial(Wrong, expected), documents.get(expected.key)
     if expected.letter is not None:
-        reasons = [one.reason for one in letters if one.key == expected.key]
+        reasons = [one.reason for one in letters if one.key == expected.key and one.table in (None, root)]
         said = [] if any(expected.letter in reason for reason in reasons) else [wrong("", reasons, expected.letter)]
         return said if there is None else [*said, wrong("", SOMETHING, NOTHING)]
     if expected.document is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
+
+from operations.metric_families import Labelled, counter, gauge
 
 KINDS = ("missing", "extra", "changed")
 
@@ -81,22 +83,9 @@ def _views(report: Mapping[str, Any]) -> list[tuple[dict[str, str], Mapping[str,
     return [({"sink": s["sink"], "view": view["view"]}, view) for s in report["sinks"] for view in s["views"]]
 
 
-def _gauge(name: str, said: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Metric:
-    return _filled(GaugeMetricFamily, name, said, values)
+def _gauge(name: str, said: str, values: Labelled) -> Metric:
+    return gauge(f"headwater_verify_{name}", said, values)
 
 
-def _counter(name: str, said: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Metric:
-    return _filled(CounterMetricFamily, name, said, values)
-
-
-def _filled(
-    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
-    name: str,
-    said: str,
-    values: Sequence[tuple[Mapping[str, str], float]],
-) -> Metric:
-    labels = list(values[0][0]) if values else ["pipeline"]
-    made = kind(f"headwater_verify_{name}", said, labels=labels)
-    for of, value in values:
-        made.add_metric([of[label] for label in labels], value)
-    return made
+def _counter(name: str, said: str, values: Labelled) -> Metric:
+    return counter(f"headwater_verify_{name}", said, values)

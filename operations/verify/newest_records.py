@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from spark.spec import FlowSpec
 
 # Records a poll brings, and a decode takes.
 PIECE = 5_000
+# A poll waits for all of its records, also at the end of the log, where there are no more.
+POLL_SECONDS = 0.5
 # A log that gives nothing for so long does not answer.
 SILENT_SECONDS = 30.0
 
@@ -168,9 +171,12 @@ def _pieces(pipeline: Pipeline, topic: str) -> Iterator[list[Record]]:
         ends = {part: consumer.get_watermark_offsets(TopicPartition(topic, part), 10) for part in known.partitions}
         left = {part for part, (low, high) in ends.items() if high > low}
         consumer.assign([TopicPartition(topic, part, ends[part][0]) for part in left])
+        heard = time.monotonic()
         while left:
-            messages = consumer.consume(PIECE, SILENT_SECONDS)
-            if not messages:
+            messages = consumer.consume(PIECE, POLL_SECONDS)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > SILENT_SECONDS:
                 raise KafkaUnavailable(f"topic {topic} gave nothing for {SILENT_SECONDS:.0f} s")
             records = []
             for message in messages:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from cdc.keys import document_id, is_stray, split_id
 from cdc.position import MAX_EPOCH, MAX_LSN, pack
 from cdc.types import merge_fields
 from connectors.marker_watch import read_snapshot_lsn
-from operations.holding import Holds
+from operations.holding import Holding, Holds
 from operations.opened import Opened
 from operations.rowstore import row_store_settings
 from operations.run.flows import reading, spec_of
@@ -74,11 +74,7 @@ def repair(
     if not caught_up:
         why = "the sink was not seen to catch up, so its change may be on the way: start `headwater run FILE` first"
         return Refused(why)
-    spec = spec_of(build, catalogue, spark, read_snapshot_lsn(build.pipeline))
-    part = build.part
     warehouse = build.warehouse
-    flows = plan_flows(spec, reading(build.pipeline, part), build.generation.folder, separate=warehouse)
-    flow = next(flow for flow in flows if settler.view.name in flow.spec.views)
     joined = isinstance(settler.view, JoinedView)
     again = f"`headwater resnapshot FILE {settler.view.table.qualified}`"
     refused = Refused(
@@ -87,10 +83,10 @@ def repair(
         if joined
         else f"the log has another row than Postgres: {again}"
     )
-    work = Repair(build, flow, settler, spark, refused)
+    work = work_of(build, catalogue, settler.holding, spark, refused)
     method: Callable[[Repair, Mapping[str, str]], None] = _rows
     if joined:
-        method = partial(_joined, _joiner(work))
+        method = partial(_joined, joiner_of(work))
     elif warehouse:
         from operations.verify.repair_warehouse import repair_rows
 
@@ -101,15 +97,35 @@ def repair(
     return refused
 
 
+def work_of(
+    build: Opened, catalogue: Catalogue, holding: Holding, spark: SparkSession | None, refused: Refused
+) -> Repair:
+    """What making documents of a view anew needs.
+
+    Args:
+        build: the generation.
+        catalogue: the source's tables.
+        holding: of the view.
+        spark: a session, if one is needed; for a warehouse one that knows its catalogue.
+        refused: told what can't be made.
+    """
+    # Without Spark SQL nobody asks the session for anything.
+    spec = spec_of(build, catalogue, cast("SparkSession", spark), read_snapshot_lsn(build.pipeline), holding.view.name)
+    part = build.part
+    flows = plan_flows(spec, reading(build.pipeline, part), build.generation.folder, separate=build.warehouse)
+    flow = next(flow for flow in flows if holding.view.name in flow.spec.views)
+    return Repair(build, flow, holding, spark, refused)
+
+
 # -- views of one table ------------------------------------------------------------------------------------------------
 
 
 def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
     """The newest record of each key is decoded and written again, at its own position or just above it."""
     newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
-    held = _reachable(work, work.settler.holding.get(list(kinds)))
+    held = reachable(work, work.holding.get(list(kinds)))
     items, floors = {}, {}
-    documents = _with_fields(work, [found.record for found in newest.values()]) if work.view.needs_spark else None
+    documents = with_fields(work, [found.record for found in newest.values()]) if work.view.needs_spark else None
     for key, kind in kinds.items():
         found = newest.get(key)
         document = None if found is None else found.entry.document if documents is None else documents.get(key)
@@ -128,7 +144,7 @@ def _rows(work: Repair, kinds: Mapping[str, str]) -> None:
         work.refused.add(key, _why(work, key, answer, held[key].version if key in held else None))
 
 
-def _reachable(work: Repair, held: dict[str, Holds]) -> dict[str, Holds]:
+def reachable(work: Repair, held: dict[str, Holds]) -> dict[str, Holds]:
     """What is held under versions that a change can reach; what is not is forgotten by the sink, and can be written.
 
     A version that can't be read, or that lies above every position that the source has come to, was written by
@@ -182,14 +198,14 @@ def _why(work: Repair, key: str, answer: Answer, version: int | None) -> str:
     )
 
 
-def _with_fields(work: Repair, records: Sequence[Any]) -> dict[str, bytes | None]:
-    """Documents of records with what Spark SQL computes, by the engine's own stages."""
+def with_fields(work: Repair, records: Sequence[Any], failed: dict[str, str] | None = None) -> dict[str, bytes | None]:
+    """Documents of records with what Spark SQL computes, by the engine's own stages; ``failed`` is told id -> why."""
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
     typed = map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(work.view))
-    return _computed(work, without_tallies(typed))
+    return _computed(work, without_tallies(typed), failed)
 
 
-def _computed(work: Repair, typed: Any) -> dict[str, bytes | None]:
+def _computed(work: Repair, typed: Any, failed: dict[str, str] | None = None) -> dict[str, bytes | None]:
     """Id -> document, from a frame of entries with their typed rows; None too where Spark SQL fails."""
     documents: dict[str, bytes | None] = {}
     own = ("id", "document")
@@ -199,6 +215,8 @@ def _computed(work: Repair, typed: Any) -> dict[str, bytes | None]:
             fields = results.of(at) if document is not None else None
             if fields is None or isinstance(fields, Failure):
                 documents[key] = None
+                if isinstance(fields, Failure) and failed is not None:
+                    failed[key] = fields.reason
             else:
                 documents[key] = merge_fields(document, fields)
     return documents
@@ -207,7 +225,8 @@ def _computed(work: Repair, typed: Any) -> dict[str, bytes | None]:
 # -- joined views ------------------------------------------------------------------------------------------------------
 
 
-def _joiner(work: Repair) -> Joiner:
+def joiner_of(work: Repair) -> Joiner:
+    """The engine of a joined view, over its row store."""
     assert isinstance(work.view, JoinedView)
     settings = row_store_settings(work.build.pipeline, work.build.generation, work.view.name)
     store = open_store(replace(work.flow.spec, row_store=settings))
@@ -216,13 +235,13 @@ def _joiner(work: Repair) -> Joiner:
 
 def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
     """Documents are put together again under raised versions; what the row store never had is removed."""
-    held = _reachable(work, work.settler.holding.get(list(kinds)))
+    held = reachable(work, work.holding.get(list(kinds)))
     # What has no key of this view's form can be of no row.
-    roots = {_root_of(joiner.view, key): key for key in kinds if not is_stray(key)}
+    roots = {root_of(joiner.view, key): key for key in kinds if not is_stray(key)}
     strays = {key: Item(key, held[key].version, None) for key in kinds if is_stray(key) and key in held}
     write_above(work.sink, joiner.view.name, strays, {key: item.version | ROOM for key, item in strays.items()})
-    made = {_root_of(joiner.view, entry.id): entry for entry in _made(joiner, work, dict.fromkeys(roots, 0))}
-    stale = _write_made(work, list(made.values()))
+    made = {root_of(joiner.view, entry.id): entry for entry in made_of(joiner, work, dict.fromkeys(roots, 0))}
+    stale = write_made(work, list(made.values()))
     for root, key in roots.items():
         if root in made:
             continue
@@ -234,10 +253,10 @@ def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
         items = {key: Item(key, version, None)}
         for refused, answer in write_above(work.sink, joiner.view.name, items, {key: version | ROOM}).items():
             work.refused.add(refused, _why(work, refused, answer, version))
-    _again(joiner, work, stale)
+    write_higher(joiner, work, stale)
 
 
-def _again(joiner: Joiner, work: Repair, stale: Sequence[Entry]) -> None:
+def write_higher(joiner: Joiner, work: Repair, stale: Sequence[Entry]) -> None:
     """Documents that the sink holds newer: the store's counters are raised above what it holds.
 
     The counters stay where they are, so that every later change is newer still.
@@ -245,21 +264,25 @@ def _again(joiner: Joiner, work: Repair, stale: Sequence[Entry]) -> None:
     for _ in range(ROOM):
         if not stale:
             return
-        held = work.settler.holding.get([entry.id for entry in stale])
+        held = work.holding.get([entry.id for entry in stale])
         above = {}
         for entry in stale:
             version = max(entry.version, held[entry.id].version if entry.id in held else 0) + 1
             if version >= MAX_VERSION - ROOM:
                 work.refused.add(entry.id, f"the sink holds it at version {version - 1}, and there is none above")
                 continue
-            above[_root_of(joiner.view, entry.id)] = version
-        stale = _write_made(work, _made(joiner, work, above))
+            above[root_of(joiner.view, entry.id)] = version
+        stale = write_made(work, made_of(joiner, work, above))
     for entry in stale:
         work.refused.add(entry.id, "the sink held a newer one each time it was written: run it again")
 
 
-def _made(joiner: Joiner, work: Repair, roots: Mapping[str, int]) -> list[Entry]:
-    """Entries of roots that the row store knows, under versions that it has just raised."""
+def made_of(
+    joiner: Joiner, work: Repair, roots: Mapping[str, int], failed: dict[str, str] | None = None
+) -> list[Entry]:
+    """Entries of roots that the row store knows, under versions that it has just raised.
+
+    ``failed`` is told id -> why, of those without a document because Spark SQL fails for them."""
     if not roots:
         return []
     # Raising the version of a root that never came would leave its counter behind for ever.
@@ -268,11 +291,12 @@ def _made(joiner: Joiner, work: Repair, roots: Mapping[str, int]) -> list[Entry]
     if not work.view.needs_spark or not entries:
         return entries
     batch = entry_batch(work.flow.spec, work.view, Decoded(entries, [], 0))
-    documents = _computed(work, without_tallies(work.spark.createDataFrame(pa.Table.from_batches([batch]))))
+    frame = work.spark.createDataFrame(pa.Table.from_batches([batch]))
+    documents = _computed(work, without_tallies(frame), failed)
     return [entry._replace(document=documents[entry.id]) for entry in entries]
 
 
-def _write_made(work: Repair, entries: Sequence[Entry]) -> list[Entry]:
+def write_made(work: Repair, entries: Sequence[Entry]) -> list[Entry]:
     """Write entries; returns those that the sink holds newer."""
     stale = []
     items = [Item(entry.id, entry.version, entry.document) for entry in entries]
@@ -284,7 +308,7 @@ def _write_made(work: Repair, entries: Sequence[Entry]) -> list[Entry]:
     return stale
 
 
-def _root_of(view: JoinedView, identity: str) -> str:
+def root_of(view: JoinedView, identity: str) -> str:
     """The root row's key of a document: another one only if ``key`` names the primary key in another order."""
     if view.key == view.table.primary_key:
         return identity

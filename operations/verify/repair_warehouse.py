@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.errors import SinkUnavailable
 from cdc.view import View
 from operations.holding import TWICE, Holds
-from operations.verify.newest_records import Record, newest_records
+from operations.verify.newest_records import Newest, Record, newest_records
 from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
@@ -46,15 +46,17 @@ PASSING = ("conflict", "uuid does not match", "cannot commit")
 _SEEN, _ADDED, _CHANGES = "_hw_seen", "_hw_added", "hw_repair"
 
 
-def repair_rows(work: Repair, kinds: Mapping[str, str]) -> None:
+def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, Newest] | None = None) -> None:
     """Put rows right: wrong and missing ones come from their newest records, those that nobody knows go.
 
     Args:
         work: the view and its place.
         kinds: key -> how it differs.
+        newest: their newest records, if they have been read.
     """
-    held, table = work.settler.holding.get(list(kinds)), f"{work.view.table.qualified}"
-    newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
+    held, table = work.holding.get(list(kinds)), f"{work.view.table.qualified}"
+    if newest is None:
+        newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
     records, gone = [], set()
     twice = {key for key, holds in held.items() if holds.digest == TWICE}
     for key, kind in kinds.items():
@@ -94,7 +96,7 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], 
 def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
     """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
     left, batches = set(keys), []
-    target = work.settler.holding.target
+    target = work.holding.target
     assert isinstance(target, IcebergTarget), "rows are repaired in tables"
     for batch in target.batches(work.view.name, list(keys)):
         first = []

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from cdc.keys import shown
 from cdc.view import View
+from operations.holding import Holding
 from operations.opened import Opened
 from operations.verify.buckets import Keys
 from operations.verify.comparison import NAMED, unmarked
-from operations.verify.settle import Settler
 from sinks.contract import Sink
 from spark.flow import Flow
 
@@ -52,25 +52,31 @@ class Repair:
     Attributes:
         build: the generation.
         flow: the view's flow, which is not started here; plain views share one.
-        settler: knows the view and what the sink holds.
-        spark: the session.
+        holding: the view, and what the sink holds of it.
+        session: Spark's; may be missing where neither Spark SQL nor a table is concerned.
         refused: told what can't be repaired.
     """
 
     build: Opened
     flow: Flow
-    settler: Settler
-    spark: SparkSession
+    holding: Holding
+    session: SparkSession | None
     refused: Refused
 
     @property
     def view(self) -> View:
         """The view, as Spark has analysed it."""
-        return self.flow.spec.views[self.settler.view.name]
+        return self.flow.spec.views[self.holding.view.name]
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, where one is needed."""
+        assert self.session is not None, "what Spark computes was to be made without it"
+        return self.session
 
     @property
     def sink(self) -> Sink:
         """The sink that documents are written to."""
-        target = self.settler.holding.target
+        target = self.holding.target
         assert isinstance(target, Sink), "documents are repaired in sinks that take them"
         return target

@@ -28,8 +28,8 @@ from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, source_faults
-from operations.verify.comparison import Comparison, compare
-from operations.verify.settle import Settler
+from operations.verify.comparison import Comparison, compare, unmarked
+from operations.verify.settle import PAGE, Settler
 from truth.expected import digests, expected, needs_spark
 from truth.rows import estimated_rows, sampled_ids, snapshot
 
@@ -250,6 +250,18 @@ class Verifier:
                 left = settler.settle(result, left, max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0)
                 result.not_repaired = refused.explained(left)
             result.repaired = certain.count - left.count - result.undecided
+            if result.repaired:
+                self._clear_letters(settler, build, certain, left)
+
+    def _clear_letters(self, settler: Settler, build: Opened, written: Keys, left: Keys) -> None:
+        """What was refused once and is written now is no dead letter any more."""
+        from cdc.log.forgotten import forget_written
+
+        one_by_one = ((unmarked(key)[1] for page in keys.pages(PAGE) for key in page) for keys in (written, left))
+        try:
+            forget_written(self.pipeline, build.sink, build.number, settler.view.name, *one_by_one)
+        except HeadwaterError as error:
+            self.progress(f"  {build.sink}: dead letters of what was repaired are left: {error.what}")
 
     def _sampled(self, settler: Settler) -> list[str]:
         count, seed = self.asked.sample or 0, self.asked.seed

@@ -78,21 +78,34 @@ class Fences:
             ApiError, TransportError: for the caller to translate or retry.
         """
         highest = self.highest(target)
-        doubtful = [item for item in upserts if item.version < highest]
+        return self.of(target, [item.key for item in upserts if item.version < highest], target.fence_writer)
+
+    def of(self, target: Target, keys: Sequence[str], index: str) -> dict[str, int]:
+        """The fences of keys: key -> version of its newest delete; a key without one is left out.
+
+        Args:
+            target: whose.
+            keys: of documents.
+            index: the fences' index, or its alias for writing.
+
+        Raises:
+            ApiError, TransportError: for the caller to translate or retry.
+            SinkRefused: the fences are gone.
+        """
         found: dict[str, int] = {}
-        for start in range(0, len(doubtful), MGET_COUNT):
-            part = doubtful[start : start + MGET_COUNT]
+        for start in range(0, len(keys), MGET_COUNT):
+            part = keys[start : start + MGET_COUNT]
             answer = self._client.mget(
-                index=target.fence_writer,
-                ids=[KEY_PREFIX + item.key for item in part],
+                index=index,
+                ids=[KEY_PREFIX + key for key in part],
                 filter_path="docs._version,docs._id,docs.error",
                 source=False,
             )
-            for item, doc in zip(part, answer.body["docs"], strict=True):
+            for key, doc in zip(part, answer.body["docs"], strict=True):
                 if "error" in doc:
                     raise missing(self._who, target)
                 if "_version" in doc:
-                    found[item.key] = doc["_version"]
+                    found[key] = doc["_version"]
         return found
 
     def highest(self, target: Target) -> int:

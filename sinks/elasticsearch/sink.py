@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from elastic_transport import TransportError
 from elasticsearch import ApiError
 
-from cdc.errors import ConfigError, SinkRefused
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from cdc.keys import id_bytes, is_stray
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
 from sinks.elasticsearch import read
@@ -132,6 +132,14 @@ class ElasticsearchSink:
         with translated(self._settings.who, "get"):
             return read.get(self._client, self._target(target), keys)
 
+    def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
+        """See the contract: documents and fences. A key that no document can have is not asked for."""
+        place, asked = self._target(target), [key for key in keys if self._key_fault(key) is None]
+        with translated(self._settings.who, "look-up of versions"):
+            held = read.versions(self._client, place, place.concrete, asked)
+            fenced = self._fences.of(place, asked, place.fences)
+        return {key: max(held.get(key, -1), fenced.get(key, -1)) for key in held.keys() | fenced.keys()}
+
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract."""
         with translated(self._settings.who, "scan"):
@@ -148,9 +156,11 @@ class ElasticsearchSink:
             forget(self._client, self._target(target), keys)
 
     def refresh(self, target: str) -> None:
-        """Make everything written so far visible to searches now."""
+        """See the contract: a search finds what was written before the index's last refresh."""
         with translated(self._settings.who, "refresh"):
-            self._client.indices.refresh(index=self._target(target).concrete)
+            told = self._client.indices.refresh(index=self._target(target).concrete)
+            if told["_shards"]["failed"]:
+                raise SinkUnavailable(f"{self._settings.who}: {told['_shards']['failed']} shards were not refreshed")
 
     def bulk_load(self, target: str, on: bool) -> None:
         """See the contract: refresh is off meanwhile."""
@@ -206,10 +216,14 @@ class ElasticsearchSink:
 
     def _refuse(self, item: Item) -> Answer | None:
         """What Elasticsearch would refuse together with the whole request must not reach it."""
-        if not item.key or (len(item.key) * 4 > MAX_KEY_BYTES and len(id_bytes(item.key)) > MAX_KEY_BYTES):
-            return rejected(f"the key must have 1 to {MAX_KEY_BYTES} bytes, this one has {len(id_bytes(item.key))}")
-        fault = version_fault(item) or size_fault(item, self._settings.max_document_bytes)
+        fault = self._key_fault(item.key) or version_fault(item) or size_fault(item, self._settings.max_document_bytes)
         return rejected(fault) if fault else None
+
+    @staticmethod
+    def _key_fault(key: str) -> str | None:
+        if not key or (len(key) * 4 > MAX_KEY_BYTES and len(id_bytes(key)) > MAX_KEY_BYTES):
+            return f"the key must have 1 to {MAX_KEY_BYTES} bytes, this one has {len(id_bytes(key))}"
+        return None
 
     def _retrying(self, read_verb: Callable[[], T]) -> T:
         """A look-up that a write needs, repeated while the server is away."""

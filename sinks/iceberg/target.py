@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cdc.errors import SinkRefused
 from cdc.keys import split_id
-from sinks.contract import Held
+from sinks.contract import UNREADABLE, Held
 from sinks.iceberg import catalogue
 from sinks.iceberg.rows import held_keys, held_rows
 
@@ -50,6 +50,10 @@ class IcebergTarget:
             for held in held_rows(batch, self._key(target)):
                 found.setdefault(held.key, []).append(held)
         return {key: _one(found[key]) for key in keys if key in found}
+
+    def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
+        """See the contract: a deleted row is not remembered."""
+        return {key: held.version for key, held in self.get(target, keys).items() if held.version != UNREADABLE}
 
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; all from one snapshot. A key that the table has twice comes twice."""
@@ -93,6 +97,9 @@ class IcebergTarget:
         except SinkRefused:
             return False
         return True
+
+    def refresh(self, target: str) -> None:
+        """See the contract: a commit is there for the next reader that opens the table."""
 
     def size(self, target: str) -> int:
         """See the contract: the data files of the newest snapshot."""

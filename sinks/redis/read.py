@@ -16,6 +16,7 @@ from sinks.redis.pointer import FIELDS, Pointer
 
 SCAN_COUNT = 1000
 _TRIES = 5
+_VERSION = re.compile(rb"\d{1,19}")
 
 
 class Moving(Exception):
@@ -61,6 +62,21 @@ class Reads:
             except Moving:
                 continue
         raise Moving
+
+    def versions(self, where: Names, keys: Sequence[str]) -> dict[str, int]:
+        """Versions by key, also of deleted documents; what is no number is left out."""
+        found: dict[str, int] = {}
+        for start in range(0, len(keys), SCAN_COUNT):
+            part = keys[start : start + SCAN_COUNT]
+            pipe = self._client.pipeline(transaction=False)
+            for key in part:
+                pipe.get(where.version(names.encoded(key)))
+            for key, version in zip(part, pipe.execute(raise_on_error=False), strict=True):
+                if isinstance(version, Exception) and not str(version).startswith("WRONGTYPE"):
+                    raise version
+                if isinstance(version, bytes) and _VERSION.fullmatch(version):
+                    found[key] = int(version)
+        return found
 
     def scan(self, where: Names) -> Iterator[Held]:
         """Everything; a key of that name which is no string is there as well, without a document.
@@ -125,7 +141,7 @@ def _held(key: str, document: Any, version: Any) -> Held:
     for answer in (document, version):
         if isinstance(answer, Exception) and not str(answer).startswith("WRONGTYPE"):
             raise answer
-    if isinstance(version, Exception) or not re.fullmatch(rb"\d{1,19}", version or b"0"):
+    if isinstance(version, Exception) or not _VERSION.fullmatch(version or b"0"):
         # Whatever the value is: no later change could be told from an older one.
         return Held(key, UNREADABLE, b"")
     return Held(key, int(version or 0), b"" if isinstance(document, Exception) else document)

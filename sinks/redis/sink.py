@@ -139,6 +139,11 @@ class RedisSink:
         with self._server.once("get"):
             return self._reads().get(self._where(target), keys)
 
+    def versions(self, target: str, keys: Sequence[str]) -> dict[str, int]:
+        """See the contract: a version stays where its value was deleted, and never moves."""
+        with self._server.once("look-up of versions"):
+            return self._reads().versions(self._where(target), keys)
+
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; a key of that name which is no string has no document.
 
@@ -187,6 +192,11 @@ class RedisSink:
     def there(self, target: str) -> bool:
         """See the contract: whoever sets it up claims it, and a server that has forgotten that has forgotten more."""
         return self.claimed(target) is not None
+
+    def refresh(self, target: str) -> None:
+        """See the contract: what was written is read at once, unless the server has forgotten it."""
+        if not self.there(target):
+            raise SinkRefused(f"{self._settings.who}: what was written to {target} is gone")
 
     def size(self, target: str) -> int:
         """See the contract: documents and fences alike."""

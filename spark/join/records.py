@@ -83,14 +83,14 @@ class RecordReader:
                 self._check_holes(made)
             except DecodeError as error:
                 if change is None or not decoder.superseded(change):
-                    letters.append(self.letter(_text(key), error, (topic, partition, offset), value))
+                    letters.append(self.letter(self._row(topic, key), error, (topic, partition, offset), value))
                 continue
             slot = (made.table, made.key)
             known = changes.get(slot)
             changes[slot] = newest(known, made)
             if changes[slot] is not known:
                 at_record = (topic, partition, offset)
-                failed[slot] = self.letter(_text(key), without, at_record, value) if without else None
+                failed[slot] = self.letter(made.key, without, at_record, value) if without else None
             ts_ms = max(ts_ms, made.ts_ms)
         letters += [letter for letter in failed.values() if letter is not None]
         return Taken(list(changes.values()), letters, batch.num_rows, ts_ms)
@@ -115,8 +115,18 @@ class RecordReader:
         columns = (batch.column(name).to_pylist() for name in ("key", "topic"))
         for key, topic in zip(*columns, strict=True):
             with suppress(*REFUSALS):
-                found[self._makers[self._decoders[topic].table.qualified].key(orjson.loads(key))] = None
+                found[self._id(topic, key)] = None
         return list(found)
+
+    def _id(self, topic: str, key: bytes) -> str:
+        """The id of the row that a record's key names; may raise any of ``cdc.types.REFUSALS``."""
+        return self._makers[self._decoders[topic].table.qualified].key(orjson.loads(key))
+
+    def _row(self, topic: str, key: bytes | None) -> str:
+        """The same for a letter: the key as text where it names no row."""
+        with suppress(*REFUSALS):
+            return self._id(topic, key or b"")
+        return _text(key)
 
     def _values(
         self, change: Change, columns: Mapping[str, list[Any]], at: int
@@ -146,10 +156,29 @@ class RecordReader:
         )
 
     def letter(self, key: str, error: DecodeError, at: tuple[str, int, int], raw: bytes | None = None) -> DeadLetter:
-        """A dead letter for a record that can't be applied."""
-        reason = f"{error.what}; {error.fix}" if error.fix else error.what
-        now = int(time.time() * 1000)
-        return DeadLetter(self.spec.sink, self.view.name, key, 0, reason, raw, *at, at_ms=now)
+        """A dead letter of a row whose record can't be applied: a row of any of the view's tables, its root's too.
+
+        Args:
+            key: the row's id.
+            error: why.
+            at: topic, partition and offset.
+            raw: the record's value, if it is at hand.
+        """
+        decoder = self._decoders[at[0]]
+        position, transaction = decoder.told(raw)
+        return DeadLetter(
+            self.spec.sink,
+            self.view.name,
+            key,
+            position,
+            f"{error.what}; {error.fix}" if error.fix else error.what,
+            raw,
+            *at,
+            at_ms=int(time.time() * 1000),
+            generation=self.spec.generation,
+            table=decoder.table.qualified,
+            tx_id=transaction,
+        )
 
 
 def _text(key: bytes | None) -> str:

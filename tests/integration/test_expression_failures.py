@@ -223,7 +223,10 @@ def test_a_row_below_adds_nothing_where_it_can_not_be_computed(spark: SparkSessi
     assert [row[-2:] for row in stored] == [[stored[0][-2], 1], [None, None], [None, None]]
     assert float(stored[0][-2]) == 0.75
     [letter] = letters
-    assert letter.key == '{"id":2}' and "aggregate ratio: `n / b`" in letter.reason
+    assert (letter.key, letter.table) == (
+        "2",
+        TABLE.qualified,
+    ) and "aggregate ratio: `n / b`" in letter.reason
     assert "aggregate many: `* where CAST(s AS int) > 0`" in letter.reason and '"b":0' in letter.reason
     answers = ask(spark, table_shape(TABLE, ["n / b"]), [{"id": k, **row} for k, row in ROWS.items()], ["n / b"])
     assert [row[0] is FAILED for row in answers.rows] == [False, True, False], "verification leaves the same row out"

@@ -86,6 +86,13 @@ def test_a_deleted_document_stays_deleted_until_something_newer(sink: Sink) -> N
     assert held(sink)["1"] == (21, doc(21))
 
 
+def test_versions_are_told_also_of_what_was_deleted(sink: Sink) -> None:
+    sink.write(VIEW, [Item("a", 5, doc(1)), Item("b", 5, doc(2))])
+    sink.write(VIEW, [Item("b", 7, None), Item("c", 9, None)])
+    assert sink.versions(VIEW, ["a", "b", "c", "none", "", "k" * 9000]) == {"a": 5, "b": 7, "c": 9}
+    assert sink.versions(VIEW, []) == {}
+
+
 def test_a_delete_of_what_was_never_there_still_fences(sink: Sink) -> None:
     assert sink.write(VIEW, [Item("1", 20, None)]) == [WRITTEN]
     assert sink.write(VIEW, [Item("1", 15, doc(15))]) == [STALE]

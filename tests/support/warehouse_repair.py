@@ -84,8 +84,7 @@ def main(folder: Path) -> None:
     repair_warehouse.newest_records = lambda *_: newest  # type: ignore[assignment] # the log itself is another test's
     holding = Holding(opened, view)
     refused = Refused("?")
-    work = Repair(opened, cast(Any, SimpleNamespace(spec=spec)),
-                  cast(Any, SimpleNamespace(view=view, holding=holding)), spark, refused)  # fmt: skip
+    work = Repair(opened, cast(Any, SimpleNamespace(spec=spec)), holding, spark, refused)
     before = spark.table(f"{name}.snapshots").count()
     kinds = dict.fromkeys(("2", "3", "4", "7", "8"), "changed") | {"9": "missing", "5": "extra", "null": "extra"}
     repair_warehouse.repair_rows(work, kinds)

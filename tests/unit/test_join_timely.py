@@ -111,4 +111,4 @@ def test_within_a_batch_too() -> None:
     assert [(change.row, change.stamp.offset) for change in old.changes] == [([1, "AAA"], 0)]
     (letter,) = old.letters
     assert "may have forgotten a newer one than is stored" in letter.reason
-    assert (letter.offset, letter.key) == (1, '{"id":1}')
+    assert (letter.offset, letter.key, letter.table) == (1, "1", "public.t")

@@ -20,7 +20,7 @@ from operations.verify.buckets import Keys
 from operations.verify.comparison import marked, unmarked
 from operations.verify.metrics import Totals, metrics
 from operations.verify.newest_records import Asked, Record
-from operations.verify.repair import ROOM, _root_of, write_above
+from operations.verify.repair import ROOM, root_of, write_above
 from operations.verify.repair_warehouse import statement
 from operations.verify.repair_work import Refused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
@@ -81,7 +81,7 @@ def test_the_roots_key_is_found_when_the_view_names_its_columns_in_another_order
     columns = tuple(Column(name, "text", "text") for name in ("a", "b", "c"))
     table = Table("public", "t", columns, ("a", "b", "c"))
     view = JoinedView("t", table, ("c", "a", "b"), (("a", "a"),), root=Node("t", "root", table))
-    assert _root_of(view, view.document_of("1|2\\|2|3")) == "1|2\\|2|3"
+    assert root_of(view, view.document_of("1|2\\|2|3")) == "1|2\\|2|3"
     assert view.document_of("1|2\\|2|3") == "3|1|2\\|2"
 
 

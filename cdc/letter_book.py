@@ -1,0 +1,97 @@
+"""Which dead letters stand, as their topic tells it. Pure.
+
+A letter goes when somebody clears it: a tombstone under its key, which says through which of the topic's offsets it
+means (``through``). A letter that came between the look and the tombstone lies beyond that: it stands, although its
+key's newest record is a tombstone. Compaction would lose it after a while, so whoever meets one writes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from cdc.deadletter import DeadLetter
+from cdc.errors import DecodeError
+
+# Of a reason, for lists; the whole is in the topic.
+REASON_CHARS = 1_000
+
+
+class Logged(NamedTuple):
+    """A letter and its offset in the letters' topic; its document is left out."""
+
+    letter: DeadLetter
+    at: int
+
+
+@dataclass
+class Book:
+    """Letters by their record keys.
+
+    Attributes:
+        most: letters that are remembered at the most: beyond that they are only counted.
+        standing: those that stand.
+        covered: keys of letters that stand behind a tombstone that did not mean them.
+        beyond: letters that were not remembered.
+        unreadable: records that are no letter.
+    """
+
+    most: int | None = None
+    standing: dict[bytes, Logged] = field(default_factory=dict)
+    covered: set[bytes] = field(default_factory=set)
+    beyond: int = 0
+    unreadable: int = 0
+
+    def take(self, key: bytes, value: bytes | None, at: int, through: int | None = None) -> None:
+        """The topic's next record.
+
+        Args:
+            key: the record's.
+            value: the letter; None for a tombstone.
+            at: its offset.
+            through: of a tombstone, the last offset that it means; None for everything before it.
+
+        Raises:
+            NewerFormat: a newer Headwater's letter (terminal).
+        """
+        if value is None:
+            self._clear(key, through)
+            return
+        try:
+            letter = DeadLetter.from_json(value)
+        except DecodeError:
+            self.unreadable += 1
+            return
+        if self.most is not None and len(self.standing) >= self.most and key not in self.standing:
+            self.beyond += 1
+            return
+        size = letter.document_bytes if letter.document is None else letter.document_bytes or len(letter.document)
+        # The newest comes last: what is oldest is looked at first.
+        self.standing.pop(key, None)
+        self.standing[key] = Logged(
+            replace(letter, document=None, document_bytes=size, reason=letter.reason[:REASON_CHARS]), at
+        )
+        self.covered.discard(key)
+
+    def _clear(self, key: bytes, through: int | None) -> None:
+        known = self.standing.get(key)
+        if known is None:
+            return
+        if through is None or known.at <= through:
+            del self.standing[key]
+            self.covered.discard(key)
+        else:
+            self.covered.add(key)
+
+    def forget_before(self, at_ms: int) -> None:
+        """Forget letters that are older: the topic has let them go as well."""
+        for key in [key for key, logged in self.standing.items() if logged.letter.at_ms < at_ms]:
+            del self.standing[key]
+            self.covered.discard(key)
+
+    def __iter__(self) -> Iterator[tuple[bytes, Logged]]:
+        return iter(self.standing.items())
+
+    def __len__(self) -> int:
+        return len(self.standing)

@@ -1,0 +1,71 @@
+"""How many letters stand, as whoever runs a sink has counted them last: for `status` and metrics, which ask often."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc.pipeline import Pipeline
+from operations.state_folder import chosen_sinks, register_of, state_dir
+from spark.files import write_atomic
+
+# In <state_dir>/<pipeline>/<sink>.
+NOTE = "letters.json"
+
+
+@dataclass(frozen=True)
+class Count:
+    """Letters of one sink.
+
+    Attributes:
+        standing: of the generation that readers see.
+        at: when that was counted, epoch seconds: within seconds while `run` is at work.
+        more: there are more than are counted one by one.
+    """
+
+    standing: int
+    at: float
+    more: bool = False
+
+
+def letter_counts(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Count | None]:
+    """How many letters of each sink stand; asks no server.
+
+    Args:
+        pipeline: the loaded file.
+        only: sinks; all if empty.
+
+    Returns:
+        sink -> its count; None where nobody has counted yet.
+    """
+    return {sink: _read(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
+
+
+def _read(pipeline: Pipeline, sink: str) -> Count | None:
+    register = register_of(pipeline, sink)
+    try:
+        note = json.loads((register.folder / NOTE).read_text())
+        return Count(int(note["standing"].get(str(register.living()), 0)), float(note["at"]), bool(note["more"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def note_count(pipeline: Pipeline, sink: str, standing: Mapping[int, int], *, more: bool) -> None:
+    """Write down how many letters stand.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name; nothing is written where it has no folder.
+        standing: by generation.
+        more: see ``Count``.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    folder: Path = state_dir(pipeline) / pipeline.name / sink
+    if folder.exists():
+        counted = {str(number): count for number, count in standing.items()}
+        write_atomic(folder / NOTE, json.dumps({"at": time.time(), "standing": counted, "more": more}))

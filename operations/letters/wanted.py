@@ -1,0 +1,103 @@
+"""Which letters somebody means. Pure."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cdc.deadletter import DeadLetter
+from cdc.errors import ConfigError
+from cdc.letter_words import cause_of
+from cdc.pipeline import Pipeline
+
+_SPAN = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A choice among letters; what is empty chooses nothing and leaves nothing out.
+
+    Attributes:
+        sinks, views, tables, keys: names, of which one must be the letter's; a table with or without its schema.
+        cause: a regular expression that is found in the reason, or in its cause.
+        since: epoch seconds; older letters are left out.
+        generation: of the sink; None for the one that readers see.
+    """
+
+    sinks: Sequence[str] = ()
+    views: Sequence[str] = ()
+    tables: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    cause: str | None = None
+    since: float | None = None
+    generation: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a cause that is no regular expression (terminal)."""
+        try:
+            re.compile(self.cause or "")
+        except re.error as error:
+            raise ConfigError(
+                f"--cause {self.cause!r} is no regular expression: {error}",
+                fix=r"put a backslash before signs that are meant as they are: \[ \( \. \*",
+            ) from error
+
+    def __call__(self, letter: DeadLetter, table: str) -> bool:
+        """Whether a letter is meant, its generation apart.
+
+        Args:
+            letter: the letter.
+            table: its table, of ``table_of``.
+        """
+        return (
+            (not self.sinks or letter.sink in self.sinks)
+            and (not self.views or letter.view in self.views)
+            and (not self.tables or not {table, table.partition(".")[2]}.isdisjoint(self.tables))
+            and (not self.keys or letter.key in self.keys)
+            and (self.since is None or letter.at_ms >= self.since * 1000)
+            and (self.cause is None or self._because(letter.reason))
+        )
+
+    def _because(self, reason: str) -> bool:
+        meant = re.compile(self.cause or "", re.IGNORECASE)
+        return meant.search(reason) is not None or meant.search(cause_of(reason)) is not None
+
+
+def table_of(pipeline: Pipeline, letter: DeadLetter) -> str:
+    """The table that a letter's row is of, ``schema.table``; of a joined document its root as the file names it."""
+    if letter.table is not None:
+        return letter.table
+    prefix = f"{pipeline.kafka.topic_prefix}."
+    if letter.topic and letter.topic.startswith(prefix):
+        return letter.topic.removeprefix(prefix)
+    view = pipeline.views.get(letter.view)
+    root = "" if view is None else view.root
+    return root if "." in root or not root else f"public.{root}"
+
+
+def moment(text: str, now: float | None = None) -> float:
+    """A moment as people say it: ``90s``, ``15m``, ``2h``, ``7d`` ago, or a date or time of ISO 8601.
+
+    Args:
+        text: what was said; a time without a zone is this machine's.
+        now: epoch seconds; now if left out.
+
+    Returns:
+        epoch seconds.
+
+    Raises:
+        ConfigError: it is none of these (terminal).
+    """
+    if span := _SPAN.fullmatch(text.strip()):
+        return (time.time() if now is None else now) - int(span[1]) * _SECONDS[span[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"{text!r} is no moment",
+            fix="say how long ago (30m, 2h, 7d), or when: 2026-11-21 or 2026-11-21T08:00+00:00",
+        ) from error

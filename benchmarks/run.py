@@ -10,7 +10,22 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import avro, first, idle, joins, loads, rebuild, scaling, schema, search, stack, state, suite
+from benchmarks import (
+    avro,
+    first,
+    idle,
+    joins,
+    loads,
+    rebuild,
+    ryw,
+    scaling,
+    schema,
+    search,
+    stack,
+    state,
+    status,
+    suite,
+)
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
 
@@ -25,6 +40,8 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "preview": first.measure_preview,
     "init": first.measure_init,
     "schema": schema.measure,
+    "ryw": ryw.measure,
+    "status": status.measure,
     "suite": suite.measure,
 }
 # Takes a quarter of an hour and the machine for itself.

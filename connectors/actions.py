@@ -22,8 +22,8 @@ class Action:
     """One change to a server.
 
     Attributes:
-        kind: ``schema``, ``table``, ``grant``, ``replica-identity``, ``trigger``, ``publication``, ``topic``,
-            ``connector``, ``snapshot``, ``slot``.
+        kind: ``schema``, ``table``, ``grant``, ``replica-identity``, ``trigger``, ``function``, ``publication``,
+            ``topic``, ``connector``, ``snapshot``, ``slot``.
         name: of the object that changes.
         detail: what is done to it, in a few words.
         before: what is there; None if nothing. Never holds a secret.

@@ -18,6 +18,7 @@ from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
 from connectors.names import Names
 from connectors.table_facts import TableFacts, generated_columns
+from connectors.timeline_gate import gate
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
@@ -29,8 +30,9 @@ AVRO_CONVERTER = "headwater.connect.RowAvroConverter"
 QUEUE_ROWS, QUEUE_BYTES, BATCH_ROWS = 32_768, 64 * 2**20, 8_192
 # How long Debezium sleeps when it finds nothing: added to every idle commit's way. Its default is 500 ms.
 POLL_MS = 10
-# The slot is told how far it may forget this often; a crash re-reads at most this much.
-STATUS_MS = 1_000
+# The slot is told this often how far Kafka has come: who waits for a write of his own waits for that, too
+# (docs/decisions/write-tokens.md). A crash re-reads at most this much.
+STATUS_MS = 100
 # How soon a signal is seen. Debezium's default of 5 s is what a user who adds a table would wait.
 SIGNAL_POLL_MS = 1_000
 # Rows whose large values the re-selection remembers; each may be megabytes, and the worker's heap is 1 GB.
@@ -40,6 +42,9 @@ CHUNK_ROWS = 8_192
 
 # An option of ours among the connector's, which Connect keeps: the cluster that its offsets belong to.
 SYSTEM_IDENTIFIER = "headwater.system.identifier"
+
+# Standbys get a copy of the slot. Debezium leaves it out before Postgres 17, which does not have that.
+FAILOVER = "slot.failover"
 
 HIDDEN = "(secret)"
 
@@ -95,14 +100,20 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
         "database.user": source.user,
         "database.password": source.password.get_secret_value() if source.password else "",
         "database.sslmode": source.sslmode,
+        # Each session asks whether the server's timeline is the one that is followed, before it reads anything.
+        "database.initial.statements": gate(names),
         "plugin.name": "pgoutput",
         "slot.name": source.slot,
+        FAILOVER: "true",
         "publication.name": source.publication,
         # Debezium's own ALTER PUBLICATION is broken for filtered ones, and needs the tables' owner: we do it.
         "publication.autocreate.mode": "disabled",
         # The marker's row is read by the snapshot and never changes: it keeps the snapshot's position in Kafka. First,
-        # for tables are read in this order, and the engine waits for it.
-        "table.include.list": pattern([names.qualified(names.marker), *sorted(catalogue.tables)]),
+        # for tables are read in this order, and the engine waits for it. The heartbeat's row is sent too: what Debezium
+        # filters out moves its offset, and with it the slot, only at its own next heartbeat, seconds later.
+        "table.include.list": pattern(
+            [names.qualified(names.marker), names.qualified(names.heartbeat), *sorted(catalogue.tables)]
+        ),
         "heartbeat.interval.ms": str(int(source.heartbeat_seconds * 1000)),
         "heartbeat.action.query": heartbeat_query(names),
         "topic.heartbeat.prefix": "__debezium-heartbeat",
@@ -245,6 +256,12 @@ def signal_topic_of_table(pipeline: Pipeline) -> str:
     """Topic that Debezium fills with the watermark rows of the signal table, whether one wants it or not."""
     names = Names.of(pipeline)
     return pipeline.topic(names.qualified(names.signal))
+
+
+def beat_topic(pipeline: Pipeline) -> str:
+    """Topic of the heartbeat's row: who touches that row moves the slot past what was committed before."""
+    names = Names.of(pipeline)
+    return pipeline.topic(names.qualified(names.heartbeat))
 
 
 def marker_topic(pipeline: Pipeline) -> str:

@@ -8,7 +8,7 @@ those offsets is complete through F. Read in the other order the pair would prom
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cdc.errors import SourceError, SourceUnavailable
 from connectors.database.slot import read_slot
@@ -23,10 +23,14 @@ class LedgerEntry:
     Attributes:
         lsn: every change committed at or before it, in bytes, …
         offsets: … lies below these: topic -> partition -> offset of the next committed record.
+        silent: topics of which it says nothing, and why.
+        ids: Kafka's own ids of the topics; empty where nobody asked.
     """
 
     lsn: int
     offsets: Mapping[str, Mapping[int, int]]
+    silent: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def covered_by(self, consumed: Mapping[str, Mapping[int, int]]) -> bool:
         """Whether a consumer that will next read ``consumed`` has everything up to ``lsn``. Pure."""

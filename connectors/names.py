@@ -42,7 +42,7 @@ class Names:
     @property
     def tables(self) -> tuple[str, ...]:
         """All tables of ours."""
-        return (self.heartbeat, self.signal, self.marker, self.captured, self.witness)
+        return (self.heartbeat, self.signal, self.marker, self.captured, self.witness, self.life)
 
     @property
     def published(self) -> list[str]:
@@ -58,6 +58,16 @@ class Names:
     def witness(self) -> str:
         """Table in which runners leave numbers, by which they notice a database that was put back to a copy."""
         return f"witness_{self.name}"
+
+    @property
+    def life(self) -> str:
+        """Unlogged table of one number, which a crash of the server, or a copy of it, does not keep."""
+        return f"life_{self.name}"
+
+    @property
+    def token_function(self) -> str:
+        """Function that gives an application a token of its write."""
+        return f"token_{self.name}"
 
     @property
     def truncate_function(self) -> str:

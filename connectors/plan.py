@@ -22,13 +22,16 @@ from connectors.database.identity import plan_replica_identity
 from connectors.database.publication import Publication, plan_publication, read_publication
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, read_slot
+from connectors.database.timeline import noted_timeline
 from connectors.database.truncate import plan_truncate
+from connectors.database.write_tokens import plan_write_tokens
 from connectors.debezium import connector_config, marker_topic
+from connectors.failover import plan_failover
 from connectors.preflight import primary_keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
-from connectors.source_gaps import refuse_future, refuse_gap, refuse_other
+from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed
 from connectors.table_facts import TableFacts, read_facts
 from connectors.topics import plan_topics, wanted_topics
 
@@ -38,7 +41,10 @@ LOST_SECONDS = 60
 
 @dataclass(frozen=True)
 class Actual:
-    """Everything that is there; ``gaps`` are of tables that must be read again, for changes of theirs are missing."""
+    """Everything that is there; ``gaps`` are of tables that must be read again, for changes of theirs are missing.
+
+    ``noted`` is the timeline that is followed, if that is noted.
+    """
 
     catalogue: Catalogue
     facts: dict[str, TableFacts]
@@ -50,6 +56,7 @@ class Actual:
     topics: dict[str, Topic]
     records: dict[str, int]
     now: Moment
+    noted: int | None = None
 
     @property
     def fresh(self) -> bool:
@@ -83,6 +90,7 @@ def observe(servers: Servers) -> Actual:
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),
+        noted=noted_timeline(servers.setup, servers.names),
     )
 
 
@@ -122,6 +130,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     return [
         *first,
         *plan_connector(servers.connector, config, actual.connector),
+        *plan_failover(servers, actual.slot, actual.connector),
         *plan_sweep(servers, actual),
         *plan_snapshot(servers, actual, noted),
         *last,
@@ -162,6 +171,7 @@ def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], l
     renewed = [topic for topic in wanted if topic.name in {pipeline.topic(table) for table in anew}]
     before = [
         *plan_schema(servers.setup, names),
+        *plan_write_tokens(servers.setup, names),
         *plan_replica_identity(facts, pipeline.policy.toast),
         *triggers,
         *grants,
@@ -203,6 +213,7 @@ def refuse_discontinued(slot_name: str, actual: Actual) -> None:
         return
     refuse_other(running.config, actual.now)
     refuse_future(actual.now, running.offset)
+    refuse_unfollowed(actual.noted, actual.now)
     if running.offset is not None or actual.slot is not None:
         refuse_gap(slot_name, actual.slot, running.offset)
 

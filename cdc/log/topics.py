@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from confluent_kafka import KafkaError as Refusal
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -27,14 +29,18 @@ def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
         KafkaUnavailable: the brokers do not answer, or not yet (transient).
         KafkaError: a topic is not there, or may not be read (terminal).
     """
-    admin = AdminClient({**pipeline.kafka.client(), "log_level": 0})
+    return ids_of(AdminClient({**pipeline.kafka.client(), "log_level": 0}), topics, pipeline.kafka.bootstrap)
+
+
+def ids_of(admin: AdminClient, topics: Collection[str], bootstrap: str) -> dict[str, str]:
+    """As ``topic_ids``, of a client that stays open."""
     out: dict[str, str] = {}
     futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10)
     for topic, future in futures.items():
         try:
             out[topic] = str(future.result().topic_id)
         except KafkaException as error:
-            raise _kafka_error(topic, pipeline.kafka.bootstrap, error.args[0]) from error
+            raise _kafka_error(topic, bootstrap, error.args[0]) from error
     return out
 
 

@@ -33,7 +33,8 @@ def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
 
     INSERT and DELETE on the signal table open and close the window of an incremental snapshot's chunk; SELECT there and
     on the heartbeat serves their WHERE; SELECT on the captured tables serves snapshots and re-selected columns. Runners
-    leave their numbers in the witness table, and note in the list of captured tables that one is not what it was.
+    leave their numbers in the witness table, put a new number into the table of the server's life, and
+    note in the list of captured tables that one is not what it was.
     """
     tables = sorted(tables)
     schemas = sorted({table.partition(".")[0] for table in tables} | {names.schema})
@@ -46,6 +47,7 @@ def needed_rights(names: Names, tables: Iterable[str]) -> list[Right]:
         *(Right(privilege, heartbeat) for privilege in ("SELECT", "UPDATE")),
         *(Right(privilege, signal) for privilege in ("SELECT", "INSERT", "DELETE")),
         *(Right(privilege, witness) for privilege in ("SELECT", "INSERT", "UPDATE")),
+        *(Right(privilege, names.qualified(names.life)) for privilege in ("SELECT", "INSERT")),
         *(Right(privilege, captured) for privilege in ("SELECT", "UPDATE")),
     ]
 

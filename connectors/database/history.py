@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
+from connectors.database.life import read_life
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table
 
@@ -82,4 +83,5 @@ def raise_witness(connection: Connection, names: Names, runner: str) -> int:
         connection.execute("SET LOCAL synchronous_commit = local")
         row = connection.execute(upsert, [runner]).fetchone()
     assert row is not None
+    read_life(connection, names)  # after a crash applications get no tokens until somebody has been here
     return int(row[0])

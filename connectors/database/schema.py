@@ -6,7 +6,9 @@ from psycopg import sql
 
 from cdc.formats import SOURCE
 from connectors.actions import Action, statements
+from connectors.database.life import living
 from connectors.database.number import check_number, numbered
+from connectors.database.timeline import noted_timeline, noting
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
@@ -32,6 +34,8 @@ def plan_schema(connection: Connection, names: Names) -> list[Action]:
             name = names.qualified(table)
             run = statements(f"creating table {name}", *ddl)
             actions.append(Action("table", name, f"create ({purpose})", None, "table", run))
+    if names.witness in there:
+        actions += _unnoted(connection, names)
     if names.captured in there:
         actions += _newer_columns(connection, names)
         if check_number(connection, names) is None:
@@ -39,6 +43,15 @@ def plan_schema(connection: Connection, names: Names) -> list[Action]:
             run = statements(f"numbering {name}", numbered(names))
             actions.append(Action("table", name, f"note its format ({SOURCE})", None, "comment", run))
     return actions
+
+
+def _unnoted(connection: Connection, names: Names) -> list[Action]:
+    """The timeline, where an older version has made the witness table."""
+    if noted_timeline(connection, names) is not None:
+        return []
+    name = names.qualified(names.witness)
+    run = statements(f"noting the timeline in {name}", noting(names))
+    return [Action("table", name, "note the timeline that is followed", None, "timeline", run)]
 
 
 def _newer_columns(connection: Connection, names: Names) -> list[Action]:
@@ -120,6 +133,18 @@ def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
                 sql.SQL("INSERT INTO {} (runner) VALUES ('') ON CONFLICT DO NOTHING").format(
                     names.identifier(names.witness)
                 ),
+                noting(names),
+            ],
+        ),
+        (
+            names.life,
+            "life: a number that a crash of the server takes away, for tokens of writes",
+            [
+                sql.SQL(
+                    "CREATE UNLOGGED TABLE IF NOT EXISTS {} (id int PRIMARY KEY CHECK (id = 1), number uuid NOT NULL"
+                    " DEFAULT gen_random_uuid())"
+                ).format(names.identifier(names.life)),
+                living(names),
             ],
         ),
     ]
@@ -137,8 +162,9 @@ def drop_schema(connection: Connection, names: Names) -> None:
             return
         for table in names.tables:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(names.identifier(table)))
-        function = names.identifier(names.truncate_function)
-        connection.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(function))
+        for function, arguments in ((names.truncate_function, ""), (names.token_function, "boolean")):
+            drop = sql.SQL("DROP FUNCTION IF EXISTS {}({})").format(names.identifier(function), sql.SQL(arguments))
+            connection.execute(drop)
         left = connection.execute(
             "SELECT FROM pg_depend d JOIN pg_namespace n ON n.oid = d.refobjid"
             " WHERE d.refclassid = 'pg_namespace'::regclass AND n.nspname = %s LIMIT 1",

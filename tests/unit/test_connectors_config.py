@@ -12,6 +12,7 @@ from cdc.pipeline import Pipeline
 from connectors.debezium import connector_config, pattern, redact
 from connectors.names import Names
 from connectors.table_facts import TableFacts
+from connectors.timeline_gate import gate
 
 SECRET = "hunter2-hunter2"
 
@@ -80,18 +81,20 @@ def test_configuration_as_a_whole() -> None:
         "database.user": "headwater",
         "database.password": SECRET,
         "database.sslmode": "prefer",
+        "database.initial.statements": gate(Names("headwater", "flights")),
         "plugin.name": "pgoutput",
         "slot.name": "headwater_flights",
+        "slot.failover": "true",
         "publication.name": "headwater_flights",
         "publication.autocreate.mode": "disabled",
-        "table.include.list": r"headwater\.snapshot_flights,public\.flights",
+        "table.include.list": r"headwater\.snapshot_flights,headwater\.heartbeat_flights,public\.flights",
         "heartbeat.interval.ms": "5000",
         "heartbeat.action.query": (
             'UPDATE "headwater"."heartbeat_flights" SET beat = beat + 1, at = now() WHERE id = 1'
         ),
         "topic.heartbeat.prefix": "__debezium-heartbeat",
         "poll.interval.ms": "10",
-        "status.update.interval.ms": "1000",
+        "status.update.interval.ms": "100",
         "max.queue.size": "32768",
         "max.queue.size.in.bytes": "67108864",
         "max.batch.size": "8192",

@@ -1,0 +1,173 @@
+"""Asking Headwater's server: is this write visible, and how old is what a sink shows?
+
+A client never raises because the server is slow or away: it answers ``unknown``, and who asked decides whether to read
+all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote, urlencode
+
+# A server that is told to wait so long needs a little longer to say so.
+_GRACE_SECONDS = 1.0
+# Longer than this the server does not let anybody wait.
+_LONGEST_SECONDS = 60.0
+# The worst last: an answer for several writes is the worst of theirs.
+_STATES = ("visible", "timeout", "rejected", "aborted", "unknown")
+# Whatever a server, or what stands in its place, can do to a request.
+_TROUBLE = (OSError, ValueError, KeyError, TypeError, http.client.HTTPException)
+DEFAULT_URL = "http://127.0.0.1:8470"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether readers can see a write.
+
+    Attributes:
+        state: ``visible``; ``timeout``: not yet; ``rejected``: a sink will never take it; ``aborted``: it was rolled
+            back; ``unknown``: nobody can know (another history of the database, a server that does not answer).
+        reason: in words, where there is one.
+        sinks: sink -> what the server says of it.
+        seconds: how long it took.
+        settled: tokens that need not be waited for any more, whatever became of them.
+    """
+
+    state: str
+    reason: str | None = None
+    sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+    settled: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it is visible."""
+        return self.state == "visible"
+
+
+@dataclass(frozen=True)
+class Age:
+    """How old what a sink's readers see is.
+
+    Attributes:
+        seconds: everything that was committed so long ago is there; None if not known.
+        as_of: the same as epoch seconds.
+        reason: what keeps it, if something does.
+    """
+
+    seconds: float | None
+    as_of: float | None
+    reason: str | None = None
+
+
+class Headwater:
+    """A server of ``headwater serve``. May be shared by threads.
+
+    Args:
+        url: where it listens.
+        pipeline: which of its pipelines; may be left out if it has one.
+        token: the secret of HEADWATER_READ_TOKEN, if it wants one.
+        timeout: seconds to wait for a write, where nothing else is said.
+    """
+
+    def __init__(
+        self, url: str = DEFAULT_URL, *, pipeline: str | None = None, token: str | None = None, timeout: float = 2.0
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r} is no address of a server: http://host:port")
+        self.url, self.pipeline, self.timeout = url.rstrip("/"), pipeline, timeout
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def wait(
+        self,
+        token: str | Sequence[str] | None,
+        sinks: Sequence[str] = (),
+        *,
+        views: Sequence[str] = (),
+        found_by: str = "search",
+        timeout: float | None = None,
+    ) -> Answer:
+        """Wait until readers can see a write.
+
+        Args:
+            token: of the write, or of several; without any there is nothing to wait for, which is ``visible``.
+            sinks: these; all if empty.
+            views: only these of their views; all if empty.
+            found_by: ``search``, or ``id``: a look-up by id finds a document earlier.
+            timeout: seconds.
+        """
+        began, seconds = time.monotonic(), self.timeout if timeout is None else timeout
+        asked = {"sinks": [*sinks], "views": [*views], "found_by": found_by}
+        answers: list[Answer] = []
+        settled: list[str] = []
+        for one in _tokens(token):
+            left = max(began + seconds - time.monotonic(), 0.0)
+            answer, told = self._wait({"token": one, **asked}, left)
+            answers.append(answer)
+            settled += [one] if told and answer.state != "timeout" else []
+        # What was rolled back is nothing to wait for, unless it is all there is.
+        counted = [answer for answer in answers if answer.state != "aborted"] or answers or [Answer("visible")]
+        worst = max(
+            counted, key=lambda answer: _STATES.index(answer.state) if answer.state in _STATES else len(_STATES)
+        )
+        return replace(worst, seconds=time.monotonic() - began, settled=tuple(settled))
+
+    def wait_for_age(
+        self, seconds: float, sinks: Sequence[str] = (), *, views: Sequence[str] = (), timeout: float | None = None
+    ) -> Answer:
+        """Wait until what readers see is at most so old; arguments as ``wait``."""
+        asked = {"max_staleness_ms": int(seconds * 1000), "sinks": [*sinks], "views": [*views]}
+        return self._wait(asked, self.timeout if timeout is None else timeout)[0]
+
+    async def wait_async(self, token: str | Sequence[str] | None, sinks: Sequence[str] = (), **more: Any) -> Answer:
+        """As ``wait``, for coroutines: another thread waits."""
+        return await asyncio.to_thread(self.wait, token, sinks, **more)
+
+    def age(self, sink: str) -> Age:
+        """How old what a sink's readers see is."""
+        try:
+            found = self._ask(f"/v1/sinks/{quote(sink, safe='')}/freshness", None, self.timeout + _GRACE_SECONDS)
+            return Age(found["staleness_seconds"], found["as_of"], found["reason"])
+        except _TROUBLE as error:
+            return Age(None, None, _words(error))
+
+    def _wait(self, asked: Mapping[str, Any], seconds: float) -> tuple[Answer, bool]:
+        """The answer, and whether it is the server's."""
+        seconds = min(seconds, _LONGEST_SECONDS)
+        body = {**asked, "timeout_ms": int(seconds * 1000)}
+        try:
+            found = self._ask("/v1/wait", json.dumps(body).encode(), seconds + _GRACE_SECONDS)
+            return Answer(found["state"], found["reason"], found["sinks"], found["waited_ms"] / 1000), True
+        except _TROUBLE as error:
+            return Answer("unknown", _words(error)), False
+
+    def _ask(self, path: str, body: bytes | None, seconds: float) -> Any:
+        query = f"?{urlencode({'pipeline': self.pipeline})}" if self.pipeline else ""
+        request = urllib.request.Request(self.url + path + query, body, self._headers)  # noqa: S310 - checked above
+        with urllib.request.urlopen(request, timeout=seconds) as response:  # noqa: S310
+            return json.loads(response.read())
+
+
+def _tokens(token: str | Sequence[str] | None) -> Sequence[str]:
+    if token is None:
+        return ()
+    return (token,) if isinstance(token, str) else token
+
+
+def _words(error: Exception) -> str:
+    """What a server said, or why it said nothing."""
+    if isinstance(error, urllib.error.HTTPError):
+        try:
+            return str(json.loads(error.read())["error"]["what"])
+        except (ValueError, KeyError, TypeError):
+            return f"the server answered {error.code}"
+    return f"no answer: {error}"

@@ -1,0 +1,1 @@
+"""Whether readers can see a write, and how old what they see is."""

@@ -1,0 +1,262 @@
+"""Keeps, while `run` is at work, the moments by which the age of what readers see is measured.
+
+Several threads, because each asks others who may not answer: one notes once a second how far the source's log goes, and
+binds that with the topics' ends when the slot has confirmed it; one asks Kafka Connect; one writes down what both have
+found; one looks how far the flows are (a row store tells what is still to be written), and writes that down
+(operations/freshness/note.py). Whichever is held up, the others go on, and what it would have told grows old. None of
+them ever disturbs `run`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+from cdc.errors import ConnectError, DiskFull, HeadwaterError
+from cdc.pipeline import Pipeline
+from cdc.token import History, differs
+from connectors.debezium import connector_name
+from connectors.rest import ConnectClient, Status, failure
+from operations.freshness.log import SourceLog
+from operations.freshness.marks import Marks
+from operations.freshness.note import (
+    FlowNote,
+    SinkNote,
+    SourceNote,
+    read_sink_note,
+    read_source_note,
+    write_sink_note,
+    write_source_note,
+)
+from operations.freshness.place import FlowPlace, Place
+from operations.state_folder import chosen_sinks
+
+LOOK_SECONDS = 1.0
+CONNECTOR_SECONDS = 3.0
+REQUEST_SECONDS = 5.0
+# The log is late by this before it is asked whether tables are being read: that costs a look into a topic.
+LATE_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What was told of a flow the last time, and the sign that it gave."""
+
+    note: FlowNote
+    place: FlowPlace | None = None
+
+
+class Keeper:
+    """A context manager: from its beginning to its end what is known of the age of everything is written down.
+
+    Args:
+        pipeline: the loaded file.
+        only: the sinks; none for all.
+    """
+
+    def __init__(self, pipeline: Pipeline, only: Sequence[str] = ()) -> None:
+        self.pipeline: Pipeline = pipeline
+        self.only: Sequence[str] = tuple(only)
+        self.since = time.time()
+        self._marks = Marks()
+        self._history: History | None = None
+        self._source = SourceNote(self.since, self.since, moved_at=self.since)
+        self._confirmed: int | None = None
+        self._connector: dict[str, Any] = {}
+        self._topics: set[str] = set()
+        self._places: dict[str, Place] = {}
+        self._before: dict[tuple[str, int, str], _Before] = {}
+        self._now: Callable[[], tuple[Pipeline, Sequence[str]]] = lambda: (pipeline, only)
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=f"freshness: {name}", daemon=True)
+            for name, target in (
+                ("source", self._follow_source),
+                ("connector", self._ask),
+                ("note", self._tell),
+                ("sinks", self._write),
+            )
+        ]
+
+    def __enter__(self) -> Keeper:
+        known = read_source_note(self.pipeline)
+        if known is not None:  # what was in the log then is in it now
+            self._source = replace(self._source, as_of=known.as_of)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._threads[-1].join(2 * LOOK_SECONDS)  # it writes; the others may wait for a server
+
+    def follow(self, now: Callable[[], tuple[Pipeline, Sequence[str]]]) -> None:
+        """From now on go by the file that this gives: sinks may come and go, the source is the same."""
+        self._now = now
+
+    # -- the source ---------------------------------------------------------------------------------------------------
+
+    def _follow_source(self) -> None:
+        source = SourceLog(self.pipeline)
+        try:
+            self._forever(LOOK_SECONDS, lambda: self._look(source))
+        finally:
+            source.close()
+
+    def _look(self, source: SourceLog) -> None:
+        try:
+            self._bind(source)
+        except HeadwaterError as error:
+            self._source = replace(self._source, error=error.what)
+
+    def _bind(self, source: SourceLog) -> None:
+        look = source.look(())
+        if self._history is not None and look.history is not None and differs(self._history, look.history):
+            self._marks = Marks()  # places of another history of the log
+        self._history = look.history or self._history
+        slot, confirmed = source.slot(), look.standing.confirmed_lsn
+        self._marks.note(look.at, look.standing.insert_lsn)
+        if confirmed is not None and self._topics and self._marks.wanting(confirmed):
+            self._marks.confirm(source.entry(confirmed, self._topics))
+        as_of = max(self._marks.bound or 0.0, self._source.as_of or 0.0) or None
+        moved = confirmed is not None and confirmed != self._confirmed
+        self._confirmed = confirmed
+        late = as_of is None or look.at - as_of > LATE_SECONDS
+        self._source = replace(
+            self._source,
+            as_of=as_of,
+            moved_at=look.at if moved else self._source.moved_at,
+            answered_at=time.time(),
+            error=None,
+            reading=tuple(source.reading()) if late else (),
+            slot_there=slot is not None,
+            slot_active=None if slot is None else slot.active,
+            slot_lost=slot is not None and slot.wal_status == "lost",
+            slot_retained_bytes=None if slot is None else slot.behind_bytes,
+            slot_safe_bytes=None if slot is None else slot.safe_bytes,
+        )
+
+    def _ask(self) -> None:
+        client = ConnectClient(self.pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
+        try:
+            self._forever(CONNECTOR_SECONDS, lambda: self._ask_once(client))
+        finally:
+            client.close()
+
+    def _ask_once(self, client: ConnectClient) -> None:
+        name = connector_name(self.pipeline)
+        try:
+            self._connector = connector_words(name, client.status(name))
+        except ConnectError as error:
+            self._connector = {"connector": "unknown", "tasks": (), "connector_error": error.what}
+
+    def _tell(self) -> None:
+        self._forever(LOOK_SECONDS, self._tell_once)
+
+    def _tell_once(self) -> None:
+        try:
+            write_source_note(self.pipeline, replace(self._source, at=time.time(), **self._connector))
+        except (DiskFull, OSError) as error:
+            _log.debug("the age of the log could not be told: %s", error)
+
+    # -- the sinks ----------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        self._forever(LOOK_SECONDS, self._write_once)
+        self._write_once()
+        for place in self._places.values():
+            place.close()
+
+    def _write_once(self) -> None:
+        self.pipeline, self.only = self._now()
+        pipeline, topics = self.pipeline, set[str]()
+        for sink in chosen_sinks(pipeline, self.only):
+            place = self._places.get(sink)
+            if place is None or place.pipeline is not pipeline:
+                if place is not None:
+                    place.close()
+                place = self._places[sink] = Place(pipeline, sink)
+            try:
+                topics |= self._write_sink(pipeline, sink, place)
+            except (HeadwaterError, OSError) as error:  # this one's trouble: of the others is told
+                _log.debug("the age of sink %s could not be told: %s", sink, error)
+        self._topics = topics or self._topics
+
+    def _write_sink(self, pipeline: Pipeline, sink: str, place: Place) -> set[str]:
+        now, marks = time.time(), self._marks
+        found = place.flows()
+        notes: dict[int, dict[str, FlowNote]] = {}
+        for number, flows in found.items():
+            for name, flow in flows.items():
+                before = self._before.get((sink, number, name)) or self._earlier(sink, number, name, now)
+                note = advance(before.note, before.place, flow, marks, now)
+                self._before[sink, number, name] = _Before(note, flow)
+                notes.setdefault(number, {})[name] = note
+        if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
+            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes))
+        return {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
+
+    def _earlier(self, sink: str, number: int, name: str, now: float) -> _Before:
+        """What an earlier process has told: it has not become less true."""
+        note = read_sink_note(self.pipeline, sink)
+        known = note.generations.get(number, {}).get(name) if note else None
+        return _Before(FlowNote(known.as_of if known else None, None, now))
+
+    def _forever(self, pause: float, step: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            try:
+                step()
+            except Exception as error:  # a defect here must not end what tells of all others
+                _log.warning("freshness: %s: %s", type(error).__name__, error)
+            self._stop.wait(pause)
+
+
+def advance(note: FlowNote, before: FlowPlace | None, flow: FlowPlace, marks: Marks, now: float) -> FlowNote:
+    """What is to be told of a flow now. Pure.
+
+    Args:
+        note: what was told of it last.
+        before: how far it was then; None if another process has looked.
+        flow: how far it is.
+        marks: moments of the source.
+        now: epoch seconds.
+    """
+    last = marks.last()
+    behind = None if last is None else flow.left(last)
+    anew = not flow.applied or (before is not None and _went_back(before, flow))
+    floor = None if flow.void or anew else note.as_of
+    reached = None if flow.void or flow.hold is not None else marks.newest(flow.has)
+    as_of = max((moment for moment in (floor, reached) if moment is not None), default=None)
+    idle = behind == 0 and flow.hold is None
+    moved = idle or before is None or before.sign != flow.sign
+    reason = flow.hold
+    if reason is None and last is not None:
+        missing = sorted(set(flow.topics) - last.offsets.keys())
+        reason = last.silent.get(missing[0], f"topic {missing[0]} is not known to the brokers") if missing else None
+    return FlowNote(as_of, behind, now if moved else note.moved_at, reason)
+
+
+def _went_back(before: FlowPlace, flow: FlowPlace) -> bool:
+    """Whether something that was applied is not applied now: the target is made anew."""
+    return any(
+        flow.applied.get(topic, {}).get(part, 0) < at
+        for topic, parts in before.applied.items()
+        for part, at in parts.items()
+        if topic in flow.topics
+    )
+
+
+def connector_words(name: str, status: Status | None) -> dict[str, Any]:
+    """Of Kafka Connect's answer what a note holds. Pure."""
+    if status is None:
+        return {"connector": "absent", "tasks": (), "connector_error": f"there is no connector {name}"}
+    why = failure(name, status).what if status.failed else None
+    return {"connector": status.connector, "tasks": tuple(status.tasks), "connector_error": why}

@@ -1,0 +1,187 @@
+"""The source's side of a wait: transactions' fates, how far the slot is, and where that is in the topics.
+
+One connection to Postgres and one client of Kafka, kept open, used by one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+
+from cdc.errors import HeadwaterError, SourceUnavailable
+from cdc.log.client import Kafka
+from cdc.log.topics import ids_of
+from cdc.pipeline import Pipeline
+from cdc.token import History
+from connectors.captured import Captured, read_captured
+from connectors.changed import differences, look_at
+from connectors.database.slot import Slot, read_slot
+from connectors.database.write_tokens import Standing, beat, read_history, read_standing
+from connectors.ledger import LedgerEntry
+from connectors.names import Names
+from connectors.postgres import Connection, connect
+from connectors.servers import open_servers
+from connectors.snapshot import unfinished
+
+# How many partitions a topic has changes when somebody changes it.
+TOPICS_SECONDS = 30.0
+# Between two touches of the heartbeat row while somebody waits. Each is a commit of one row; the write that is waited
+# for is confirmed with the next event that Debezium gets, which in a database at rest would be seconds away.
+BEAT_SECONDS = 0.1
+# Between two questions how far the snapshots are.
+SNAPSHOT_SECONDS = 2.0
+# Brokers that do not answer within this time hold everybody up who waits for anything else.
+KAFKA_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """The source at one moment.
+
+    Attributes:
+        history: of the database; None if it is a standby, or bears no witness.
+        standing: transactions, the log's end, the slot; all asked after ``history`` and over the same connection.
+        at: epoch seconds, taken before anything was asked: what was committed by then is in ``standing``.
+    """
+
+    history: History | None
+    standing: Standing
+    at: float
+
+
+class SourceLog:
+    """Postgres and Kafka, as far as a wait needs them.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self._names = pipeline, Names.of(pipeline)
+        self._connection: Connection | None = None
+        self._kafka = Kafka(pipeline, seconds=KAFKA_SECONDS)
+        self._counts: dict[str, int] = {}
+        self._counted = self._beaten = self._snapshots_at = float("-inf")
+        self._finished: set[tuple[str, datetime]] = set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def look(self, transactions: Collection[int]) -> Look:
+        """Ask Postgres.
+
+        Raises:
+            SourceUnavailable: no answer (transient).
+            SourceError: it refuses.
+        """
+        connection = self._connected()
+        try:
+            at = time.time()
+            history = read_history(connection, self._names)
+            if history is None:
+                return Look(None, Standing({}, 0, None), at)
+            return Look(history, read_standing(connection, self.pipeline.source.slot, transactions), at)
+        except (HeadwaterError, psycopg.Error):
+            self.close()  # the next one may be to another server
+            raise
+
+    def beat(self) -> None:
+        """Touch the heartbeat row, unless that was just done.
+
+        Raises:
+            SourceUnavailable: no answer (transient).
+        """
+        if time.monotonic() - self._beaten < BEAT_SECONDS:
+            return
+        self._beaten = time.monotonic()
+        try:
+            beat(self._connected(), self._names)
+        except HeadwaterError:
+            self.close()
+            raise
+
+    def slot(self) -> Slot | None:
+        """The slot; None if there is none.
+
+        Raises:
+            SourceUnavailable: no answer (transient).
+        """
+        try:
+            return read_slot(self._connected(), self.pipeline.source.slot)
+        except HeadwaterError:
+            self.close()
+            raise
+
+    def reading(self) -> list[str]:
+        """Captured tables whose rows are still being read.
+
+        Raises:
+            SourceUnavailable, KafkaUnavailable: no answer (transient).
+        """
+        captured = read_captured(self._connected(), self._names)
+        busy = {table: entry for table, entry in captured.items() if entry.state != "done"}
+        return sorted(busy.keys() - self._read(busy)) if busy else []
+
+    def entry(self, confirmed_lsn: int, topics: Collection[str]) -> LedgerEntry:
+        """The log's ends now, for what the slot had confirmed before.
+
+        It is silent of tables whose rows are still being read, or of which changes are missing: they were not, or will
+        not be, in the part of the log that the slot has confirmed.
+
+        Raises:
+            SourceUnavailable, KafkaUnavailable: no answer (transient).
+        """
+        silent = self._silent()
+        if not set(topics) <= self._counts.keys() or time.monotonic() - self._counted > TOPICS_SECONDS:
+            self._counts = {topic.name: topic.partitions for topic in self._kafka.describe(topics).values()}
+            self._counted = time.monotonic()
+        wanted = {topic: self._counts[topic] for topic in topics if topic in self._counts and topic not in silent}
+        # The ids last: a topic that is made anew after the look at its ends then has another one.
+        ends = self._kafka.ends(wanted)
+        return LedgerEntry(confirmed_lsn, ends, silent, ids_of(self._kafka.admin, wanted, self._kafka.bootstrap))
+
+    def letters_end(self) -> int:
+        """The end of the letters' topic; none is written after it that was sent before this call.
+
+        Raises:
+            KafkaUnavailable: no answer (transient).
+        """
+        return sum(self._kafka.ends({self.pipeline.dead_letter_topic: 1})[self.pipeline.dead_letter_topic].values())
+
+    def _silent(self) -> dict[str, str]:
+        connection = self._connected()
+        captured = read_captured(connection, self._names)
+        publication = self.pipeline.source.publication
+        # Also what `run` has not noted yet, or is not there to note.
+        changes = differences(captured, look_at(connection, publication, captured), publication)
+        gaps = {table for table, entry in captured.items() if entry.gap is not None} | changes.keys()
+        found = {table: f"changes of table {table} are missing in its topic" for table in gaps}
+        if busy := {table: entry for table, entry in captured.items() if entry.state != "done"}:
+            read = self._read(busy)
+            found |= {table: f"table {table} is still being read" for table in busy if table not in read}
+        return {self.pipeline.topic(table): why for table, why in found.items()}
+
+    def _read(self, busy: Mapping[str, Captured]) -> set[str]:
+        """Tables of which all rows are in the log though nobody has noted it: asked of Debezium's notifications, which
+        takes a moment, so not at each look. What was found holds for that state of the table."""
+        if time.monotonic() - self._snapshots_at > SNAPSHOT_SECONDS:
+            with open_servers(self.pipeline) as servers:
+                left = unfinished(servers)
+            self._finished |= {(table, one.changed_at) for table, one in busy.items() if table not in left}
+            self._snapshots_at = time.monotonic()
+        return {table for table, one in busy.items() if (table, one.changed_at) in self._finished}
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            try:
+                self._connection = connect(self.pipeline.source)
+            except psycopg.Error as error:
+                raise SourceUnavailable(f"Postgres does not answer: {error}") from error
+        return self._connection

@@ -1,0 +1,89 @@
+"""How old what readers see is: measured from the commits in Postgres, not from the log. Pure.
+
+Now and then it is noted how far the source's log goes. Once the slot has confirmed that place, the topics' ends are
+noted with it; a sink that has applied those has everything that was committed before the moment of the note. A
+connector that is dead confirms nothing, so what readers see grows older, though no record waits for anybody.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from connectors.ledger import LedgerEntry
+
+# Between two moments: while somebody waits the source is looked at far more often.
+BETWEEN_SECONDS = 0.25
+# A sink that is further behind than this is as old as the oldest mark says, at least.
+KEPT = 3_600
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment.
+
+    Attributes:
+        at: epoch seconds; everything that was committed before it …
+        lsn: … lies at or before this place of the source's log, in bytes, …
+        entry: … and, once the slot has come there, below these ends of the topics.
+    """
+
+    at: float
+    lsn: int
+    entry: LedgerEntry | None = None
+
+
+class Marks:
+    """The moments of the last while."""
+
+    def __init__(self) -> None:
+        self._marks: deque[Mark] = deque(maxlen=KEPT)
+
+    def note(self, at: float, lsn: int) -> None:
+        """Note how far the source's log went: ``at`` was read before ``lsn`` was asked for."""
+        newest = self._marks[-1] if self._marks else None
+        if newest is not None and newest.lsn == lsn:
+            # Nothing was written since: what has the earlier moment has this one.
+            self._marks[-1] = replace(newest, at=at)
+        elif newest is None or at - newest.at >= BETWEEN_SECONDS:
+            self._marks.append(Mark(at, lsn))
+
+    def wanting(self, confirmed_lsn: int) -> bool:
+        """Whether a moment waits for the topics' ends, and the slot has come to it."""
+        return any(mark.entry is None and mark.lsn <= confirmed_lsn for mark in self._marks)
+
+    def confirm(self, entry: LedgerEntry) -> None:
+        """Note the topics' ends with all moments that the slot has come to."""
+        for at, mark in enumerate(self._marks):
+            if mark.entry is None and mark.lsn <= entry.lsn:
+                self._marks[at] = replace(mark, entry=entry)
+
+    def newest(self, reached: Callable[[LedgerEntry], bool]) -> float | None:
+        """The newest moment whose ends were reached (epoch seconds); None if none was.
+
+        Args:
+            reached: asked of some; who has reached one has reached all that are older.
+        """
+        known = [(mark.at, mark.entry) for mark in list(self._marks) if mark.entry is not None]
+        at = bisect_left(known, True, key=lambda one: not reached(one[1]))
+        return known[at - 1][0] if at else None
+
+    def since(self, at: float) -> Mark | None:
+        """The oldest moment that is not before another one; None if there is none."""
+        return next((mark for mark in list(self._marks) if mark.at >= at), None)
+
+    def last(self) -> LedgerEntry | None:
+        """The ends that were noted last."""
+        return next((mark.entry for mark in reversed(list(self._marks)) if mark.entry is not None), None)
+
+    @property
+    def bound(self) -> float | None:
+        """The newest moment whose ends were noted: what was committed before is in the log; None if none was."""
+        return next((mark.at for mark in reversed(list(self._marks)) if mark.entry is not None), None)
+
+    @property
+    def oldest(self) -> float | None:
+        """The first moment that is remembered."""
+        return self._marks[0].at if self._marks else None

@@ -1,0 +1,304 @@
+"""How far the generations that readers may see have applied the log: from what their flows tell as batches end.
+
+A ``Place`` is read once for all who wait, and asks no server but the row stores of joined views. What it has read is
+held against as many ledger entries as there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import HeadwaterError
+from cdc.log.ends import Offsets
+from cdc.pipeline import Pipeline
+from connectors.ledger import LedgerEntry
+from operations.deferred import Deferred
+from operations.loss_note import LossNote
+from operations.opened import named_tables
+from operations.pausing import paused
+from operations.state_folder import register_of
+from spark.applied import applied_offsets
+from spark.flow import SHARED, flow_of
+from spark.register import as_defined
+from spark.state import Generation
+from spark.status import FlowStatus, state_of
+
+# Only of a flow at work is it known that what it has applied is of the topics, and in the target, that are there now.
+_AT_WORK = ("filling", "running")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Whether a sink's readers have everything of a ledger entry.
+
+    Attributes:
+        there: they have.
+        generations: those that they may see; several in the middle of a promotion.
+        behind: offsets still to be applied.
+        reason: what keeps it; None if it only takes its time.
+        stale: the entry itself says too little: another one may say more.
+    """
+
+    there: bool
+    generations: tuple[int, ...]
+    behind: int = 0
+    reason: str | None = None
+    stale: bool = False
+
+
+@dataclass(frozen=True)
+class FlowSeen:
+    """One flow at the moment of the look.
+
+    Attributes:
+        state: see ``spark.status``.
+        error: its last one.
+        topics: that it reads.
+        applied: through which offsets.
+        deferred: asks, once, why it has not written all that its offsets say.
+    """
+
+    state: str
+    error: str | None
+    topics: Collection[str]
+    applied: Offsets
+    deferred: Callable[[], str | None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A sink at the moment of the look.
+
+    Attributes:
+        generations: that readers may see.
+        flows: generation -> flow -> what was seen of it.
+        topic_ids: generation -> topic -> Kafka's id of the topic that it was filled from.
+        hold: why nothing that is there can be trusted to be all of it, or to come.
+    """
+
+    generations: tuple[int, ...]
+    flows: Mapping[int, Mapping[str, FlowSeen]] = field(default_factory=dict)
+    topic_ids: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    hold: str | None = None
+
+    @property
+    def topics(self) -> set[str]:
+        """That the flows of these generations read."""
+        return {topic for flows in self.flows.values() for flow in flows.values() for topic in flow.topics}
+
+    def reach(self, entry: LedgerEntry, views: Collection[str] = ()) -> Reach:
+        """Whether what readers see has everything of an entry.
+
+        Args:
+            entry: of the ledger.
+            views: only flows that keep one of these; all if empty.
+        """
+        if self.hold is not None:
+            return Reach(False, self.generations, 0, self.hold)
+        behind, stale, reasons = 0, False, list[str]()
+        for number in self.generations:
+            for name, flow in self.flows[number].items():
+                if views and name not in views and name != SHARED:
+                    continue
+                left, why, unsaid = _of(name, flow, entry, self.topic_ids[number])
+                behind, stale = max(behind, left), stale or unsaid
+                reasons += [why] if why else []
+        there = not behind and not reasons
+        return Reach(there, self.generations, behind, reasons[0] if reasons else None, stale)
+
+
+def _of(name: str, flow: FlowSeen, entry: LedgerEntry, ids: Mapping[str, str]) -> tuple[int, str | None, bool]:
+    """(offsets to go, what keeps it, whether the entry says too little) of one flow."""
+    if flow.state not in _AT_WORK:
+        return 0, f"flow {name} is {flow.state}" + (f": {flow.error}" if flow.error else ""), False
+    for topic in sorted(flow.topics):
+        if topic not in entry.offsets:
+            return 0, entry.silent.get(topic, f"topic {topic} is not known to the brokers"), True
+        if ids.get(topic) != entry.ids.get(topic):
+            return 0, f"topic {topic} was made anew", False
+    left = _part(entry, flow.topics).behind(flow.applied)
+    return (left, None, False) if left else (0, flow.deferred(), False)
+
+
+@dataclass(frozen=True)
+class FlowPlace:
+    """How far one flow is that `run` keeps up to date, whoever reads what it writes.
+
+    Attributes:
+        topics: that it reads.
+        applied: through which offsets, exclusive.
+        hold: what it has still to write though it has read the log, or why nothing can be trusted; None for nothing.
+        void: what it has written is gone.
+        sign: something else each time that the flow was seen to get on.
+    """
+
+    topics: Collection[str]
+    applied: Offsets
+    hold: str | None
+    void: bool
+    sign: Any
+
+    def left(self, entry: LedgerEntry) -> int:
+        """Records of an entry that are still to be applied."""
+        return _part(entry, self.topics).behind(self.applied)
+
+    def has(self, entry: LedgerEntry) -> bool:
+        """Whether all of an entry was applied."""
+        return self.left(entry) == 0 and entry.offsets.keys() >= set(self.topics)
+
+
+def _part(entry: LedgerEntry, topics: Collection[str]) -> LedgerEntry:
+    return LedgerEntry(entry.lsn, {topic: parts for topic, parts in entry.offsets.items() if topic in topics})
+
+
+class Place:
+    """One sink, looked at again and again, by one thread.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+    """
+
+    def __init__(self, pipeline: Pipeline, sink: str) -> None:
+        self.pipeline, self.sink = pipeline, sink
+        self.register = register_of(pipeline, sink)
+        self._deferred = Deferred(pipeline)
+        self._definitions: dict[int, tuple[int, tuple[set[str], list[str]]]] = {}
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._deferred.close()
+
+    def look(self) -> Seen:
+        """See how it stands now.
+
+        While a promotion is under way readers may see either generation: both count. The register is read before and
+        after, so that one which begins meanwhile is not missed (``promote`` lets the new generation come as far as the
+        old one before it moves anybody).
+
+        Raises:
+            HeadwaterError: what is kept of the sink can't be read.
+        """
+        shown = self._shown()
+        made = {number: self.register.generation(number) for number in shown}
+        seen = Seen(
+            shown,
+            {number: self._flows(generation) for number, generation in made.items()},
+            {number: _ids(generation) for number, generation in made.items()},
+            next((why for generation in made.values() if (why := self._hold(generation))), None),
+        )
+        if self._shown() != shown:
+            return Seen(self._shown(), hold="readers are being sent to another generation")
+        return seen
+
+    def flows(self) -> dict[int, dict[str, FlowPlace]]:
+        """How far every flow is that `run` keeps up to date: generation -> flow."""
+        lost = LossNote(self.register.folder).there()
+        return {
+            number: self._places(self.register.generation(number), lost=lost)
+            for number in sorted({*self.register.kept(), *self._shown()})
+        }
+
+    def _places(self, generation: Generation, *, lost: bool) -> dict[str, FlowPlace]:
+        holder, found = generation.lease.holder(), dict[str, FlowPlace]()
+        for name in generation.flows():
+            folder = generation.flow_folder(name)
+            status = FlowStatus.read(folder)
+            if status is None or status.state == "finished":
+                continue
+            # In this order: what a batch leaves to be written that ends in between keeps us from promising too much.
+            applied = applied_offsets(folder)
+            hold = "what it kept was lost, and is made again" if lost else self._deferred.why(generation, name)
+            told = (state_of(status, holder), status.batch_id, status.records, status.deferred)
+            sign = (*told, _stamp(folder / "fill.json"), json.dumps(applied, sort_keys=True))
+            found[name] = FlowPlace(status.topics, applied, hold, lost, sign)
+        return found
+
+    def _shown(self) -> tuple[int, ...]:
+        begun = self.register.promotion()
+        return tuple(sorted({self.register.living(), *((begun.number, begun.origin) if begun else ())}))
+
+    def _hold(self, generation: Generation) -> str | None:
+        if LossNote(self.register.folder).there():
+            return "what it kept was lost, and is made again"
+        if paused(self.pipeline, self.sink) is not None:
+            return "it is paused"
+        return generation.refused()
+
+    def _flows(self, generation: Generation) -> dict[str, FlowSeen]:
+        """The flows that a generation is made of; one that has told nothing yet counts as not begun."""
+        holder, found = generation.lease.holder(), dict[str, FlowSeen]()
+        for name in {*self._expected(generation), *generation.flows()}:
+            status = FlowStatus.read(generation.flow_folder(name))
+            if status is None:
+                found[name] = FlowSeen("not begun", None, (), {}, lambda: None)
+            elif status.state != "finished":  # a table that the sink keeps no more
+                found[name] = FlowSeen(
+                    state_of(status, holder),
+                    status.last_error,
+                    status.topics,
+                    applied_offsets(generation.flow_folder(name)),
+                    _once(partial(self._deferred.why, generation, name)),
+                )
+        return found
+
+    def _expected(self, generation: Generation) -> set[str]:
+        named, tables = self._defined(generation)
+        # A table that has just joined a sink of whole tables: it is captured before its flow is there.
+        statuses = (FlowStatus.read(generation.flow_folder(name)) for name in generation.flows()) if tables else ()
+        read = {topic for status in statuses if status is not None for topic in status.topics}
+        return {*named, *(table for table in tables if self.pipeline.topic(table) not in read)}
+
+    def _defined(self, generation: Generation) -> tuple[set[str], list[str]]:
+        """The flows that a generation's views need, or its tables; read again when its definition has changed."""
+        path = generation.folder / "definition.json"
+        stamp = path.stat().st_mtime_ns if path.exists() else 0
+        kept = self._definitions.get(generation.number)
+        if kept is None or kept[0] != stamp:
+            defined = as_defined(self.pipeline, generation)
+            part = defined.sinks[self.sink]
+            named = {flow_of(defined, self.sink, view) for view in part.view_names}
+            tables = [] if part.view_names else named_tables(part)
+            kept = self._definitions[generation.number] = (stamp, (named, tables))
+        return kept[1]
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _ids(generation: Generation) -> Mapping[str, str]:
+    known = generation.known()
+    return {} if known is None else known.topic_ids
+
+
+def _once(ask: Callable[[], str | None]) -> Callable[[], str | None]:
+    """The same answer for all who ask of one look."""
+    answers: list[str | None] = []
+
+    def asked() -> str | None:
+        if not answers:
+            answers.append(ask())
+        return answers[0]
+
+    return asked
+
+
+def look_at(places: Mapping[str, Place]) -> dict[str, Seen]:
+    """All of them; one that can't be looked at keeps only who waits for it."""
+    found = {}
+    for sink, place in places.items():
+        try:
+            found[sink] = place.look()
+        except (HeadwaterError, OSError, ValueError, KeyError) as error:
+            what = error.what if isinstance(error, HeadwaterError) else str(error)
+            found[sink] = Seen((), hold=f"it can't be looked at: {what}")
+    return found

@@ -1,0 +1,188 @@
+"""The application's client without a server: tokens in a cookie, choices, names."""
+
+from __future__ import annotations
+
+import ast
+import http.client
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import headwater_client
+import pytest
+from headwater_client import (
+    BadPipelineName,
+    Headwater,
+    at_least_as_fresh,
+    current,
+    forget,
+    remember,
+    take_token,
+    whatever,
+)
+from headwater_client.cookies import read_cookies, written_cookies
+from headwater_client.session import MOST, SECONDS, Tokens, opened, sealed
+from headwater_client.wsgi import ReadYourWrites
+
+SECRET = b"of this test"
+ONE, OTHER = "x1.69a5.1.3f2a91bc.0badcafe.39.b6aab", "a1.69a5.1.3f2a91bc.0badcafe.39.b6aac"
+
+
+def test_what_was_sealed_is_opened_and_what_was_changed_is_not() -> None:
+    value = sealed(ONE, 1000, SECRET)
+    assert opened(value, SECRET, now=1000 + SECONDS) == (ONE, 1000)
+    assert opened(value, SECRET, now=1001 + SECONDS) is None  # visible long ago, or something is broken
+    for changed in (value.replace("b6aab", "b6aac"), value[:-1], value.replace("1000", "9000"), "", "~", "é~é"):
+        assert opened(changed, SECRET, now=1000) is None, changed
+    assert opened(value, b"another", now=1000) is None
+
+
+def cookie_of(tokens: Tokens, secure: bool = False) -> list[str]:
+    return list(written_cookies("hw", tokens, SECRET, secure=secure))
+
+
+def test_a_cookie_is_for_the_server_alone() -> None:
+    tokens = Tokens()
+    tokens.add(ONE)
+    [value] = cookie_of(tokens, secure=True)
+    assert all(word in value for word in ("HttpOnly", "SameSite=Lax", "Secure", "Max-Age=600", "Path=/"))
+    ours = value.partition(";")[0]
+    for others in ("a=b", 'a={"x":1}', "pref[x]=1", "foo", "=", "hw_=", "hw_zz=zz"):  # none of our business
+        assert read_cookies(f"{others}; {ours}", "hw", SECRET).all == (ONE,), others
+        assert read_cookies(f"{ours}; {others}", "hw", SECRET).all == (ONE,), others
+    assert read_cookies(ours, "another", SECRET).all == ()
+
+
+def test_the_newest_writes_count_and_the_others_cookies_end() -> None:
+    tokens = Tokens({f"t{n}": n for n in range(MOST)})
+    tokens.add("newest")
+    tokens.add("newest")
+    assert tokens.all == ("t1", "t2", "t3", "newest")
+    added, gone = tokens.changes()
+    assert list(added) == ["newest"] and gone == {"t0"}
+    tokens.drop(["t2", "newest", "never"])
+    assert tokens.all == ("t0", "t1", "t3") and tokens.changes() == ({}, {"t2"})
+
+
+def test_two_windows_keep_both_writes() -> None:
+    jar = dict[str, str]()
+    for token in (ONE, OTHER):  # both requests began with an empty jar
+        window = Tokens()
+        window.add(token)
+        jar |= dict(value.partition(";")[0].split("=", 1) for value in cookie_of(window))
+    header = "; ".join(f"{name}={value}" for name, value in jar.items())
+    assert set(read_cookies(header, "hw", SECRET).all) == {ONE, OTHER}
+
+
+def test_the_middleware_keeps_a_users_writes_from_request_to_request() -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        seen.append(tuple(current()))
+        if environ["PATH_INFO"] == "/save":
+            remember(ONE)
+        if environ["PATH_INFO"] == "/seen":
+            forget(current())
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"ok"]
+
+    wrapped, jar = ReadYourWrites(app, secret=SECRET), ""
+    for path in ("/", "/save", "/find", "/seen", "/find"):
+        sent: list[tuple[str, str]] = []
+        wrapped({"PATH_INFO": path, "HTTP_COOKIE": jar}, lambda status, headers, into=sent: into.extend(headers))
+        for name, value in sent:
+            if name == "Set-Cookie":
+                jar = value.partition(";")[0] if "Max-Age=0" not in value else ""
+    assert seen == [(), (), (ONE,), (ONE,), ()]
+    assert current() == ()
+    remember(ONE)  # outside of a request: nobody to keep it for
+    assert current() == ()
+
+
+class _Cursor:
+    def __init__(self, row: tuple[Any, ...] | None) -> None:
+        self.row, self.asked = row, ""
+
+    def execute(self, query: str) -> None:
+        self.asked = query
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self.row
+
+
+def test_a_token_is_taken_by_name_and_nothing_else_gets_into_the_statement() -> None:
+    cursor = _Cursor((ONE,))
+    assert take_token(cursor, "my-shop", schema="cdc") == ONE
+    assert cursor.asked == 'SELECT "cdc"."token_my-shop"(false)'
+    take_token(cursor, "shop", after_commit=True, if_written=True)
+    assert cursor.asked == 'SELECT "headwater"."token_shop"(true)'
+    take_token(cursor, "shop", if_written=True)
+    assert "pg_current_xact_id_if_assigned() IS NOT NULL" in cursor.asked
+    assert take_token(_Cursor((None,)), "shop") is None
+    for bad in ('shop"(); DROP TABLE x; --', "", "x" * 41, "1 2"):
+        with pytest.raises(BadPipelineName):
+            take_token(cursor, bad)
+        with pytest.raises(BadPipelineName):
+            take_token(cursor, "shop", schema=bad)
+
+
+def test_a_server_that_is_away_is_no_error_of_the_application() -> None:
+    away = Headwater("http://127.0.0.1:1", timeout=0.2)
+    answer = at_least_as_fresh(ONE).wait(away, ["search"])
+    assert not answer and answer.state == "unknown" and "no answer" in (answer.reason or "")
+    assert away.age("search").seconds is None
+    assert whatever.wait(away) and at_least_as_fresh(None).wait(away)  # nothing to wait for
+    with pytest.raises(ValueError, match="no address"):
+        Headwater("file:///etc/passwd")
+
+
+def test_the_client_needs_nothing_but_the_standard_library() -> None:
+    extras = {"sqlalchemy.py", "django.py", "psycopg.py"}
+    for path in Path(headwater_client.__file__).parent.glob("*.py"):
+        names = {
+            name.partition(".")[0]
+            for node in ast.walk(ast.parse(path.read_text()))
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        foreign = names - set(sys.stdlib_module_names) - {"headwater_client"}
+        assert foreign == ({path.stem} if path.name in extras else set()), path.name
+
+
+class _Answers(Headwater):
+    """Answers as told, without a server."""
+
+    def __init__(self, **states: str) -> None:
+        super().__init__(timeout=1)
+        self.states = states
+
+    def _ask(self, path: str, body: bytes | None, seconds: float) -> Any:
+        state = self.states[json.loads(body or b"{}")["token"]]
+        if state == "away":
+            raise http.client.IncompleteRead(b"")
+        return {"state": state, "reason": None, "sinks": {}, "waited_ms": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "settled"),
+    [
+        ({"a": "aborted", "b": "visible"}, "visible", ("a", "b")),
+        ({"a": "aborted", "b": "timeout"}, "timeout", ("a",)),
+        ({"a": "aborted"}, "aborted", ("a",)),
+        ({"a": "rejected", "b": "visible"}, "rejected", ("a", "b")),
+        ({"a": "visible", "b": "unknown", "c": "timeout"}, "unknown", ("a", "b")),
+        ({"a": "away", "b": "visible"}, "unknown", ("b",)),
+    ],
+)
+def test_of_several_writes_the_worst_counts_and_what_is_settled_is_not_waited_for_again(
+    states: dict[str, str], state: str, settled: tuple[str, ...]
+) -> None:
+    answer = _Answers(**states).wait(list(states))
+    assert (answer.state, answer.settled) == (state, settled)

@@ -1,0 +1,114 @@
+"""Tokens, moments and answers, without a server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.errors import BadToken
+from cdc.token import History, WriteToken, differs, parse_token
+from connectors.database.write_tokens import Standing
+from connectors.ledger import LedgerEntry
+from operations.freshness.answers import STATES, worst
+from operations.freshness.log import Look
+from operations.freshness.marks import Marks
+from operations.freshness.wait import Wait, judge
+
+HERE = History(0x69A5, 1, "3f2a91bc", "0badcafe", 57)
+
+
+def test_a_token_is_read_as_it_was_written() -> None:
+    assert parse_token("x1.69a5.1.3f2a91bc.0badcafe.39.b6aab") == WriteToken("transaction", HERE, 0xB6AAB)
+    assert parse_token("a1.69a5.1.3f2a91bc.0badcafe.39.b6aab").kind == "lsn"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x1",
+        "x2.69a5.1.3f2a91bc.0badcafe.39.b6aab",
+        "x1.69a5.1.3f2a91bc.0badcafe.39.",
+        "a1.69A5.1.3f2a91bc.0badcafe.39.1",
+        "a1." + "f" * 200,
+    ],
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(BadToken):
+        parse_token(text)
+
+
+def test_of_another_history_nothing_is_known() -> None:
+    assert differs(HERE, HERE) is None
+    assert differs(HERE, replace(HERE, witness=58)) is None  # time has passed
+    for now in (
+        replace(HERE, system_identifier=1),
+        replace(HERE, timeline=2),
+        replace(HERE, installation="0" * 8),
+        replace(HERE, life="1" * 8),
+        replace(HERE, witness=56),
+    ):
+        assert differs(HERE, now)
+
+
+def judged(token: WriteToken, standing: Standing, history: History | None = HERE) -> Wait:
+    wait = Wait(token, ["search"])
+    judge(wait, Look(history, standing, 0.0))
+    return wait
+
+
+def test_what_the_database_says_of_a_write_decides_how_far_to_wait() -> None:
+    inside, after = WriteToken("transaction", HERE, 700), WriteToken("lsn", HERE, 5_000)
+    assert judged(inside, Standing({700: "committed"}, 9_000, 0)).lsn == 9_000
+    assert judged(inside, Standing({700: "in progress"}, 9_000, 0)).lsn is None
+    assert judged(inside, Standing({700: "aborted"}, 9_000, 0)).ended.result().state == "aborted"
+    assert judged(inside, Standing({700: "unknown"}, 9_000, 0)).ended.result().state == "unknown"
+    assert judged(after, Standing({}, 9_000, 0)).lsn == 5_000
+    assert judged(after, Standing({}, 4_000, 0)).ended.result().state == "unknown"
+    assert judged(after, Standing({}, 9_000, 0), None).ended.result().state == "unknown"
+    assert judged(after, Standing({}, 9_000, 0), replace(HERE, timeline=2)).ended.result().state == "unknown"
+
+
+def test_an_answer_is_the_worst_of_its_sinks() -> None:
+    assert worst([]) == "visible"
+    assert worst(["visible", "timeout", "visible"]) == "timeout"
+    assert worst(list(STATES)) == "unknown"
+
+
+class _World:
+    """A source whose log grows, a slot and a sink that follow it; what is known of them is checked."""
+
+    def __init__(self) -> None:
+        self.lsn, self.confirmed, self.applied, self.now = 100, 0, 0, 1_000.0
+        self.commits = [(self.now, self.lsn)]
+        self.marks = Marks()
+
+    def step(self, what: str) -> None:
+        self.now += 1
+        if what == "commit":
+            self.lsn += 10
+            self.commits.append((self.now, self.lsn))
+        elif what == "look":
+            self.marks.note(self.now, self.lsn)
+        elif what == "confirm":
+            self.confirmed = self.lsn
+        elif what == "bound" and self.marks.wanting(self.confirmed):
+            self.marks.confirm(LedgerEntry(self.confirmed, {"t": {0: self.confirmed}}))
+        elif what == "apply":
+            self.applied = self.confirmed
+
+    def check(self) -> None:
+        at = self.marks.newest(lambda entry: entry.covered_by({"t": {0: self.applied}}))
+        if at is not None:  # nothing that was committed before is missing
+            assert all(lsn <= self.applied for when, lsn in self.commits if when < at)
+
+
+@given(st.lists(st.sampled_from(["commit", "look", "confirm", "bound", "apply"]), max_size=60))
+def test_a_moment_is_never_said_to_be_reached_too_early(steps: list[str]) -> None:
+    world = _World()
+    for step in steps:
+        world.step(step)
+        world.check()

@@ -6,7 +6,8 @@ import errno
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from cdc.errors import DiskFull, StateError
 from console.cli.options import is_terminal, master_option, pipeline_argument, sink_option
 
 if TYPE_CHECKING:
+    from cdc.pipeline import Pipeline
     from console.cli.flow_bars import FlowBars
     from operations.edits.file_watch import FileWatch
+    from operations.freshness.keeper import Keeper
     from operations.losses.losses import Losses
     from operations.run.engine import Engine
     from operations.run.halting import Halting
@@ -42,6 +45,7 @@ Examples:
   headwater run pipeline.yaml
   headwater run pipeline.yaml --sink search
   headwater run pipeline.yaml --master spark://host:7077
+  headwater run pipeline.yaml --serve 8470          (with the HTTP API of `headwater serve`)
   headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
 """
 )
@@ -51,9 +55,22 @@ Examples:
 @click.option(
     "--timeout", type=float, default=None, metavar="SECONDS", help="With --until-caught-up: give up after this."
 )
+@click.option(
+    "--serve",
+    "port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="PORT",
+    help="Also answer over HTTP, here only.",
+)
 @master_option
 def command(
-    file: Path, only: tuple[str, ...], until_caught_up: bool, timeout: float | None, master: str | None
+    file: Path,
+    only: tuple[str, ...],
+    until_caught_up: bool,
+    timeout: float | None,
+    port: int | None,
+    master: str | None,
 ) -> None:
     """Keep the sinks of a pipeline in sync with its source.
 
@@ -76,10 +93,22 @@ def command(
     signal.signal(signal.SIGTERM, stop.ask)
     signal.signal(signal.SIGINT, stop.ask)
     try:
-        failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
+        with _serving(file, port):
+            failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
     except Asked:  # before anything ran: there is nothing to end
         failed = False
     sys.exit(1 if failed else 0)
+
+
+@contextmanager
+def _serving(file: Path, port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from console.http.server import serving
+
+    with serving(file, "127.0.0.1", port, _say):
+        yield
 
 
 def _run(
@@ -98,6 +127,7 @@ def _run(
     from operations.accepted import text_of
     from operations.catalogue import source_catalogue
     from operations.edits.file_watch import FileWatch
+    from operations.letters.watch import LetterWatch
     from operations.losses.losses import Losses
     from operations.pausing import paused_lines, refuse_paused
     from operations.run.engine import open_engine, warn_outdated
@@ -108,18 +138,18 @@ def _run(
     from operations.schema.evolving import Evolving, catch_up
     from operations.status.caught_up import Goal
 
-    until = None if timeout is None else time.monotonic() + timeout
-    data = read_pipeline(file)
+    until, data = None if timeout is None else time.monotonic() + timeout, read_pipeline(file)
     pipeline, taken = with_master(loads(data, str(file)), master), text_of(file, data)
     if until_caught_up:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
-    with SourceWatch(pipeline) as source:
+    with _judged(pipeline, only) as keeper, SourceWatch(pipeline) as source:
         with Waiting(pipeline, only) as waiting:
             catch_up(pipeline, only, _say)
             engine = patiently(
                 lambda: open_engine(pipeline, source_catalogue(pipeline), only), stop, _say, waiting.tell, until
             )
+        keeper.follow(lambda: (engine.pipeline, engine.only))
         stop.eager = False
         halting = Halting(engine)
         losses, evolving = Losses(pipeline, file, only, master), Evolving(pipeline, file, only, master)
@@ -132,6 +162,7 @@ def _run(
             if source.forgetful:
                 _say(f"warning: {FORGETFUL}")
             with (
+                LetterWatch(engine),
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars,
             ):
@@ -161,6 +192,16 @@ def _run(
         _say(f"error: {flow} failed: {reason}")
     # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
     return nothing_left or (until_caught_up and missing)
+
+
+@contextmanager
+def _judged(pipeline: Pipeline, only: Sequence[str]) -> Iterator[Keeper]:
+    """While it lasts, the age of everything is noted, and whoever is to be told is told."""
+    from operations.freshness.keeper import Keeper
+    from operations.status.alert import Alerting
+
+    with Keeper(pipeline, only) as keeper, Alerting(keeper, _say):
+        yield keeper
 
 
 def _supervise(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+import orjson
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from cdc.pipeline import load
+from cdc.pipeline import Pipeline, load
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
 from operations.pausing import Pause
 from operations.status.alive import ailments
@@ -19,12 +24,24 @@ from operations.status.evolving import line as evolving_line
 from operations.status.sinks import status_report
 from operations.status.source import line, warning
 
+# Between two looks of --watch.
+WATCH_SECONDS = 2.0
+_STYLES = {
+    "well": "green",
+    "failed": "red",
+    "stopped": "red",
+    "stalled": "red",
+    "retrying": "yellow",
+    "behind": "yellow",
+}
+
 
 @click.command(
     epilog="""\b
 Examples:
   headwater status pipeline.yaml
-  headwater status pipeline.yaml --sink search --json | jq .sinks[0].lag_events
+  headwater status pipeline.yaml --watch
+  headwater status pipeline.yaml --sink search --json | jq .sinks[0].judgement
   headwater status pipeline.yaml --alive       (a container's health check)
 """
 )
@@ -34,19 +51,24 @@ Examples:
 @click.option(
     "--alive", is_flag=True, help="Only: is a process at work on every sink? Asks no server; exit code 1 if not."
 )
-def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool) -> None:
-    """Show each sink's offsets, lag and last error, whether or not it is running now; and how the source is.
+@click.option("--watch", is_flag=True, help="Look again every 2 s until Ctrl-C; with --json a document a line.")
+def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool, watch: bool) -> None:
+    """Show how each sink is, how old what its readers see is, and why; whether or not it is running now.
 
-    Offsets are read from the checkpoints, the log's ends from Kafka. lag_events counts offsets, of which compaction may
-    have removed some; lag_seconds is the age of the oldest record that is not applied yet. A sink's lag is behind
-    Kafka; the line "source" tells whether Kafka may be behind Postgres: the connector's state, and the WAL that its
-    slot keeps.
+    The judgement is one of well, behind, filling, evolving, paused, starting, retrying, stalled, failed and stopped
+    (docs/operations.md). The age is measured from the commits in Postgres: it grows when the connector is dead, though
+    no record waits for anybody. "lag" counts the offsets behind Kafka, of which compaction may have removed some, and
+    "behind" is the age of the oldest record that is not applied yet. The line "source" tells how the way into Kafka is:
+    the connector's state, and the WAL that its slot keeps.
     """
     pipeline = load(file)
     if alive:
         found = ailments(pipeline, only)
         click.echo("\n".join(found) or "alive")
         sys.exit(1 if found else 0)
+    if watch:
+        _watch(pipeline, only, as_json=as_json)
+        return
     report = status_report(pipeline, only)
     exceeded = warning(pipeline, report["source"])
     if exceeded:
@@ -54,7 +76,24 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool) -> No
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        Console().print(_table(report))
+        click.echo("\n".join(_below(report)))
+
+
+def _watch(pipeline: Pipeline, only: tuple[str, ...], *, as_json: bool) -> None:
+    """Until Ctrl-C; what can't be had at one look is had at the next."""
+    console = Console()
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        if as_json:
+            while True:
+                click.echo(orjson.dumps(status_report(pipeline, only), option=orjson.OPT_SORT_KEYS, default=str))
+                sys.stdout.flush()
+                time.sleep(WATCH_SECONDS)
+        with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+            while True:
+                report = status_report(pipeline, only)
+                live.update(Group(_table(report), *(Text(one) for one in _below(report))), refresh=True)
+                time.sleep(WATCH_SECONDS)
 
 
 def lag_cells(report: Mapping[str, Any]) -> tuple[str, str]:
@@ -78,39 +117,60 @@ def _news(sink: Mapping[str, Any]) -> str:
     return (sink["last_error"] or "").split("\n")[0]
 
 
-def _print(report: dict[str, Any]) -> None:
+def _judgement(sink: Mapping[str, Any]) -> Text:
+    return Text(sink["judgement"], style=_STYLES.get(sink["judgement"], ""))
+
+
+def _age(one: Mapping[str, Any]) -> str:
+    return "?" if one["age_seconds"] is None else f"{one['age_seconds']:,.1f} s"
+
+
+def _table(report: dict[str, Any]) -> Table:
     table = Table(title=f"pipeline {report['pipeline']}")
-    for heading in ("sink", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
+    for heading in ("sink", "is", "age", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
         table.add_column(heading)
     for sink in report["sinks"]:
         flows = sink["flows"]
         table.add_row(
             f"{sink['sink']} ({sink['type']})",
+            _judgement(sink),
+            _age(sink),
             sink["state"],
             *lag_cells(sink),
             *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
-            _news(sink),
+            Text(_news(sink)),
         )
         for other in sink["generations"] if len(sink["generations"]) > 1 else ():
             table.add_row(
                 f"  generation {other['generation']}: {other['stage']}",
+                "",
+                _age(other),
                 other["state"],
                 *lag_cells(other),
                 *("", "", ""),
-                (other["last_error"] or "").split("\n")[0],
+                Text((other["last_error"] or "").split("\n")[0]),
             )
-    Console().print(table)
+    return table
+
+
+def _below(report: dict[str, Any]) -> Iterator[str]:
+    """What stands below the table, a text a line."""
     for sink in report["sinks"]:
+        if sink["cause"]:
+            todo = f"; what to do: {sink['remedy']}" if sink["remedy"] else ""
+            yield f"{sink['sink']} is {sink['judgement']}: {sink['cause']}{todo}"
         deferred = sum(flow["deferred"] for flow in sink["flows"])
         if deferred:
-            click.echo(f"{sink['sink']}: {deferred:,} documents that one change has touched are still to be written")
+            yield f"{sink['sink']}: {deferred:,} documents that one change has touched are still to be written"
         if sink["warning"]:
-            click.echo(f"warning: {sink['warning']}")
-    for one in report["evolving"]:
-        click.echo(evolving_line(one))
+            yield f"warning: {sink['warning']}"
+    yield from (evolving_line(one) for one in report["evolving"])
     refused = report["file"]["refused"]
     if refused:
-        click.echo(f"warning: run goes on with an older file; the one that was applied: {refused['reason']}")
-    for sink in report["file"]["building"]:
-        click.echo(f"{sink}: run builds its next generation from the file that was applied")
-    click.echo(line(report["source"]))
+        yield f"warning: run goes on with an older file; the one that was applied: {refused['reason']}"
+    for name in report["file"]["building"]:
+        yield f"{name}: run builds its next generation from the file that was applied"
+    yield line(report["source"])
+    source = report["source"]
+    if source["cause"] and source["cause"] != source["error"]:
+        yield f"  {source['judgement']}: {source['cause']}"

@@ -8,6 +8,9 @@ from cdc.pipeline import Pipeline
 
 # A flow that waits for its server is well: a new process would wait as well.
 _WELL = ("starting", "running", "filling", "retrying", "finished")
+# One that hangs without a word may be helped by a new process, and disturbs the other sinks by it: not before this.
+# A server that is away, or a connector that is dead, is told otherwise, and no new process would help.
+HANGS_SECONDS = 900.0
 
 
 def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
@@ -20,6 +23,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     from operations.loss_note import LossNote
     from operations.pausing import paused
     from operations.state_folder import chosen_sinks, register_of
+    from operations.status.facts import judged
     from spark.status import FlowStatus, state_of
 
     found: list[str] = []
@@ -40,4 +44,10 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]
         if not flows and state_of(None, holder) not in _WELL:
             found.append(f"{sink}: never run")
+        hanging = judged(pipeline, [sink]).sinks[sink].flows
+        found += [
+            f"{sink}, {flow}: stalled: {one.judged.cause}"
+            for flow, one in hanging.items()
+            if one.judged.judgement == "stalled" and (one.still or 0.0) > HANGS_SECONDS
+        ]
     return found

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.pipeline import Pipeline
 from operations.kept_shapes import Todo, read_evolution, read_progress
 
 
-def evolving(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """What is under way because of changed tables: a part of `status --json`."""
+def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """What is under way because of changed tables: a part of `status --json`.
+
+    Args:
+        pipeline: the loaded file.
+        only: for these sinks; all if empty.
+    """
     progress = read_progress(pipeline).get("progress") or None
     found: dict[str, list[tuple[str, Todo]]] = {}
-    for sink in pipeline.sinks:
+    for sink in only or pipeline.sinks:
         for table, todo in read_evolution(pipeline, sink).todo.items():
             found.setdefault(table, []).append((sink, todo))
     return [

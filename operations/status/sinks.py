@@ -13,6 +13,8 @@ from operations.accepted import file_status
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
 from operations.status.evolving import evolving
+from operations.status.facts import FlowReport, Report, SinkReport, judged
+from operations.status.judgement import Judgement
 from operations.status.source import SourceState
 
 if TYPE_CHECKING:
@@ -28,20 +30,67 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
     from cdc.log.ends import LogEnds
     from operations.state_folder import chosen_sinks
 
-    source = SourceState(pipeline)
+    asked = SourceState(pipeline)
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     try:
         sinks = [_sink(pipeline, name, log) for name in chosen_sinks(pipeline, only)]
     finally:
         log.close()
+    source = asked.report()
+    report = judged(pipeline, only, live=source)
     return {
         "pipeline": pipeline.name,
         "at": time.time(),
         "file": file_status(pipeline),
-        "source": source.report(),
+        "source": {**source, **source_judged(report)},
         "evolving": evolving(pipeline),
-        "sinks": sinks,
+        "sinks": [with_judgement(sink, report.sinks[sink["sink"]]) for sink in sinks],
     }
+
+
+def source_judged(report: Report) -> dict[str, Any]:
+    """What is judged of the source, as a part of its status."""
+    as_of = report.note.as_of if report.note else None
+    return {**asdict(report.source), "as_of": as_of, "age_seconds": _age(report.at, as_of)}
+
+
+def with_judgement(sink: Mapping[str, Any], report: SinkReport) -> dict[str, Any]:
+    """A sink's status with how it is, and how old what its readers see is; of its flows and generations too."""
+    generations = [
+        {**one, "as_of": moment, "age_seconds": _age(time.time(), moment)}
+        for one in sink["generations"]
+        for moment in [_oldest(report, one["generation"])]
+    ]
+    return {
+        **sink,
+        **asdict(report.judged),
+        **_aged(report.as_of, report.age),
+        "flows": [_flow_judged(flow, report.flows.get(flow["flow"])) for flow in sink["flows"]],
+        "generations": generations,
+    }
+
+
+def _flow_judged(flow: Mapping[str, Any], report: FlowReport | None) -> dict[str, Any]:
+    """One that has finished, and keeps its table no more, is well."""
+    if report is None:
+        return {**flow, **asdict(Judgement("well")), **_aged(None, None)}
+    return {**flow, **asdict(report.judged), **_aged(report.as_of, report.age)}
+
+
+def _oldest(report: SinkReport, generation: int) -> float | None:
+    if generation == report.generation:
+        return report.as_of
+    moments = [flow.as_of for flow in report.others.get(generation, {}).values()]
+    known = [moment for moment in moments if moment is not None]
+    return min(known) if known and len(known) == len(moments) else None
+
+
+def _aged(as_of: float | None, age: float | None) -> dict[str, Any]:
+    return {"as_of": as_of, "age_seconds": None if age is None else round(age, 3)}
+
+
+def _age(now: float, as_of: float | None) -> float | None:
+    return None if as_of is None else round(max(now - as_of, 0.0), 3)
 
 
 def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
@@ -93,8 +142,9 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     # Before a new generation's first flow there is only the process that has taken it.
     states = {flow["state"] for flow in flows} or {state_of(None, generation.lease.holder())}
     worst = next((state for state in STATES if state in states), "never run")
-    lags = [flow["lag_events"] for flow in flows]
-    ages = [flow["lag_seconds"] for flow in flows]
+    at_work = [flow for flow in flows if flow["state"] != "finished"]  # a table that was let go falls behind no more
+    lags = [flow["lag_events"] for flow in at_work]
+    ages = [flow["lag_seconds"] for flow in at_work]
     refused = generation.refused()  # no process runs it, whatever its flows said last
     return {
         "generation": generation.number,

@@ -7,18 +7,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, SourceChanged
 from cdc.pipeline import Pipeline
+from cdc.sizes import size_words, span_words
 from connectors.changed import find_changed
-from connectors.database.slot import Slot, read_slot
+from connectors.database.history import read_moment
+from connectors.database.slot import Slot
+from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.names import Names
-from connectors.postgres import connect, explained
+from connectors.postgres import connect
 from connectors.rest import ConnectClient, Status, failure
+from connectors.source_gaps import READ_AGAIN, refuse_unfollowed
+from connectors.wal.budget import NONE, RANK, Budget
+from connectors.wal.look import Look, look
+from connectors.wal.pins import Pin
+from operations.wal import judged, read_release, release_words
 
 # `status` answers at once, whoever does not.
 PATIENCE_SECONDS = 2.5
-MIB = 2**20
 
 
 class SourceState:
@@ -33,20 +40,24 @@ class SourceState:
         self._until = time.monotonic() + PATIENCE_SECONDS
         self._connector = _Answer(lambda: _connector(pipeline))
         self._slot = _Answer(lambda: _slot(pipeline))
+        self._history = _Answer(lambda: _history(pipeline))
         self._tables = _Answer(lambda: _tables(pipeline))
 
     def report(self) -> dict[str, Any]:
         """The shape of ``--json``; waits no longer than ``PATIENCE_SECONDS`` from the beginning."""
         status, error = self._connector.wait(self._until)
-        slot, other = self._slot.wait(self._until)
+        seen, other = self._slot.wait(self._until)
+        slot = seen.slot if seen else None
         # Without an answer nothing is said: Postgres is away, which the slot tells, or was applied by an older version.
         tables, _ = self._tables.wait(self._until)
-        reasons = [error or _trouble(self.pipeline, status), other or _lacking(self.pipeline, slot)]
+        elsewhere, _ = self._history.wait(self._until)
+        reasons = [error or _trouble(self.pipeline, status), other or elsewhere or _lacking(self.pipeline, slot)]
         return {
             "connector": "unknown" if error else "absent" if status is None else status.connector,
             "tasks": [] if status is None else list(status.tasks),
             "slot_active": None if slot is None else slot.active,
             "slot_lag_bytes": None if slot is None else slot.behind_bytes,
+            "wal": judged(self.pipeline, seen).to_dict(),
             "tables": tables or {},
             "error": "; ".join(reason for reason in reasons if reason) or None,
         }
@@ -84,9 +95,19 @@ def _connector(pipeline: Pipeline) -> Status | None:
         client.close()
 
 
-def _slot(pipeline: Pipeline) -> Slot | None:
-    with connect(pipeline.source) as connection, explained("reading the slot"):
-        return read_slot(connection, pipeline.source.slot)
+def _slot(pipeline: Pipeline) -> Look:
+    with connect(pipeline.source) as connection:
+        return look(connection, pipeline.source.slot)
+
+
+def _history(pipeline: Pipeline) -> str:
+    """Why the connector reads nothing on a timeline that nobody has followed; its own status says RUNNING."""
+    with connect(pipeline.source) as connection:
+        try:
+            refuse_unfollowed(noted_timeline(connection, Names.of(pipeline)), read_moment(connection))
+        except SourceChanged as error:
+            return f"{error.what}: {error.fix}"
+    return ""
 
 
 def _tables(pipeline: Pipeline) -> dict[str, str]:
@@ -104,33 +125,35 @@ def _trouble(pipeline: Pipeline, status: Status | None) -> str:
 def _lacking(pipeline: Pipeline, slot: Slot | None) -> str:
     name = pipeline.source.slot
     if slot is None:
-        return f"there is no slot {name}"
+        released = read_release(pipeline)
+        return f"{release_words(released)}: {READ_AGAIN}" if released else f"there is no slot {name}"
     return f"slot {name} is lost" if slot.wal_status == "lost" else ""
 
 
 def line(source: dict[str, Any]) -> str:
-    """``source: connector RUNNING, slot keeps 12 MiB`` and, below, what is wrong."""
+    """``source: connector RUNNING, slot keeps 12 MiB`` and, below, what is wrong and what holds the slot."""
     tasks = sorted({task for task in source["tasks"] if task != source["connector"]})
     connector = source["connector"] + (f" (task {', '.join(tasks)})" if tasks else "")
-    lag, active = source["slot_lag_bytes"], source["slot_active"]
-    slot = "slot unknown" if active is None else f"slot keeps {_mib(lag)}"
+    lag, active, wal = source["slot_lag_bytes"], source["slot_active"], budget(source)
+    slot = "slot unknown" if active is None else f"slot keeps {'? MiB' if lag is None else size_words(lag)}"
+    if wal.level not in (None, NONE) or wal.seconds_to_full is not None:
+        slot += f" ({100 * (wal.share or 0):.0f} % of what it may"
+        slot += f", full in about {span_words(wal.seconds_to_full)})" if wal.seconds_to_full else ")"
     unread = ", which nobody reads" if active is False else ""
-    below = [source["error"], *source["tables"].values()]
+    below = [source["error"], *source["tables"].values(), *(f"held back by {held}" for held in wal.held)]
     return f"source: connector {connector}, {slot}{unread}" + "".join(f"\n  {reason}" for reason in below if reason)
 
 
-def _mib(lag: int | None) -> str:
-    if lag is None:
-        return "? MiB"
-    return f"{lag // MIB:,} MiB" if lag >= MIB else "less than 1 MiB"
+def budget(source: dict[str, Any]) -> Budget:
+    """The judgement in a report."""
+    wal = source["wal"]
+    return Budget(**{**wal, "pinned_by": tuple(Pin(**pin) for pin in wal["pinned_by"])})
 
 
 def warning(pipeline: Pipeline, source: dict[str, Any]) -> str | None:
-    """What to say when the slot keeps more WAL than the policy allows."""
-    kept, most = (source["slot_lag_bytes"] or 0) // MIB, pipeline.policy.replication_slot_max_lag_mb
-    if kept <= most:
+    """What to say when the slot keeps more WAL than half of what it may."""
+    wal = budget(source)
+    if RANK.get(wal.level or NONE, 0) == 0:
         return None
-    return (
-        f"warning: slot {pipeline.source.slot} makes Postgres keep {kept:,} MiB of WAL "
-        f"(policy.replication_slot_max_lag_mb: {most:,}); `headwater apply FILE` restarts a connector that stands still"
-    )
+    kind = "warning" if wal.level == "warn" else "alarm"
+    return f"{kind}: {wal.words(pipeline.source.slot)}; `headwater apply FILE` restarts a connector that stands still"

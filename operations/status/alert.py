@@ -1,0 +1,175 @@
+"""A word to whoever has no Prometheus: a webhook is told when something is bad for a while, and when it is well again.
+
+``policy.alert`` of the pipeline file. What is told is the judgement that `status` shows. It is told by a thread of its
+own: a webhook that does not answer, or says no, is tried again, and never disturbs `run`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import requests
+
+from cdc.pipeline import Alert, Pipeline
+from operations.freshness.keeper import Keeper
+from operations.status.facts import judged
+from operations.status.judgement import Judgement
+
+LOOK_SECONDS = 2.0
+REQUEST_SECONDS = 10.0
+# Between two attempts to reach a webhook; what it was to be told waits, the oldest is dropped when it is too much.
+AGAIN_SECONDS = 15.0
+KEPT = 100
+SOURCE = "source"
+_log = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class _Trouble:
+    """Something that is bad."""
+
+    since: float
+    told: bool = False
+
+
+class Alarms:
+    """What is to be told, given how everything is from moment to moment. Asks nobody.
+
+    Args:
+        pipeline: its name.
+        after_seconds: for how long something must be bad.
+    """
+
+    def __init__(self, pipeline: str, after_seconds: float) -> None:
+        self.pipeline, self.after_seconds = pipeline, after_seconds
+        self._troubles: dict[str, _Trouble] = {}
+
+    def step(self, now: float, found: Mapping[str, Judgement]) -> list[dict[str, Any]]:
+        """What is news.
+
+        Args:
+            now: epoch seconds.
+            found: how each sink, and the source, is.
+
+        Returns:
+            messages, as docs/operations.md shows them. A sink that is not there any more needs none.
+        """
+        said = []
+        for name, judgement in found.items():
+            trouble = self._troubles.get(name)
+            if not judgement.bad:
+                if trouble is not None and trouble.told:
+                    said.append(self._message("well", name, judgement, trouble.since, now))
+                self._troubles.pop(name, None)
+                continue
+            if trouble is None:
+                trouble = self._troubles[name] = _Trouble(now)
+            if not trouble.told and now - trouble.since >= self.after_seconds:
+                trouble.told = True
+                said.append(self._message("alarm", name, judgement, trouble.since, now))
+        self._troubles = {name: one for name, one in self._troubles.items() if name in found}
+        return said
+
+    def _message(self, event: str, name: str, judgement: Judgement, since: float, now: float) -> dict[str, Any]:
+        subject = name if name == SOURCE else f"sink {name}"
+        why = f": {judgement.cause}" if judgement.cause else ""
+        todo = f" ({judgement.remedy})" if judgement.remedy else ""
+        return {
+            "event": event,
+            "pipeline": self.pipeline,
+            "subject": subject,
+            "judgement": judgement.judgement,
+            "cause": judgement.cause,
+            "remedy": judgement.remedy,
+            "since": since,
+            "at": now,
+            # What chat programs show of a message.
+            "text": f"{self.pipeline}, {subject}: {judgement.judgement}{why}{todo}",
+        }
+
+
+class Alerting:
+    """A context manager: while it lasts, the webhook of the file is told. Without one it does nothing.
+
+    Args:
+        keeper: knows the pipeline, and which sinks this process runs.
+        say: told when the webhook can't be reached, and when it can again.
+        post: sends a message to an address; replaced in tests.
+    """
+
+    def __init__(self, keeper: Keeper, say: Say, post: Callable[[str, Mapping[str, Any]], None] | None = None) -> None:
+        self.keeper, self.say, self.post = keeper, say, post or send
+        self.alert: Alert | None = keeper.pipeline.policy.alert
+        self._unsent: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._again = 0.0
+        self._failing = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alerting", daemon=True)
+
+    def __enter__(self) -> Alerting:
+        if self.alert is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()  # it may wait for the webhook; nobody waits for it
+
+    def _run(self) -> None:
+        assert self.alert is not None
+        alarms = Alarms(self.keeper.pipeline.name, self.alert.after_seconds)
+        while not self._stop.wait(LOOK_SECONDS):
+            try:
+                self._unsent.extend(alarms.step(time.time(), self._look(self.keeper.pipeline)))
+                self._deliver(self.alert.webhook.get_secret_value())
+            except Exception as error:  # what it would have told is in `status`, too
+                _log.debug("alarms: %s", error)
+
+    def _look(self, pipeline: Pipeline) -> dict[str, Judgement]:
+        """Of this process's sinks; of the source too, if no other process with the first sink tells of it."""
+        only = self.keeper.only
+        report = judged(pipeline, only)
+        found = {name: sink.judged for name, sink in report.sinks.items()}
+        if not only or next(iter(pipeline.sinks)) in only:
+            found[SOURCE] = report.source
+        return found
+
+    def _deliver(self, url: str) -> None:
+        if time.monotonic() < self._again:
+            return
+        while self._unsent:
+            try:
+                self.post(url, self._unsent[0])
+            except requests.RequestException as error:
+                self._again = time.monotonic() + AGAIN_SECONDS
+                if not self._failing:  # the address is a secret, and stands in the error's text
+                    self.say(f"warning: policy.alert.webhook does not take an alarm ({_why(error)}); it is tried again")
+                self._failing = True
+                return
+            self._unsent.popleft()
+            if self._failing:
+                self._failing = False
+                self.say("policy.alert.webhook takes alarms again")
+
+
+def send(url: str, message: Mapping[str, Any]) -> None:
+    """Post a message as JSON.
+
+    Raises:
+        requests.RequestException: no answer, or another one than yes.
+    """
+    requests.post(url, json=message, timeout=REQUEST_SECONDS, allow_redirects=False).raise_for_status()
+
+
+def _why(error: requests.RequestException) -> str:
+    return type(error).__name__ if error.response is None else f"it answers {error.response.status_code}"

@@ -1,0 +1,247 @@
+"""What the judgement goes by, from the state folder alone: it takes milliseconds, and no server is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import IcebergSink, Pipeline
+from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
+from operations.loss_note import LossNote
+from operations.pausing import paused
+from operations.status.evolving import evolving, line
+from operations.status.judgement import (
+    FlowFacts,
+    Judgement,
+    SinkFacts,
+    SourceFacts,
+    judge_flow,
+    judge_sink,
+    judge_source,
+    limit_of,
+)
+from spark.status import FlowStatus, state_of, taken_over
+
+if TYPE_CHECKING:
+    from spark.state import Generation
+
+# A note is written each second; one that is older has nobody who writes it.
+STALE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class FlowReport:
+    """A flow, judged.
+
+    Attributes:
+        status: what its process wrote; None if nothing, or if another process has taken it over since.
+        judged: how it is.
+        as_of: everything that was committed before has been applied (epoch seconds); None when not known.
+        age: seconds since then.
+        behind: records that wait, when its process last looked; None when not known.
+        still: seconds since it was last seen to get on, or to have nothing to do; None when nobody looks.
+    """
+
+    status: FlowStatus | None
+    judged: Judgement
+    as_of: float | None
+    age: float | None
+    behind: int | None
+    still: float | None = None
+
+
+@dataclass(frozen=True)
+class SinkReport:
+    """A sink, judged by the generation that readers see.
+
+    Attributes:
+        generation: its number.
+        judged: how it is.
+        as_of, age: of its oldest flow.
+        limit: above which age it is behind.
+        flows: its flows that are not finished.
+        others: generation -> flow, of those that are kept up to date beside it.
+    """
+
+    generation: int
+    judged: Judgement
+    as_of: float | None
+    age: float | None
+    limit: float
+    flows: Mapping[str, FlowReport]
+    others: Mapping[int, Mapping[str, FlowReport]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A pipeline, judged.
+
+    Attributes:
+        at: when (epoch seconds).
+        source: how the way into the log is.
+        note: what `run` has told of it last; None if nothing.
+        limit: above which age of the log something is wrong.
+        sinks: by name.
+    """
+
+    at: float
+    source: Judgement
+    note: SourceNote | None
+    limit: float
+    sinks: Mapping[str, SinkReport]
+
+
+def judged(pipeline: Pipeline, only: Sequence[str] = (), live: Mapping[str, Any] | None = None) -> Report:
+    """Judge a pipeline.
+
+    Args:
+        pipeline: the loaded file.
+        only: these sinks; all if empty.
+        live: what Kafka Connect and Postgres have just said (`operations.status.source`), in place of what `run` has
+            noted of them.
+
+    Raises:
+        ConfigError: a name that the pipeline file does not have (terminal).
+        StateError: what is in the state folder can't be read.
+    """
+    from operations.state_folder import chosen_sinks
+
+    now, note = time.time(), read_source_note(pipeline)
+    limit = limit_of(pipeline.source.heartbeat_seconds)
+    source = judge_source(source_facts(note, now, limit, live))
+    sinks = {name: _sink(pipeline, name, source, now) for name in chosen_sinks(pipeline, only)}
+    return Report(now, source, note, limit, sinks)
+
+
+def source_facts(
+    note: SourceNote | None, now: float, limit: float, live: Mapping[str, Any] | None = None
+) -> SourceFacts:
+    """From what `run` has noted, and what was just asked. Pure."""
+    watched = note is not None and now - note.at <= STALE_SECONDS
+    facts = SourceFacts(watched=watched, limit=limit)
+    if note is not None and watched:
+        facts = SourceFacts(
+            watched=True,
+            age=None if note.as_of is None else max(now - note.as_of, 0.0),
+            limit=limit,
+            still=now - max(note.moved_at, note.since),
+            silent=now - max(note.answered_at, note.since),
+            error=note.error,
+            reading=note.reading,
+            connector=note.connector,
+            tasks=note.tasks,
+            connector_error=note.connector_error,
+            slot_there=note.slot_there,
+            slot_active=note.slot_active,
+            slot_lost=note.slot_lost,
+        )
+    if live is None or live["connector"] == "unknown":
+        return facts
+    active = facts.slot_active if live["slot_active"] is None else live["slot_active"]
+    return replace(
+        facts, connector=live["connector"], tasks=live["tasks"], connector_error=live["error"], slot_active=active
+    )
+
+
+def sink_limit(pipeline: Pipeline, sink: str) -> float:
+    """Above which age (seconds) what a sink's readers see is behind."""
+    return limit_of(pipeline.source.heartbeat_seconds, _trigger(pipeline, sink))
+
+
+def _trigger(pipeline: Pipeline, sink: str) -> float:
+    settings = pipeline.sinks[sink]
+    own = settings.trigger_seconds if isinstance(settings, IcebergSink) else 0.0
+    return max(own, pipeline.engine.trigger_ms / 1000)
+
+
+def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkReport:
+    from operations.state_folder import register_of
+
+    register, note = register_of(pipeline, name), read_sink_note(pipeline, name)
+    living = register.living()
+    flows = {
+        number: flow_reports(pipeline, register.generation(number), note, source, now)
+        for number in sorted({living, *register.kept()})
+    }
+    own = flows.pop(living)
+    facts = _sink_facts(pipeline, name, register.generation(living))
+    judgement = judge_sink(facts, [one.judged for one in own.values()])
+    moments = [one.as_of for one in own.values()]
+    known = [moment for moment in moments if moment is not None]
+    as_of = min(known) if known and len(known) == len(moments) else None
+    age = None if as_of is None else max(now - as_of, 0.0)
+    return SinkReport(living, _named(judgement, name), as_of, age, sink_limit(pipeline, name), own, flows)
+
+
+def _named(judgement: Judgement, sink: str) -> Judgement:
+    remedy = judgement.remedy and judgement.remedy.replace(" SINK`", f" {sink}`").replace(" SINK ", f" {sink} ")
+    return Judgement(judgement.judgement, judgement.cause, remedy)
+
+
+def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFacts:
+    lost, mine = LossNote(generation.folder.parent).read(), evolving(pipeline, [name])
+    why: str | None = None
+    try:
+        pause = paused(pipeline, name)
+        why = None if pause is None else pause.words
+    except HeadwaterError as error:  # nobody knows whether it is to be left alone: it is left alone
+        why = error.what
+    return SinkFacts(
+        state=state_of(None, generation.lease.holder()),
+        paused=why,
+        lost=None if lost is None else lost["progress"].split("\n")[0] or lost["error"] or "it begins",
+        refused=generation.refused(),
+        evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,
+        waits=any(one["waits"] for one in mine),
+    )
+
+
+def flow_reports(
+    pipeline: Pipeline, generation: Generation, note: SinkNote | None, source: Judgement, now: float
+) -> dict[str, FlowReport]:
+    """The flows of a generation, judged; without those that are finished."""
+    holder, told = generation.lease.holder(), {} if note is None else note.generations.get(generation.number, {})
+    found = {}
+    for name in generation.flows():
+        status = FlowStatus.read(generation.flow_folder(name))
+        state = state_of(status, holder)
+        if state == "finished":
+            continue
+        if taken_over(status, holder):
+            status = None
+        one, fresh = told.get(name), note is not None and now - note.at <= STALE_SECONDS
+        facts = _flow_facts(pipeline, generation.sink, name, state, status, one, note, now, fresh=fresh)
+        as_of = one.as_of if one else None
+        found[name] = FlowReport(status, judge_flow(facts, source), as_of, facts.age, facts.behind, facts.still)
+    return found
+
+
+def _flow_facts(
+    pipeline: Pipeline,
+    sink: str,
+    name: str,
+    state: str,
+    status: FlowStatus | None,
+    one: FlowNote | None,
+    note: SinkNote | None,
+    now: float,
+    *,
+    fresh: bool,
+) -> FlowFacts:
+    return FlowFacts(
+        flow=name,
+        state=state,
+        error=status.last_error if status else None,
+        age=None if one is None or one.as_of is None else max(now - one.as_of, 0.0),
+        limit=sink_limit(pipeline, sink),
+        behind=one.behind if one else None,
+        still=now - one.moved_at if one and fresh else None,
+        watched=now - note.since if note and fresh else None,
+        deferred=status.deferred if status else 0,
+        hold=one.reason if one else None,
+        batch_seconds=status.batch_ms / 1000 if status else 0.0,
+        trigger_seconds=_trigger(pipeline, sink),
+    )

@@ -1,0 +1,321 @@
+"""The one judgement of how a sink, a flow and the source are, for every door: `status`, probes, metrics, alarms. Pure.
+
+What a flow says of itself is not enough: it says `running` beside a connector that is dead, and while its server
+hangs. So its word counts only for bad news; good news needs a frontier that moves (operations/freshness/).
+
+Docs: docs/operations.md, "How a sink is".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Name = Literal[
+    "failed", "stopped", "stalled", "retrying", "behind", "paused", "evolving", "filling", "starting", "well"
+]
+# The worst first: a sink is as its worst flow.
+JUDGEMENTS: tuple[Name, ...] = (
+    "failed",
+    "stopped",
+    "stalled",
+    "retrying",
+    "behind",
+    "paused",
+    "evolving",
+    "filling",
+    "starting",
+    "well",
+)
+# Somebody should know; the others are well, pass by themselves, or were asked for.
+BAD: frozenset[Name] = frozenset(("failed", "stopped", "stalled", "retrying", "behind"))
+
+# A flow that does not get on for so long, though there is something to do, hangs. Progress is seen as a batch ends, so
+# that three times the newest batch is added; a slice of a fill takes a minute on a slow machine.
+WATCHDOG_SECONDS, FILL_WATCHDOG_SECONDS = 120.0, 600.0
+BATCHES = 3.0
+# In a database at rest the heartbeat moves the slot: what was committed after one is confirmed by the next, and the
+# topics are looked at a second later. Three of them, and what a busy machine adds.
+HEARTBEATS, SLACK_SECONDS = 3.0, 15.0
+# A trigger waits once for the next, and works until the one after.
+TRIGGERS = 2.0
+# Postgres or Kafka may be away for a restart before that is news.
+SILENT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How something is.
+
+    Attributes:
+        judgement: one of ``JUDGEMENTS``.
+        cause: why, in words; None if it is well.
+        remedy: what to do about it; None for nothing.
+    """
+
+    judgement: Name
+    cause: str | None = None
+    remedy: str | None = None
+
+    @property
+    def bad(self) -> bool:
+        """Somebody should know."""
+        return self.judgement in BAD
+
+
+@dataclass(frozen=True)
+class FlowFacts:
+    """What is known of a flow.
+
+    Attributes:
+        state: what its process says (spark/status.py), or ``dead``, or ``never run``.
+        error: the same process's last error.
+        age: of what it has applied, in seconds, measured from the commits; None when not known.
+        limit: above which age it is behind.
+        behind: records that wait for it; None when not known.
+        still: seconds since it was last seen to get on, or to have nothing to do; None when nobody looks.
+        deferred: documents that it has still to write.
+        watched: seconds since a process began to look at its age; None if none does.
+        hold: what keeps its age from falling, besides records.
+        batch_seconds: how long its newest batch took.
+        trigger_seconds: between two of its batches.
+    """
+
+    flow: str
+    state: str
+    error: str | None = None
+    age: float | None = None
+    limit: float = 30.0
+    behind: int | None = None
+    still: float | None = None
+    watched: float | None = None
+    deferred: int = 0
+    hold: str | None = None
+    batch_seconds: float = 0.0
+    trigger_seconds: float = 0.0
+
+    @property
+    def to_do(self) -> bool:
+        """Whether anything waits for it."""
+        return bool(self.behind) or bool(self.deferred) or self.hold is not None or self.state in _NOT_YET
+
+    @property
+    def watchdog(self) -> float:
+        """After how many seconds without progress it hangs."""
+        least = FILL_WATCHDOG_SECONDS if self.state == "filling" else WATCHDOG_SECONDS
+        return least + BATCHES * (self.batch_seconds + self.trigger_seconds)
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What is known of the way into the log.
+
+    Attributes:
+        watched: a process looks at it; else nothing of it is news.
+        age: of the log, in seconds, measured from the commits; None when not known.
+        limit: above which age something is wrong.
+        still: seconds since the slot was last seen to get on.
+        silent: seconds since Postgres, and Kafka if it was asked, last answered.
+        error: why they do not.
+        reading: captured tables whose rows are being read.
+        connector, tasks: Kafka Connect's words; ``absent`` or ``unknown`` besides.
+        connector_error: why it has failed, or why Connect does not answer.
+        slot_there, slot_active, slot_lost: of the slot; None when not known.
+    """
+
+    watched: bool
+    age: float | None = None
+    limit: float = 30.0
+    still: float = 0.0
+    silent: float = 0.0
+    error: str | None = None
+    reading: Sequence[str] = ()
+    connector: str = "unknown"
+    tasks: Sequence[str] = ()
+    connector_error: str | None = None
+    slot_there: bool | None = None
+    slot_active: bool | None = None
+    slot_lost: bool = False
+
+
+@dataclass(frozen=True)
+class SinkFacts:
+    """What is known of a sink, of the generation that readers see.
+
+    Attributes:
+        flows: its flows that are not finished.
+        state: of the generation where it has no flow yet: ``never run`` or ``starting``.
+        paused: since when, by whom and why.
+        lost: how far it is with being made again; None if nothing was lost.
+        refused: why no process runs it.
+        evolving: what is under way because its tables were altered; None for nothing.
+        waits: that waits for `headwater apply`.
+    """
+
+    flows: Sequence[FlowFacts] = ()
+    state: str = "never run"
+    paused: str | None = None
+    lost: str | None = None
+    refused: str | None = None
+    evolving: str | None = None
+    waits: bool = False
+
+
+_NOT_YET = ("starting", "filling")
+_RUN = "`headwater run FILE`"
+_APPLY = "`headwater apply FILE`"
+_WELL = Judgement("well")
+_TO_DO = "what to do:"
+_GONE = {
+    "dead": "its process is gone without a word, or hangs",
+    "stopped": "its process was told to end",
+    "never run": "no process has ever run it",
+}
+
+
+def limit_of(heartbeat_seconds: float, trigger_seconds: float = 0.0) -> float:
+    """Above which age (seconds) something is behind.
+
+    Args:
+        heartbeat_seconds: ``source.heartbeat_seconds``.
+        trigger_seconds: between two batches of the sink.
+    """
+    return HEARTBEATS * heartbeat_seconds + TRIGGERS * trigger_seconds + SLACK_SECONDS
+
+
+def judge_source(facts: SourceFacts) -> Judgement:  # noqa: PLR0911 - one line a case, the worst first
+    """How the way into the log is."""
+    told = _connector(facts) or _slot(facts)
+    if told is not None:
+        return told
+    if not facts.watched:
+        return Judgement("stopped", "no `headwater run` is at work that would look at the source", _RUN)
+    if facts.silent > SILENT_SECONDS:  # without an error: whoever was asked hangs
+        cause = facts.error or f"Postgres (or Kafka) has not answered for {facts.silent:,.0f} s"
+        return Judgement("retrying", cause, "start what does not answer; the rest comes by itself")
+    if facts.reading:
+        return Judgement("filling", f"rows are being read: {', '.join(facts.reading)}")
+    if facts.age is not None and facts.age <= facts.limit:
+        return _WELL
+    if facts.age is None and facts.still <= facts.limit and facts.error is None:
+        return Judgement("starting", "nothing was confirmed by the slot yet")
+    return _late(facts)
+
+
+def _connector(facts: SourceFacts) -> Judgement | None:
+    states = (facts.connector, *facts.tasks)
+    if "FAILED" in states:
+        return Judgement("failed", facts.connector_error or "the connector has failed", f"{_APPLY} starts it again")
+    if facts.connector == "absent":
+        return Judgement("stopped", facts.connector_error or "there is no connector", _APPLY)
+    for state, name in (("STOPPED", "stopped"), ("PAUSED", "paused")):
+        if state in states:
+            said = f"the connector was {name} in Kafka Connect: no change comes into the log"
+            return Judgement("stopped" if name == "stopped" else "paused", said, "resume it in Kafka Connect")
+    return None
+
+
+def _slot(facts: SourceFacts) -> Judgement | None:
+    if facts.slot_lost:
+        return Judgement("failed", "the slot is lost", "`headwater resnapshot FILE --all`")
+    if facts.slot_there is False:
+        return Judgement("failed", "there is no slot", _APPLY)
+    return None
+
+
+def _late(facts: SourceFacts) -> Judgement:
+    if facts.connector == "unknown":
+        cause = facts.connector_error or "Kafka Connect does not answer"
+        return Judgement("stalled", cause, "start Kafka Connect's worker")
+    if facts.slot_active is False:
+        return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", _APPLY)
+    if facts.still <= facts.limit:
+        return Judgement("behind", "the connector is behind the database: it reads older commits", None)
+    cause = f"the slot has not moved for {facts.still:,.0f} s: the connector or its WAL sender hangs"
+    return Judgement("stalled", cause, "the worker's log; restart the connector in Kafka Connect, or its worker")
+
+
+def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR0911 - one line a case, the worst first
+    """How a flow is.
+
+    Args:
+        facts: of the flow.
+        source: what was judged of the source: what keeps the log from growing keeps all flows.
+    """
+    gone = _GONE.get(facts.state)
+    if gone is not None:
+        return Judgement("stopped", gone + (f"; its last error: {_first(facts.error)}" if facts.error else ""), _RUN)
+    if facts.state == "failed":
+        return Judgement(
+            "failed", _first(facts.error), _way_out(facts.error) or "`headwater status FILE` has the whole"
+        )
+    if facts.state == "retrying":
+        return Judgement("retrying", _first(facts.error), _way_out(facts.error))
+    if facts.to_do and facts.still is not None and facts.still > facts.watchdog:
+        what = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "there is something to do"
+        cause = f"it says that it is {facts.state}, and has not got on for {facts.still:,.0f} s: {what}"
+        return Judgement("stalled", cause, "look at the sink's server; then start `headwater run` again")
+    if facts.state in _NOT_YET:
+        return Judgement("filling" if facts.state == "filling" else "starting", facts.hold or _BUSY[facts.state])
+    if facts.age is not None and facts.age <= facts.limit:
+        return _WELL
+    return _old(facts, source)
+
+
+_BUSY = {"filling": "what readers see is not complete yet", "starting": "it has not begun to read yet"}
+
+
+def _old(facts: FlowFacts, source: Judgement) -> Judgement:
+    """Why a flow that says it is running has not everything of a moment ago."""
+    if source.judgement == "filling":
+        return Judgement("filling", source.cause)
+    if facts.age is None and facts.watched is None:
+        return Judgement("behind", "the `headwater run` at work does not tell how old it is", "start it again")
+    if facts.age is None and facts.watched is not None and facts.watched <= facts.limit and not source.bad:
+        return Judgement("starting", "nobody knows yet how old what readers see is")
+    old = (
+        "nobody knows how old what readers see is"
+        if facts.age is None
+        else f"what readers see is {facts.age:,.0f} s old"
+    )
+    if source.bad or source.judgement == "paused":
+        return Judgement("behind", f"{old}: {source.cause}", source.remedy)
+    waits = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "the log was not confirmed since"
+    return Judgement("behind", f"{old}: {waits}")
+
+
+def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:
+    """How a sink is: as its worst flow, unless something is known of the whole.
+
+    Args:
+        facts: of the sink.
+        flows: what was judged of its flows.
+    """
+    if facts.paused is not None:
+        return Judgement("paused", f"paused {facts.paused}", "`headwater resume FILE SINK`")
+    if facts.lost is not None:
+        return Judgement("filling", f"what it kept was lost, and is made again: {facts.lost}")
+    if facts.refused is not None:
+        return Judgement("failed", _first(facts.refused), _way_out(facts.refused))
+    if not flows:
+        return (
+            Judgement("starting", "a process has it, and has not begun")
+            if facts.state == "starting"
+            else Judgement("stopped", _GONE["never run"], _RUN)
+        )
+    worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
+    if facts.evolving is not None and worst.judgement in ("behind", "evolving", "filling", "starting", "well"):
+        return Judgement("evolving", facts.evolving, _APPLY if facts.waits else None)
+    return worst
+
+
+def _first(text: str | None) -> str:
+    lines = (text or "").strip().splitlines()
+    return lines[0] if lines else "no reason was given"
+
+
+def _way_out(text: str | None) -> str | None:
+    """What one of our errors says to do (cdc/errors.py)."""
+    found = [line.strip() for line in (text or "").splitlines() if line.strip().startswith(_TO_DO)]
+    return found[-1].removeprefix(_TO_DO).strip() if found else None

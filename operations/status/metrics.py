@@ -1,0 +1,159 @@
+"""How pipelines are, as metrics of Prometheus: from the state folder alone, so that a scrape waits for no server.
+
+Docs: docs/metrics.md; a test fails when one is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.metric_families import counter, gauge
+from operations.state_folder import state_dir
+from operations.status.facts import FlowReport, Report, judged
+from operations.status.judgement import JUDGEMENTS
+
+Labels = dict[str, str]
+Values = list[tuple[Mapping[str, str], float]]
+AUDIT = "verify.prom"
+
+
+def metrics(pipelines: Iterable[Pipeline]) -> str:
+    """What a scrape is answered.
+
+    Args:
+        pipelines: loaded files. Of one whose state folder can't be read it is said that it can't.
+    """
+    register = CollectorRegistry()
+    register.register(_Pipelines(pipelines))
+    return generate_latest(register).decode()
+
+
+class _Pipelines(Collector):
+    """All of a server's pipelines: one family a metric, whatever it is of."""
+
+    def __init__(self, pipelines: Iterable[Pipeline]) -> None:
+        self.pipelines = list(pipelines)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, as docs/metrics.md lists them."""
+        reports: dict[str, Report] = {}
+        for pipeline in self.pipelines:
+            try:
+                reports[pipeline.name] = judged(pipeline)
+            except HeadwaterError:
+                continue
+        known: Values = [({"pipeline": one.name}, int(one.name in reports)) for one in self.pipelines]
+        yield gauge("headwater_state_readable", "1 if the pipeline's state folder can be read.", known)
+        yield from _source(reports)
+        yield from _sinks(reports)
+        yield from _flows(reports)
+        yield from _audits(self.pipelines)
+
+
+def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
+    judgements: Values = [
+        ({"pipeline": name, "judgement": one}, int(report.source.judgement == one))
+        for name, report in reports.items()
+        for one in JUDGEMENTS
+    ]
+    yield gauge("headwater_source_judgement", "1 for what is judged of the source, 0 for the others.", judgements)
+    limits: Values = [({"pipeline": name}, report.limit) for name, report in reports.items()]
+    yield gauge("headwater_source_age_limit_seconds", "Above which age of the log something is wrong.", limits)
+    for name, said, key in (
+        ("as_of_timestamp_seconds", "What was committed before this moment is in the log.", "as_of"),
+        ("noted_timestamp_seconds", "When `run` last looked.", "at"),
+        ("slot_active", "1 if somebody reads from the slot.", "slot_active"),
+        ("slot_retained_bytes", "WAL that the slot makes Postgres keep.", "slot_retained_bytes"),
+        ("slot_safe_bytes", "WAL that may be written before the slot is lost.", "slot_safe_bytes"),
+    ):
+        yield gauge(f"headwater_source_{name}", said, _noted(reports, key))
+    ages: Values = [
+        ({"pipeline": name}, max(report.at - report.note.as_of, 0.0))
+        for name, report in reports.items()
+        if report.note is not None and report.note.as_of is not None
+    ]
+    yield gauge("headwater_source_age_seconds", "How old the log is, measured from the commits.", ages)
+    running: Values = [
+        ({"pipeline": name}, int({report.note.connector, *report.note.tasks} == {"RUNNING"}))
+        for name, report in reports.items()
+        if report.note is not None and report.note.connector != "unknown"
+    ]
+    yield gauge("headwater_source_connector_running", "1 if the connector and its task are RUNNING.", running)
+
+
+def _noted(reports: Mapping[str, Report], key: str) -> Values:
+    found = ((name, getattr(report.note, key, None)) for name, report in reports.items())
+    return [({"pipeline": name}, float(value)) for name, value in found if value is not None]
+
+
+def _sinks(reports: Mapping[str, Report]) -> Iterator[Metric]:
+    sinks = [
+        ({"pipeline": name, "sink": sink, "generation": str(one.generation)}, one)
+        for name, report in reports.items()
+        for sink, one in report.sinks.items()
+    ]
+    judgements: Values = [
+        ({**of, "judgement": name}, int(one.judged.judgement == name)) for of, one in sinks for name in JUDGEMENTS
+    ]
+    yield gauge("headwater_sink_judgement", "1 for what is judged of the sink, 0 for the others.", judgements)
+    ages: Values = [(of, one.age) for of, one in sinks if one.age is not None]
+    said = "How old what readers see is, measured from the commits."
+    yield gauge("headwater_sink_age_seconds", said, ages)
+    limits: Values = [(of, one.limit) for of, one in sinks]
+    yield gauge("headwater_sink_age_limit_seconds", "Above which age the sink is behind.", limits)
+
+
+_COUNTED = (
+    ("records", "Records read."),
+    ("written", "Documents or rows written."),
+    ("deleted", "Documents or rows deleted."),
+    ("stale", "Writes that were refused because the sink has newer ones."),
+    ("rejected", "Dead letters: what the sink will never take."),
+    ("restarts", "How often the query ended and was started again."),
+)
+
+
+def _flows(reports: Mapping[str, Report]) -> Iterator[Metric]:
+    flows = list(_each(reports))
+    ages: Values = [(of, flow.age) for of, flow in flows if flow.age is not None]
+    yield gauge("headwater_flow_age_seconds", "How old what the flow has applied is.", ages)
+    behind: Values = [(of, flow.behind) for of, flow in flows if flow.behind is not None]
+    yield gauge("headwater_flow_lag_records", "Records of the log that wait for the flow.", behind)
+    told = [(of, flow.status) for of, flow in flows if flow.status is not None]
+    for name, said in _COUNTED:
+        yield counter(f"headwater_flow_{name}", said, [(of, getattr(one, name)) for of, one in told])
+    deferred: Values = [(of, one.deferred) for of, one in told]
+    yield gauge("headwater_flow_deferred_documents", "Documents of a fan-out that are still to be written.", deferred)
+    batches: Values = [(of, one.batch_ms / 1000) for of, one in told]
+    yield gauge("headwater_flow_batch_seconds", "How long the newest batch took.", batches)
+
+
+def _each(reports: Mapping[str, Report]) -> Iterator[tuple[Labels, FlowReport]]:
+    for name, report in reports.items():
+        for sink, one in report.sinks.items():
+            for number, flows in {one.generation: one.flows, **one.others}.items():
+                for flow, found in flows.items():
+                    yield {"pipeline": name, "sink": sink, "generation": str(number), "flow": flow}, found
+
+
+def _audits(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
+    """What `verify --every` has written for the node exporter, as it is: nobody needs that for it."""
+    found: dict[str, Any] = {}
+    for pipeline in pipelines:
+        try:
+            text = (state_dir(pipeline) / pipeline.name / AUDIT).read_text()
+            for family in text_string_to_metric_families(text):
+                known = found.setdefault(family.name, family)
+                if known is not family:
+                    known.samples.extend(family.samples)
+        except (OSError, ValueError, HeadwaterError):
+            continue
+    yield from found.values()

@@ -1,0 +1,200 @@
+"""The one judgement: a table of what is told of what, and what may never be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operations.status.judgement import (
+    BAD,
+    FILL_WATCHDOG_SECONDS,
+    JUDGEMENTS,
+    WATCHDOG_SECONDS,
+    FlowFacts,
+    Judgement,
+    SinkFacts,
+    SourceFacts,
+    judge_flow,
+    judge_sink,
+    judge_source,
+    limit_of,
+)
+
+WELL = Judgement("well")
+DEAD = Judgement("stalled", "Kafka Connect does not answer", "start Kafka Connect's worker")
+RUNNING = FlowFacts("main", "running", age=1.0, limit=30.0, behind=0, still=0.0, watched=100.0)
+LOG = SourceFacts(
+    watched=True, age=1.0, connector="RUNNING", tasks=("RUNNING",), slot_there=True, slot_active=True, limit=30.0
+)
+ERROR = "sink 'search' does not answer\n  what it means: offsets stay\n  what to do: start the server"
+
+
+@pytest.mark.parametrize(
+    ("facts", "source", "judgement", "word"),
+    [
+        (RUNNING, WELL, "well", None),
+        (replace(RUNNING, behind=10_000), WELL, "well", None),  # much to do, and quick
+        (replace(RUNNING, age=31.0, behind=7), WELL, "behind", "7 records wait"),
+        (replace(RUNNING, age=31.0), DEAD, "behind", "Kafka Connect does not answer"),
+        (replace(RUNNING, age=31.0), Judgement("paused", "the connector was paused"), "behind", "was paused"),
+        (replace(RUNNING, age=31.0, hold="table t is still being read"), WELL, "behind", "still being read"),
+        (replace(RUNNING, age=31.0), Judgement("filling", "rows are being read: public.t"), "filling", "public.t"),
+        (replace(RUNNING, age=1.0), DEAD, "well", None),  # it has all that was committed a second ago
+        (replace(RUNNING, age=None), WELL, "behind", "nobody knows"),
+        (replace(RUNNING, age=None, watched=5.0), WELL, "starting", "nobody knows yet"),
+        (replace(RUNNING, age=None, watched=5.0), DEAD, "behind", "Kafka Connect"),
+        (replace(RUNNING, age=None, watched=None), WELL, "behind", "does not tell"),
+        (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=5), WELL, "stalled", "5 records wait"),
+        (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=0), WELL, "well", None),  # nothing to do
+        (replace(RUNNING, still=WATCHDOG_SECONDS + 1, deferred=3), WELL, "stalled", "something to do"),
+        (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=5, batch_seconds=60), WELL, "well", None),
+        (replace(RUNNING, still=None, behind=5, age=31.0), WELL, "behind", "5 records"),  # nobody looks
+        (replace(RUNNING, state="starting", age=None), WELL, "starting", "not begun"),
+        (replace(RUNNING, state="starting", still=WATCHDOG_SECONDS + 1), WELL, "stalled", "it is starting"),
+        (replace(RUNNING, state="filling", age=None), WELL, "filling", "not complete"),
+        (replace(RUNNING, state="filling", still=WATCHDOG_SECONDS + 1), WELL, "filling", None),
+        (replace(RUNNING, state="filling", still=FILL_WATCHDOG_SECONDS + 1), WELL, "stalled", "it is filling"),
+        (replace(RUNNING, state="retrying", error=ERROR), WELL, "retrying", "does not answer"),
+        (replace(RUNNING, state="failed", error=ERROR), DEAD, "failed", "does not answer"),
+        (replace(RUNNING, state="dead"), WELL, "stopped", "gone"),
+        (replace(RUNNING, state="stopped", error=ERROR), WELL, "stopped", "its last error: sink"),
+        (replace(RUNNING, state="never run"), WELL, "stopped", "ever run"),
+    ],
+)
+def test_a_flow(facts: FlowFacts, source: Judgement, judgement: str, word: str | None) -> None:
+    told = judge_flow(facts, source)
+    assert told.judgement == judgement, told
+    assert word is None or word in (told.cause or ""), told
+
+
+@pytest.mark.parametrize(
+    ("facts", "judgement", "word"),
+    [
+        (LOG, "well", ""),
+        (replace(LOG, connector="unknown", tasks=(), connector_error="no answer"), "well", ""),  # the slot moves
+        (replace(LOG, connector="unknown", tasks=(), connector_error="no answer", age=31.0), "stalled", "no answer"),
+        (replace(LOG, tasks=("FAILED",), connector_error="a deadlock"), "failed", "a deadlock"),
+        (replace(LOG, connector="PAUSED"), "paused", "paused in Kafka Connect"),
+        (replace(LOG, connector="STOPPED", tasks=()), "stopped", "stopped in Kafka Connect"),
+        (replace(LOG, connector="absent", tasks=(), connector_error="there is no connector"), "stopped", "no conn"),
+        (replace(LOG, slot_lost=True), "failed", "lost"),
+        (replace(LOG, slot_there=False), "failed", "no slot"),
+        (replace(LOG, age=31.0, slot_active=False), "stalled", "nobody reads"),
+        (replace(LOG, age=31.0, still=40.0), "stalled", "has not moved"),  # a WAL sender that hangs
+        (replace(LOG, age=31.0, still=1.0), "behind", "older commits"),  # it reads, and has much to read
+        (replace(LOG, age=None, still=5.0), "starting", ""),
+        (replace(LOG, age=None, still=40.0), "stalled", "has not moved"),
+        (replace(LOG, age=31.0, reading=("public.t",)), "filling", "public.t"),
+        (replace(LOG, error="Postgres does not answer", silent=3.0), "well", ""),  # a restart
+        (replace(LOG, error="Postgres does not answer", silent=11.0), "retrying", "Postgres"),
+        (replace(LOG, silent=11.0), "retrying", "has not answered for 11 s"),  # it hangs, with the question
+        (SourceFacts(watched=False), "stopped", "no `headwater run`"),
+        (SourceFacts(watched=False, connector="FAILED", connector_error="why"), "failed", "why"),
+    ],
+)
+def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
+    told = judge_source(facts)
+    assert (told.judgement, word in (told.cause or "")) == (judgement, True), told
+
+
+@pytest.mark.parametrize(
+    ("facts", "flows", "judgement"),
+    [
+        (SinkFacts(), [WELL, WELL], "well"),
+        (SinkFacts(), [WELL, Judgement("behind", "x")], "behind"),
+        (SinkFacts(), [Judgement("failed", "x"), Judgement("stalled", "y")], "failed"),
+        (SinkFacts(state="never run"), [], "stopped"),
+        (SinkFacts(state="starting"), [], "starting"),
+        (SinkFacts(paused="since noon"), [Judgement("stopped", "x")], "paused"),
+        (SinkFacts(lost="12,000 of 90,000"), [Judgement("stopped", "x")], "filling"),
+        (SinkFacts(refused=ERROR), [WELL], "failed"),
+        (SinkFacts(evolving="table t: x"), [Judgement("behind", "x")], "evolving"),
+        (SinkFacts(evolving="table t: x"), [WELL], "evolving"),
+        (SinkFacts(evolving="table t: x"), [Judgement("failed", "x")], "failed"),
+        (SinkFacts(evolving="table t: x"), [Judgement("retrying", "x")], "retrying"),
+    ],
+)
+def test_a_sink(facts: SinkFacts, flows: list[Judgement], judgement: str) -> None:
+    assert judge_sink(facts, flows).judgement == judgement
+
+
+def test_an_errors_way_out_is_the_remedy() -> None:
+    told = judge_flow(replace(RUNNING, state="failed", error=ERROR), WELL)
+    assert (told.cause, told.remedy) == ("sink 'search' does not answer", "start the server")
+
+
+def test_the_limit_lets_a_database_at_rest_be_well() -> None:
+    """What was committed after a heartbeat is confirmed by the next but one at the latest; then somebody looks."""
+    for heartbeat in (0.5, 5.0, 60.0):
+        assert limit_of(heartbeat) > 2 * heartbeat + 5
+    assert limit_of(5.0, trigger_seconds=60.0) > 5.0 + 2 * 60.0
+
+
+seconds = st.floats(0, 10_000)
+maybe = st.none() | seconds
+states = st.sampled_from(["starting", "filling", "running", "retrying", "failed", "stopped", "dead", "never run"])
+flows = st.builds(
+    FlowFacts,
+    flow=st.just("main"),
+    state=states,
+    error=st.none() | st.just(ERROR),
+    age=maybe,
+    limit=seconds,
+    behind=st.none() | st.integers(0, 10),
+    still=maybe,
+    watched=maybe,
+    deferred=st.integers(0, 3),
+    hold=st.none() | st.just("why"),
+    batch_seconds=seconds,
+)
+sources = st.builds(
+    SourceFacts,
+    watched=st.booleans(),
+    age=maybe,
+    limit=seconds,
+    still=seconds,
+    silent=seconds,
+    error=st.none() | st.just("no answer"),
+    reading=st.just(()) | st.just(("public.t",)),
+    connector=st.sampled_from(["RUNNING", "FAILED", "PAUSED", "STOPPED", "UNASSIGNED", "absent", "unknown"]),
+    tasks=st.just(()) | st.just(("RUNNING",)) | st.just(("FAILED",)),
+    slot_there=st.none() | st.booleans(),
+    slot_active=st.none() | st.booleans(),
+    slot_lost=st.booleans(),
+)
+words = st.sampled_from(["paused", "lost", "refused", "evolving"])
+sinks = st.builds(
+    lambda of, what: replace(SinkFacts(flows=of), **{what: "why"}) if what else SinkFacts(flows=of),
+    st.lists(flows, max_size=3),
+    st.none() | words,
+)
+
+
+@given(sinks, sources)
+def test_what_may_never_be_told(facts: SinkFacts, of: SourceFacts) -> None:
+    source = judge_source(of)
+    told = [judge_flow(flow, source) for flow in facts.flows]
+    whole = judge_sink(facts, told)
+    assert {source.judgement, whole.judgement, *(one.judgement for one in told)} <= set(JUDGEMENTS)
+    for one in (source, whole, *told):
+        assert (one.cause is None) == (one.judgement == "well"), one  # what is not well says why
+    if source.judgement == "well":
+        assert of.age is not None and of.age <= of.limit
+    for flow, judgement in zip(facts.flows, told, strict=True):
+        if judgement.judgement == "well":  # never by its own word alone
+            assert flow.state == "running" and flow.age is not None and flow.age <= flow.limit
+        if judgement.judgement == "stalled":  # never while it gets on, and never with nothing to do
+            assert flow.to_do and flow.still is not None and flow.still > WATCHDOG_SECONDS
+        if flow.state in ("failed", "dead", "stopped", "never run"):
+            assert judgement.bad
+    if whole.judgement == "well":
+        assert told and all(one.judgement == "well" for one in told)
+    if facts.paused is facts.lost is facts.refused is None and "failed" in [one.judgement for one in told]:
+        assert whole.judgement == "failed"  # no other trouble hides it
+
+
+def test_the_bad_are_told_of_first() -> None:
+    assert set(JUDGEMENTS[: len(BAD)]) == BAD

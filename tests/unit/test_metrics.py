@@ -1,0 +1,212 @@
+"""What `/metrics` says: all of it is documented, dashboard and rules name nothing else, and it is quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
+
+from cdc.pipeline import Pipeline, load
+from console.http.app import make_app
+from console.http.guard import Access
+from console.http.served import Pipelines
+from operations.freshness.note import FlowNote, SinkNote, SourceNote, write_sink_note, write_source_note
+from operations.state_folder import register_of, state_dir
+from operations.status.judgement import JUDGEMENTS
+from operations.status.metrics import metrics
+from operations.verify.metrics import Totals
+from operations.verify.metrics import metrics as audit_metrics
+from spark.status import FlowStatus
+from tests.unit.test_alive import FILE
+
+ROOT = Path(__file__).parents[2]
+MONITORING = ROOT / "deploy/monitoring"
+NAME = re.compile(r"\bheadwater_[a-z_]+\b")
+VIEW = {"view": "v", "expected": 1, "differences": 0, "undecided": 0, "repaired": 2, "missing": [], "extra": []}
+
+
+def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipeline:
+    """One that is at work, and was verified."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "pipeline.yaml"
+    path.write_text(FILE.format(folder=folder / "state").replace("name: p", f"name: {name}"))
+    made, now = load(path), time.time()
+    flow = register_of(made, "cache").generation().flow_folder("main")
+    flow.mkdir(parents=True)
+    status = FlowStatus("cache/main", "running", os.getpid(), 1, 9, 7, 2, 1, 4, 0, 0, 250, None, ["t"], now, restarts=3)
+    status.write(flow)
+    write_sink_note(made, "cache", SinkNote(now, now - 90, {1: {"main": FlowNote(now - 2, 5, now)}}))
+    source = SourceNote(
+        now,
+        now - 90,
+        now - 1,
+        now,
+        now,
+        connector="RUNNING",
+        tasks=["RUNNING"],
+        slot_there=True,
+        slot_active=True,
+        slot_retained_bytes=1_000,
+        slot_safe_bytes=9_000,
+    )
+    write_source_note(made, source)
+    if verified:
+        totals = Totals()
+        one = {"sink": "cache", "error": None, "views": [{**VIEW, "changed": []}]}
+        totals.take({"at": now, "equal": True, "sample": None, "sinks": [one]})
+        (state_dir(made) / name / "verify.prom").write_text(audit_metrics(name, totals))
+    return made
+
+
+def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    """(name, label values) -> value."""
+    return {
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def named(text: str) -> set[str]:
+    return {name for name, _ in samples(text) if not name.endswith("_created")}
+
+
+def test_every_metric_is_documented_and_no_other(tmp_path: Path) -> None:
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    assert named(metrics([pipeline(tmp_path)])) == set(NAME.findall(page))
+
+
+def test_what_is_told(tmp_path: Path) -> None:
+    found = samples(metrics([pipeline(tmp_path)]))
+    flow = ("main", "1", "p", "cache")
+    assert 2.0 <= found["headwater_flow_age_seconds", flow] < 10.0
+    counted = {name: found[f"headwater_flow_{name}_total", flow] for name in ("records", "written", "rejected")}
+    assert counted == {"records": 9, "written": 7, "rejected": 4}
+    assert found["headwater_flow_restarts_total", flow] == 3
+    assert found["headwater_flow_batch_seconds", flow] == 0.25
+    assert found["headwater_flow_lag_records", flow] == 5
+    judged = {name: found["headwater_sink_judgement", ("1", name, "p", "cache")] for name in JUDGEMENTS}
+    assert judged == {name: float(name == "well") for name in JUDGEMENTS}
+    assert found["headwater_source_judgement", ("well", "p")] == 1
+    assert found["headwater_source_slot_safe_bytes", ("p",)] == 9_000
+    assert found["headwater_verify_repaired_total", ("p", "cache", "v")] == 2
+
+
+def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FILE.format(folder=tmp_path / "state"))
+    found = samples(metrics([load(path)]))
+    assert not [name for name, _ in found if "_age_seconds" in name or "_slot_" in name or "_flow_" in name]
+    assert found["headwater_sink_judgement", ("1", "stopped", "p", "cache")] == 1
+
+
+def test_several_pipelines_are_one_text_and_one_that_cant_be_read_is_named(tmp_path: Path) -> None:
+    one, two = pipeline(tmp_path / "a", "a"), pipeline(tmp_path / "b", "b")
+    bad = pipeline(tmp_path / "c", "c")
+    (state_dir(bad) / "c" / "format.json").write_text('{"format": 999}')
+    text = metrics([one, two, bad])
+    found = samples(text)
+    assert len(re.findall("^# TYPE headwater_flow_written_total", text, flags=re.MULTILINE)) == 1
+    assert len(re.findall("^# TYPE headwater_verify_equal", text, flags=re.MULTILINE)) == 1
+    assert {of[0] for name, of in found if name == "headwater_verify_equal"} == {"a", "b"}
+    assert [found["headwater_state_readable", (name,)] for name in "abc"] == [1, 1, 0]
+
+
+def test_a_scrape_takes_milliseconds(tmp_path: Path) -> None:
+    many = [pipeline(tmp_path / f"p{number}", f"p{number}") for number in range(10)]
+    seconds = []
+    for _ in range(9):
+        began = time.perf_counter()
+        metrics(many)
+        seconds.append(time.perf_counter() - began)
+    assert statistics.median(seconds) < 0.05, seconds
+
+
+def test_a_server_answers_with_it(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    served = SimpleNamespace(
+        names=["p"], get=lambda _name: SimpleNamespace(pipeline=made), close=lambda: None, watch=lambda: None
+    )
+    with TestClient(
+        make_app(cast(Pipelines, served), Access({"0123456789abcdef": "read"})), "http://localhost"
+    ) as client:
+        assert client.get("/metrics").status_code == 401
+        answer = client.get("/metrics", headers={"Authorization": "Bearer 0123456789abcdef"})
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert named(answer.text) == named(metrics([made]))
+
+
+# -- what goes by them -------------------------------------------------------------------------------------------------
+
+
+def rules() -> list[dict[str, Any]]:
+    found = YAML(typ="safe").load((MONITORING / "alerts.yaml").read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def expressions() -> list[str]:
+    board = json.loads((MONITORING / "dashboard.json").read_text())
+    queries = [str(one["query"]) for one in board["templating"]["list"]]
+    return queries + [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+
+
+def test_rules_and_dashboard_name_only_metrics_and_judgements_that_there_are(tmp_path: Path) -> None:
+    known = named(metrics([pipeline(tmp_path)]))
+    used = [rule["expr"] for rule in rules()] + expressions()
+    assert len(used) > 20
+    for expression in used:
+        assert set(NAME.findall(expression)) <= known, expression
+        for words in re.findall(r'judgement=~?"([a-z|]+)"', expression):
+            assert set(words.split("|")) <= set(JUDGEMENTS), expression
+
+
+def test_every_bad_judgement_of_a_sink_and_of_the_source_has_a_rule() -> None:
+    from operations.status.judgement import BAD
+
+    for metric in ("headwater_sink_judgement", "headwater_source_judgement"):
+        told = {
+            word
+            for rule in rules()
+            for words in re.findall(metric + r'\{judgement=~?"([a-z|]+)"', rule["expr"])
+            for word in words.split("|")
+        }
+        assert told >= BAD, metric
+
+
+def test_a_dashboard_is_whole() -> None:
+    board = json.loads((MONITORING / "dashboard.json").read_text())
+    assert board["title"] and board["uid"] and board["schemaVersion"] >= 36
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken and at["x"] + at["w"] <= 24, panel["title"]
+        taken |= cells
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Prometheus) is not installed")
+def test_the_rules_do_what_they_are_to_do() -> None:
+    for command in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts.test.yaml"]):
+        done = subprocess.run(["promtool", *command], cwd=MONITORING, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Prometheus) is not installed")
+def test_prometheus_takes_what_is_told(tmp_path: Path) -> None:
+    text = metrics([pipeline(tmp_path)])
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr

@@ -1,6 +1,7 @@
 """``make demo``: the whole way from an empty machine to three sinks that follow a database, checked row by row.
 
-Every step is a command that you could type yourself; the demo prints it before it runs it.
+Every step is a command that you could type yourself; the demo prints it before it runs it. At a terminal it ends with
+the page open and rows that go on changing, until Ctrl-C; elsewhere once everything was compared.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cdc.errors import HeadwaterError
 from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from examples.flights.live import Live, Visible
+from examples.flights.page import DemoPage
 
 HERE = Path(__file__).parent
 PIPELINE = HERE / "pipeline.yaml"
@@ -71,14 +73,25 @@ class Demo:
         say("4. three sinks fill from the topics (the command keeps running behind the scenes)")
         try:
             self.start_runner()
-            self.wait_filled()
-            say("5. live: one transaction each of INSERT, UPDATE and DELETE in plain SQL")
-            self.show_live()
-            self.wait_filled()
-            say("6. every sink against Postgres, row by row")
-            return self.verify()
+            with self.page() as page:
+                print(f"look at {page.url} meanwhile", flush=True)
+                self.wait_filled()
+                return self.shown(page)
         finally:
             self.stop_runner()
+
+    def shown(self, page: DemoPage) -> str:
+        """What is seen of filled sinks, here and at the page; returns the closing line."""
+        say("5. live: one transaction each of INSERT, UPDATE and DELETE in plain SQL")
+        self.show_live()
+        self.wait_filled()
+        say("6. every sink against Postgres, row by row")
+        line = self.verify()
+        if sys.stdout.isatty():
+            print(line, flush=True)
+            say(f"7. the page, while rows go on changing: {page.url} (Ctrl-C ends it)")
+            page.keep_changing()
+        return line
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -141,6 +154,11 @@ class Demo:
                 return
             time.sleep(1)
         raise DemoFailed(f"the sinks were not filled after {FILL_SECONDS} s: {shown}")
+
+    def page(self) -> DemoPage:
+        """The server of the page; it is up for as long as the demo."""
+        print(f"$ headwater serve {PIPELINE.name} &", flush=True)
+        return DemoPage(self.environment(), PIPELINE, self.log.with_name("demo-serve.log"))
 
     # -- proofs ------------------------------------------------------------------------------------------------------
 

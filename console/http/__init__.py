@@ -1,0 +1,1 @@
+"""The HTTP door: what can be done with pipelines, as JSON."""

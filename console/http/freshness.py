@@ -1,0 +1,84 @@
+"""Reading one's own writes: wait for one, ask how old a sink is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from cdc.token import MAX_CHARS, parse_token
+from console.http.reports import Asked
+from console.http.served import known_sinks, known_views
+from operations.freshness.wait import Wait
+
+# Who waits longer holds a connection that somebody between may have closed long ago.
+LONGEST_MS = 60_000
+# Who asks first how old a sink is begins the look, and waits for it so long; looked for that often.
+FIRST_SECONDS, LOOK_SECONDS = 2.5, 0.1
+
+router = APIRouter()
+
+
+class WaitRequest(BaseModel):
+    """What to wait for."""
+
+    token: str | None = Field(
+        default=None, max_length=MAX_CHARS, description="Of the write; without one: all that is committed now."
+    )
+    sinks: list[str] = Field(default=[], max_length=64, description="These sinks; all if empty.")
+    views: list[str] = Field(default=[], max_length=256, description="Only these views of them; all if empty.")
+    found_by: Literal["search", "id"] = Field(
+        default="search", description="A search index shows a document to a look-up by its id earlier than to a search."
+    )
+    max_staleness_ms: int | None = Field(
+        default=None, ge=0, description="Instead of a token: enough if what readers see is at most this old."
+    )
+    timeout_ms: int = Field(default=2_000, ge=0, le=LONGEST_MS, description="Then `timeout` is answered.")
+
+
+@router.post("/v1/wait")
+async def wait(body: WaitRequest, asked: Asked) -> dict[str, Any]:
+    """Wait until readers can see a write: `visible`, `timeout`, `rejected`, `aborted` or `unknown`; never a lie."""
+    pipeline, waits = asked.pipeline, asked.waits
+    sinks = known_sinks(pipeline, body.sinks)
+    views = known_views(pipeline, sinks, body.views)
+    token = None if body.token is None else parse_token(body.token)
+    until = time.monotonic() + body.timeout_ms / 1000
+    search = body.found_by == "search"
+    if token is None and body.max_staleness_ms is not None:
+        one = waits.fresh(sinks, views, body.max_staleness_ms / 1000, search=search)
+    else:
+        one = waits.begin(Wait(token, sinks, views, search))
+    ended = asyncio.wrap_future(one.ended)
+    try:
+        await asyncio.wait({ended}, timeout=max(until - time.monotonic(), 0.0))
+    finally:  # also when who asked has gone
+        answer = waits.give_up(one)
+    return answer.to_dict()
+
+
+@router.get("/v1/sinks/{sink}/freshness")
+async def freshness(
+    sink: str, asked: Asked, views: Annotated[tuple[str, ...], Query(description="Only these; all if empty.")] = ()
+) -> dict[str, Any]:
+    """How old what a sink has applied is: measured from the commits in Postgres."""
+    known_sinks(asked.pipeline, [sink])
+    known_views(asked.pipeline, [sink], views)
+    until = time.monotonic() + FIRST_SECONDS
+    while True:  # who asks first begins the look
+        as_of, reach = asked.waits.as_of(sink, views)
+        if reach is not None or time.monotonic() > until:
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    return {
+        "pipeline": asked.pipeline.name,
+        "sink": sink,
+        "as_of": as_of,
+        "staleness_seconds": None if as_of is None else round(max(time.time() - as_of, 0.0), 3),
+        "generation": None if reach is None or not reach.generations else reach.generations[-1],
+        "behind": None if reach is None else reach.behind,
+        "reason": None if reach is None else reach.reason,
+    }

@@ -1,0 +1,174 @@
+"""What the pages show, worked out of what was seen of a pipeline. Pure: nobody is asked, nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.http.pages.levels import ORDER, Level, level_of, sink_level, source_level, worst
+from operations.overview.history import History
+from operations.overview.watching import Seen
+
+# A look that is older than this says so: a server that is away keeps the next one waiting.
+STALE_SECONDS = 10.0
+WIDTH, HEIGHT, POINTS = 160, 32, 80
+
+
+def overview(seen: Seen | None, histories: Mapping[str, History], now: float) -> dict[str, Any]:
+    """The first view: the flow as a picture, the worst sink first, and all that is under way.
+
+    Args:
+        seen: the newest look; None before the first has ended.
+        histories: sink -> its last hour.
+        now: epoch seconds.
+    """
+    status = None if seen is None else seen.status
+    source = None if status is None else {**status["source"], "level": source_level(status["source"])}
+    sinks = [] if seen is None or status is None else [_sink(one, seen, histories) for one in status["sinks"]]
+    sinks.sort(key=lambda one: (ORDER.index(one["level"]), -(one["age"] or 0.0), one["sink"]))
+    tables = (seen.tables if seen else None) or []
+    reading = [_table(one) for one in tables if one["state"] != "done" or one["gap"]]
+    log = _log(status, sinks, tables)
+    levels: list[Level] = [one["level"] for one in (source, log, *sinks) if one is not None]
+    whole = worst(levels)
+    errors = {} if seen is None else seen.errors
+    return {
+        "at": seen.at if seen and seen.at else None,
+        "age": now - seen.at if seen and seen.at else None,
+        "stale": bool(seen and seen.at and now - seen.at > STALE_SECONDS),
+        "errors": errors,
+        "level": "bad" if errors else whole,
+        "words": _words(seen, source, log, sinks),
+        "source": source,
+        "log": log,
+        "sinks": sinks,
+        "reading": reading,
+        "captured": len(tables),
+        "evolving": [] if status is None else status["evolving"],
+        "file": None if status is None else status["file"],
+    }
+
+
+def _words(seen: Seen | None, source: Any, log: Any, sinks: Sequence[Mapping[str, Any]]) -> str:
+    """The state in one line, for the top of the page and for who hears it."""
+    if seen is None or not seen.at:
+        return "The first look at the servers is under way."
+    if seen.errors.get("status"):
+        return "The pipeline's status can't be had."
+    parts = []
+    if source is not None and source["level"] in ("bad", "warn"):
+        parts.append(f"source: {_first(source['error']) or _connector(source)}")
+    if log is not None and log["level"] == "bad":
+        parts.append("log: Kafka does not answer")
+    parts += [
+        f"{one['sink']}: {one['state']}" + (f", {_first(one['cause'])}" if one["cause"] else "")
+        for one in sinks
+        if one["level"] in ("bad", "warn")
+    ]
+    busy = [f"{one['sink']}: {one['state']}" for one in sinks if one["level"] == "busy"]
+    return "; ".join(parts or busy) or "All is well."
+
+
+def _connector(source: Mapping[str, Any]) -> str:
+    if source["slot_active"] is False:
+        return "nobody reads from the slot"
+    tables = next(iter(source["tables"].values()), None)
+    return tables or f"connector {source['connector']}"
+
+
+def _first(text: str | None) -> str:
+    return (text or "").split("\n")[0]
+
+
+def _sink(sink: Mapping[str, Any], seen: Seen, histories: Mapping[str, History]) -> dict[str, Any]:
+    name = sink["sink"]
+    fresh = seen.freshness.get(name) or {"as_of": None, "age": None, "reason": None}
+    level, why = sink_level(sink, fresh)
+    builds = {one["generation"]: one for one in (seen.generations or {}).get(name, [])}
+    flows = sink["flows"]
+    return {
+        **sink,
+        "level": level,
+        "cause": sink["last_error"] or why,
+        "age": fresh["age"],
+        "keeps": fresh["reason"],
+        "rates": seen.rates.get(name) or {"log": None, "read": None, "written": None},
+        "builds": [_build(one, builds.get(one["generation"], {}), sink) for one in sink["generations"]],
+        "written": sum(flow["written"] for flow in flows),
+        "deleted": sum(flow["deleted"] for flow in flows),
+        "rejected": sum(flow["rejected"] for flow in flows),
+        "deferred": sum(flow["deferred"] for flow in flows),
+        "line": sparkline(histories.get(name)),
+        "flow_list": [{**flow, "level": level_of(flow["state"])} for flow in flows],
+    }
+
+
+def _build(one: Mapping[str, Any], more: Mapping[str, Any], sink: Mapping[str, Any]) -> dict[str, Any]:
+    """One generation, with how much of the log it has: what it has read, of what there is."""
+    read = sum(end for flow in sink["flows"] for parts in flow["offsets"].values() for end in parts.values())
+    total = None if sink["lag_events"] is None else read + sink["lag_events"]
+    share = None
+    if total is not None and one["lag_events"] is not None:
+        share = 1.0 if total == 0 else max(0.0, min(1.0, 1 - one["lag_events"] / total))
+    return {
+        **one,
+        "level": level_of(one["state"]),
+        "why": more.get("why"),
+        "created_at": more.get("created_at"),
+        "promoted_at": more.get("promoted_at"),
+        "differs": more.get("differs_from_file") or [],
+        "share": share,
+        "may_promote": one["stage"] in ("ready", "previous"),
+    }
+
+
+def _log(status: Any, sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if status is None:
+        return None
+    known = [one["rates"]["log"] for one in sinks if one["rates"]["log"] is not None]
+    records = [one["records"] for one in tables]
+    told = [flow["lag_events"] for sink in sinks for flow in sink["flows"] if flow["offsets"]] + records
+    return {
+        "level": "idle" if not told else "bad" if None in told else "good",
+        "rate": max(known, default=None),
+        "records": None if not records or None in records else sum(records),
+        "topics": len(tables),
+    }
+
+
+def _table(one: Mapping[str, Any]) -> dict[str, Any]:
+    share = None
+    if one["rows"] and one["records"] is not None and not one["again"]:
+        share = min(1.0, one["records"] / one["rows"])
+    return {**one, "share": share}
+
+
+def sparkline(history: History | None) -> dict[str, Any] | None:
+    """The age of what readers saw over the last hour, as points of an SVG; None where nothing is known of it.
+
+    Of a sink whose age is not known the records that it is behind stand for it.
+    """
+    samples = list(history or ())
+    what = "age" if any(one.age is not None for one in samples) else "behind"
+    known = [(one.at, getattr(one, what)) for one in samples if getattr(one, what) is not None]
+    if len(known) < 2:
+        return None
+    start, end = known[0][0], known[-1][0]
+    most = max(value for _, value in known)
+    buckets: dict[int, float] = {}
+    for at, value in known:  # of each piece the worst: a peak must not be lost
+        place = int((at - start) / max(end - start, 1e-9) * (POINTS - 1))
+        buckets[place] = max(buckets.get(place, 0.0), value)
+    points = " ".join(
+        f"{place / (POINTS - 1) * WIDTH:.1f},{HEIGHT - 2 - value / max(most, 1e-9) * (HEIGHT - 4):.1f}"
+        for place, value in sorted(buckets.items())
+    )
+    return {
+        "points": points,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "what": what,
+        "most": most,
+        "now": known[-1][1],
+        "seconds": end - start,
+    }

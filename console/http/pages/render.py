@@ -1,0 +1,103 @@
+"""Makes pages of templates: everything is escaped, nothing is asked of a server."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+HTTP = Path(__file__).parents[1]
+STATIC = HTTP / "static"
+MIB = 2**20
+
+
+def count(number: float | None) -> str:
+    """``336,776``; a question mark where it is not known."""
+    return "?" if number is None else f"{number:,.0f}"
+
+
+def span(seconds: float | None) -> str:
+    """``0.4 s``, ``12 s``, ``3 min``, ``2.5 h``, ``4 d``."""
+    if seconds is None:
+        return "?"
+    for least, size, unit in ((172_800, 86_400, "d"), (5_400, 3_600, "h"), (120, 60, "min")):
+        if seconds >= least:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def rate(number: float | None) -> str:
+    """``12,000/s``."""
+    if number is None:
+        return "?"
+    return f"{number:,.0f}/s" if number >= 10 or number == 0 else f"{number:.1f}/s"
+
+
+def size(number: int | None) -> str:
+    """``12 MiB``."""
+    if number is None:
+        return "?"
+    if number < MIB:
+        return f"{number / 1024:.0f} KiB"
+    return f"{number / MIB:,.0f} MiB" if number < 1024 * MIB else f"{number / (1024 * MIB):,.1f} GiB"
+
+
+def moment(epoch: float | None) -> str:
+    """``2026-11-21 10:00:00 UTC``."""
+    return "" if not epoch else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch))
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HTTP / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {"count": count, "span": span, "rate": rate, "size": size, "moment": moment}
+    for name in made.list_templates():  # compiled now, and not while the first who asks waits
+        made.get_template(name)
+    return made
+
+
+ENVIRONMENT = _environment()
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page.
+
+    Args:
+        request: who asks; its session and role are known to the template.
+        template: its file's name.
+        status: of HTTP.
+        values: for the template.
+    """
+    session = getattr(request.state, "session", None)
+    names = request.app.state.pipelines.names
+    chosen = values.get("pipeline")
+
+    def link(path: str, **more: Any) -> str:
+        """An address of this server, with the pipeline where there are several."""
+        asked = {name: value for name, value in more.items() if value is not None}
+        if len(names) > 1 and chosen:
+            asked["pipeline"] = chosen
+        return path + (f"?{urlencode(asked)}" if asked else "")
+
+    common = {
+        "link": link,
+        "names": names,
+        "pipeline": chosen,
+        "csrf": "" if session is None else session.csrf,
+        "operates": getattr(request.state, "role", None) == "operate",
+        "signed_in": bool(request.app.state.access.tokens) and session is not None,
+        "now": time.time(),
+        "path": request.url.path,
+    }
+    return HTMLResponse(ENVIRONMENT.get_template(template).render(**{**common, **values}), status)

@@ -1,0 +1,73 @@
+"""A server that listens: for ``headwater serve``, and inside of ``headwater run --serve``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from cdc.errors import ConfigError
+from console.http.app import make_app
+from console.http.guard import access
+from console.http.served import Pipelines
+
+# Who waits for a write when the server is told to stop is answered `timeout` within this time.
+STOP_SECONDS = 5
+
+Say = Callable[[str], None]
+
+
+def serve(files: Sequence[Path], host: str, port: int, names: tuple[str, ...], say: Say) -> None:
+    """Answer until told to stop.
+
+    Args:
+        files: pipeline files.
+        host: the address to listen at.
+        port: 0 for any that is free.
+        names: under which else the server may be called.
+        say: told where it listens.
+
+    Raises:
+        ConfigError: the address is taken, or needs a token (terminal).
+        PipelineFileError: a file can't be used (terminal).
+    """
+    with _listening(files, host, port, names, say) as (server, listener):
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def serving(file: Path, host: str, port: int, say: Say) -> Iterator[None]:
+    """Answer in a thread of this process, meanwhile; arguments and errors as ``serve``."""
+    with _listening([file], host, port, (), say) as (server, listener):
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join(timeout=2 * STOP_SECONDS)
+
+
+@contextmanager
+def _listening(
+    files: Sequence[Path], host: str, port: int, names: tuple[str, ...], say: Say
+) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
+    allowed, pipelines = access(os.environ, host, names), Pipelines(files)
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigError(
+            f"can't listen at {host}, port {port}: {error.strerror}", fix="choose another port, or 0 for any"
+        ) from error
+    with listener:
+        address = f"[{host}]" if ":" in host else host
+        say(f"serving {', '.join(pipelines.names)} at http://{address}:{listener.getsockname()[1]}")
+        server: uvicorn.Server
+        app = make_app(pipelines, allowed, lambda: server.should_exit)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=STOP_SECONDS))
+        yield server, listener

@@ -1,0 +1,53 @@
+"""How far each captured table's rows are on their way into its topic, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc.errors import HeadwaterError
+from cdc.log.ends import LogEnds
+from cdc.pipeline import Pipeline
+from connectors.captured import read_captured
+from connectors.names import Names
+from connectors.postgres import connect
+from operations.generations.outdated import estimated_rows
+
+
+def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
+    """The captured tables, those that are still being read first.
+
+    Args:
+        pipeline: the loaded file.
+        log: kept open by who asks often.
+
+    Returns:
+        for each: ``table``, ``state`` (``initial``, ``wanted``, ``requested``: its rows are read, or are to be; or
+        ``done``), ``records`` (offsets of its topic; None if the brokers do not answer), ``rows`` (of the table, by
+        Postgres's estimate), ``again`` (rows are read that the topic had before: ``records`` do not say how far that
+        is), and ``gap``: what of its changes is missing, else None.
+
+    Raises:
+        SourceUnavailable: Postgres does not answer (transient). SourceError: it refuses.
+    """
+    with connect(pipeline.source) as connection:
+        captured = read_captured(connection, Names.of(pipeline))
+        rows = {table: estimated_rows(connection, table) for table in captured}
+    found = [
+        {
+            "table": table,
+            "state": entry.state,
+            "records": _records(log, pipeline.topic(table)),
+            "rows": rows[table],
+            "again": entry.sweep or entry.condition is not None,
+            "gap": ", ".join(entry.gap.reasons) if entry.gap else None,
+        }
+        for table, entry in captured.items()
+    ]
+    return sorted(found, key=lambda one: (one["state"] == "done", one["table"]))
+
+
+def _records(log: LogEnds, topic: str) -> int | None:
+    try:
+        return sum(end for parts in log.ends([topic]).values() for end in parts.values())
+    except HeadwaterError:
+        return None

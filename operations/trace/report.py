@@ -1,0 +1,271 @@
+"""Follows one row from Postgres through its topic into each sink, and says where it is stuck."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cdc.catalogue import Catalogue, Table
+from cdc.change import Op
+from cdc.debezium_json import Decoder
+from cdc.errors import ConfigError, HeadwaterError
+from cdc.join.view import JoinedView
+from cdc.log.registry import encoding_of
+from cdc.pipeline import Pipeline
+from cdc.position import format_lsn, unpack
+from cdc.resolve import resolve_views, view_tables
+from cdc.resolve_names import near
+from cdc.view import View
+from connectors.database.slot import read_slot
+from connectors.postgres import connect
+from operations.catalogue import source_catalogue
+from operations.held import held_under
+from operations.holding import with_later
+from operations.opened import Opened
+from operations.state_folder import register_of, state_dir
+from operations.trace.backwards import Newest, newest_record
+from operations.trace.verdict import verdict
+from spark.applied import applied_offsets
+from spark.flow import flow_name
+from spark.register import as_defined
+from truth.columns import readable
+from truth.digest import digest
+from truth.one_document import expected_document
+
+# How long the log is read backwards: somebody sits at a page.
+LOG_SECONDS = 20.0
+
+
+def trace_report(pipeline: Pipeline, table: str, key: str, *, values: bool = False) -> dict[str, Any]:
+    """Follow a row; the shape of ``GET /v1/trace``.
+
+    Args:
+        pipeline: the loaded file.
+        table: ``schema.table``, or its name alone where only one schema has it.
+        key: of the row: its primary key, of several columns with ``|`` between.
+        values: also what the row holds, at each place.
+
+    Raises:
+        ConfigError: no such table is captured (terminal).
+        SourceError: its definition is not known, and Postgres does not answer (transient by nature).
+    """
+    catalogue = _catalogue(pipeline)
+    case = _Case(pipeline, catalogue, _table(catalogue, table), key, values)
+    sinks = {sink: _Role.of(case, sink) for sink in pipeline.sinks}
+    with ThreadPoolExecutor(max_workers=2 + len(sinks)) as pool:
+        source = pool.submit(_asked, case.source)
+        log = pool.submit(_asked, case.log)
+        held = {sink: pool.submit(_held, case, sink, role.roots) for sink, role in sinks.items()}
+    told, newest = log.result(), case.newest
+    report: dict[str, Any] = {
+        "pipeline": pipeline.name,
+        "at": time.time(),
+        "table": case.table.qualified,
+        "key": key,
+        "key_columns": list(case.table.primary_key),
+        "values": values,
+        "source": source.result(),
+        "log": told,
+        "sinks": [
+            case.judged(one, newest) for sink in sinks for one in (held[sink].result() or [sinks[sink].told(sink)])
+        ],
+    }
+    same = case.same()
+    report["log"]["same_as_source"] = same
+    return report | {"verdict": verdict(report)}
+
+
+@dataclass(frozen=True)
+class _Role:
+    """What a table is to a sink.
+
+    Attributes:
+        roots: views whose documents are this table's rows.
+        parts: names of views that take rows of it into documents of others.
+        error: why that is not known.
+    """
+
+    roots: list[View]
+    parts: list[str]
+    error: str | None = None
+
+    @classmethod
+    def of(cls, case: _Case, sink: str) -> _Role:
+        """Of the generation that readers see."""
+        name, register = case.table.qualified, register_of(case.pipeline, sink)
+        try:
+            views = resolve_views(as_defined(case.pipeline, register.generation()), case.catalogue, sink)
+        except HeadwaterError as error:
+            return cls([], [], error.what)
+        roots = [view for view in views if view.table.qualified == name]
+        return cls(roots, [view.name for view in views if view not in roots and name in view_tables(view)])
+
+    def told(self, sink: str) -> dict[str, Any]:
+        """Of a sink that keeps no documents of this table's rows, or of which that is not known."""
+        return {"sink": sink, "view": None, "part_of": self.parts, "there": None, "error": self.error}
+
+
+@dataclass
+class _Case:
+    """One row."""
+
+    pipeline: Pipeline
+    catalogue: Catalogue
+    table: Table
+    key: str
+    values: bool
+    row: bytes | None = None
+    rendered: bytes | None = None
+    newest: Newest | None = None
+
+    def __post_init__(self) -> None:
+        self.view = View.identity(self.table)
+
+    def source(self) -> dict[str, Any]:
+        """The row in Postgres, and how far the slot is."""
+        wanted = expected_document(self.view, self.pipeline.source, self.key, None)
+        self.row = wanted.document
+        with connect(self.pipeline.source) as connection:
+            slot = read_slot(connection, self.pipeline.source.slot)
+        confirmed = None if slot is None else slot.confirmed_lsn
+        return {
+            "there": wanted.document is not None,
+            "why": wanted.why,
+            "slot_active": None if slot is None else slot.active,
+            "slot_confirmed_lsn": None if confirmed is None else format_lsn(confirmed),
+            **({"row": _plain(wanted.document)} if self.values else {}),
+        }
+
+    def log(self) -> dict[str, Any]:
+        """The row's newest record."""
+        decoder = Decoder(self.table, encoding=encoding_of(self.pipeline.source.reader()))
+        newest = self.newest = newest_record(self.pipeline, decoder, self.view, self.key, LOG_SECONDS)
+        record, change = newest.record, newest.change
+        if change is not None and change.after is not None:
+            try:
+                self.rendered = self.view.render(change)[1]
+            except HeadwaterError:
+                self.rendered = None  # a large value that the record does not hold: nothing is said of it
+        return {
+            "topic": self.pipeline.topic(self.table.qualified),
+            "there": record is not None,
+            "whole": newest.whole,
+            "partition": None if record is None else record.partition,
+            "offset": None if record is None else record.offset,
+            "written_at": newest.written_at,
+            "committed_at": change.ts_ms / 1000 if change and change.ts_ms else None,
+            "operation": None if change is None else _WORDS[change.op],
+            "deleted": change is not None and change.after is None,
+            **_position(None if change is None else change.position),
+            "undecoded": newest.error,
+            **({"row": _plain(self.rendered)} if self.values else {}),
+        }
+
+    def same(self) -> bool | None:
+        """Whether the record says what Postgres says; None if one of them is not known."""
+        if self.row is None or self.rendered is None:
+            return None
+        return digest(self.row) == digest(readable(self.view, with_later(self.view, self.rendered)))
+
+    def sink(self, sink: str, view: View) -> dict[str, Any]:
+        """What a sink holds of the row, and how far it has applied the row's topic."""
+        register = register_of(self.pipeline, sink)
+        generation = register.generation()
+        opened = Opened(as_defined(self.pipeline, generation), generation, [view], token=0)
+        status, state = opened.status(view)
+        found = held_under(opened, view, self.key)
+        return {
+            "sink": sink,
+            "type": opened.part.type,
+            "view": view.name,
+            "flow": flow_name(view, separate=opened.warehouse),
+            "joined": isinstance(view, JoinedView),
+            "where": view.where,
+            "generation": opened.number,
+            "state": state,
+            "last_error": None if status is None else status.last_error,
+            "there": found.document is not None,
+            **_position(found.version),
+            "error": None,
+            **({"document": found.document} if self.values else {}),
+        }
+
+    def judged(self, one: dict[str, Any], newest: Newest | None) -> dict[str, Any]:
+        """With whether the newest record has been applied: None if nobody knows."""
+        record = None if newest is None else newest.record
+        if record is None or one["view"] is None:
+            return one | {"applied": None, "applied_offset": None}
+        folder = register_of(self.pipeline, one["sink"]).generation().flow_folder(one["flow"])
+        at = applied_offsets(folder).get(record.topic, {}).get(record.partition)
+        return one | {"applied": at is not None and at > record.offset, "applied_offset": at}
+
+
+_WORDS = {Op.READ: "read", Op.CREATE: "insert", Op.UPDATE: "update", Op.DELETE: "delete", Op.TOMBSTONE: "tombstone"}
+
+
+def _asked(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An answer, or why there is none: the other places are shown all the same."""
+    try:
+        return {"error": None, **ask()}
+    except Exception as error:  # a client's own error as well: a trace is asked for when something is broken
+        return {"error": _words(error), "there": None}
+
+
+def _words(error: Exception) -> str:
+    return error.what if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
+
+
+def _held(case: _Case, sink: str, views: list[View]) -> list[dict[str, Any]]:
+    found = []
+    for view in views:
+        try:
+            found.append(case.sink(sink, view))
+        except Exception as error:
+            flow = flow_name(view, separate=case.pipeline.sinks[sink].form == "columns")
+            kept = {"view": view.name, "flow": flow, "joined": isinstance(view, JoinedView), "where": view.where}
+            kept |= {"there": None, "error": _words(error)}
+            found.append(_nothing(case.pipeline, sink) | kept)
+    return found
+
+
+def _nothing(pipeline: Pipeline, sink: str) -> dict[str, Any]:
+    return {
+        "sink": sink,
+        "type": pipeline.sinks[sink].type,
+        "generation": register_of(pipeline, sink).living(),
+        "state": None,
+        "last_error": None,
+        **_position(None),
+    }
+
+
+def _position(position: int | None) -> dict[str, Any]:
+    if position is None or position < 0:
+        return {"position": None, "lsn": None}
+    return {"position": position, "lsn": format_lsn(unpack(position)[1])}
+
+
+def _plain(document: bytes | None) -> Any:
+    return None if document is None else orjson.loads(document)
+
+
+def _catalogue(pipeline: Pipeline) -> Catalogue:
+    remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
+    try:
+        return Catalogue.from_json(remembered.read_text())
+    except (OSError, ValueError):
+        return source_catalogue(pipeline)
+
+
+def _table(catalogue: Catalogue, name: str) -> Table:
+    found = [table for known, table in catalogue.tables.items() if name in (known, known.partition(".")[2])]
+    if len(found) == 1:
+        return found[0]
+    choices = f"choose from {', '.join(sorted(catalogue.tables)[:20])}"
+    what = f"{len(found)} captured tables are called {name}" if found else f"no table {name} is captured"
+    raise ConfigError(what, fix=near(name, catalogue.tables) or choices)

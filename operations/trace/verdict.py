@@ -1,0 +1,82 @@
+"""Where a row is stuck, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def verdict(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The first place at which a row is not as it must be.
+
+    Args:
+        report: of ``trace_report``: ``source``, ``log``, ``sinks``.
+
+    Returns:
+        ``stuck``: ``source``, ``log``, the name of a sink, or None; and ``words``.
+    """
+    source, log = report["source"], report["log"]
+    early = _before_the_log(source, log)
+    if early is not None:
+        return early
+    for sink in report["sinks"]:
+        words = _in_sink(sink, log)
+        if words is not None:
+            return {"stuck": sink["sink"], "words": words}
+    if source["error"]:
+        return {
+            "stuck": None,
+            "words": f"Postgres does not tell ({source['error']}); what the log has is in every sink",
+        }
+    if not source["there"] and not log["there"]:
+        return {"stuck": None, "words": "there is no such row, and the log has no record of one"}
+    return {"stuck": None, "words": "nowhere: what Postgres has is in the log and in every sink that keeps it"}
+
+
+def _before_the_log(source: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any] | None:
+    if log["error"]:
+        return {"stuck": "log", "words": f"the log can't be read: {log['error']}"}
+    if source["error"]:
+        return None
+    if source["there"] and not log["there"] and not log["whole"]:
+        words = "no record was found in the part of the log that was read in time; there may be an older one"
+        return {"stuck": None, "words": words}
+    missing = _missing_in_log(source, log)
+    if missing is None:
+        return None
+    slot = "" if source["slot_active"] else "; nobody reads from the slot: look at the connector"
+    return {"stuck": "source", "words": missing + slot}
+
+
+def _missing_in_log(source: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
+    if source["there"] and not log["there"]:
+        return "the row is in Postgres, and its topic has no record of it"
+    if source["there"] and log["deleted"]:
+        return "the row is in Postgres, and its newest record is a delete"
+    if not source["there"] and log["there"] and not log["deleted"]:
+        return "the row is gone in Postgres, and its topic has no delete of it"
+    return "its newest record is older than what Postgres has now" if log["same_as_source"] is False else None
+
+
+def _in_sink(sink: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
+    """Why a sink does not have what the log has; None if it has, or keeps no such documents."""
+    name = sink["sink"]
+    if sink["error"]:
+        return f"sink {name} can't be asked: {sink['error']}"
+    if sink["view"] is None or not log["there"]:
+        return None
+    if sink["applied"] is False:
+        at = sink["applied_offset"]
+        how_far = "nothing of it yet" if at is None else f"it up to offset {at:,}"
+        why = f": {sink['last_error'].splitlines()[0]}" if sink["last_error"] else ""
+        where = f"partition {log['partition']}, offset {log['offset']:,}"
+        return f"the record is in the log ({where}), and sink {name} has applied {how_far}; it is {sink['state']}{why}"
+    held = f"sink {name} has applied the record, and"
+    # A joined document bears the version of its fill, or of its newest row.
+    compared = not sink["joined"] and None not in (sink["position"], log["position"])
+    older = compared and sink["position"] < log["position"]
+    if log["deleted"]:
+        return f"{held} still has a document, though it is a delete: `headwater verify`" if sink["there"] else None
+    if not sink["there"] and not sink["where"]:  # a condition may leave the row out
+        return f"{held} has no document: look at the dead letters, then `headwater verify`"
+    return f"{held} has an older version: `headwater verify`" if older else None

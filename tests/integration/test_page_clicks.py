@@ -1,0 +1,93 @@
+"""The page over a pipeline at work, in a browser: a sink dies and comes back, a rebuild is watched and promoted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from spark.register import Register
+from tests.support.local import ready
+from tests.support.migrating import Migrating, Rows
+from tests.support.proxy import Proxy
+from tests.support.serving import serving
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
+]
+# From a server's death to a red page. A flow says `retrying` only once its writer has waited in vain (40 s,
+# sinks/awake.py); the page follows within two seconds of that.
+RED_SECONDS = 60.0
+
+
+@dataclass
+class Proxied(Migrating):
+    """Its index stands behind a proxy."""
+
+    proxy: Proxy | None = None
+
+    def kinds(self) -> dict[str, dict[str, Any]]:
+        found = super().kinds()
+        if self.proxy is None:
+            self.proxy = Proxy("127.0.0.1", urlsplit(self.stack.endpoints.elasticsearch_url).port or 9200)
+        found["search"]["url"] = f"http://127.0.0.1:{self.proxy.port}"
+        return found
+
+
+@pytest.fixture(scope="module")
+def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxied, Page, str]]:
+    made = Proxied(
+        ready(),
+        tmp_path_factory.mktemp("clicks"),
+        sinks=("search", "cache"),
+        views={"named": {"root": "things", "columns": ["id", "a", "price"]}},
+    )
+    with (
+        made.running(),
+        Rows(made.conninfo),
+        serving(made.file, made.environment()) as url,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made, browser.new_page(), url
+        browser.close()
+    assert made.proxy is not None
+    made.proxy.close()
+
+
+def test_a_dead_sink_turns_the_page_red_with_the_cause_and_green_again(at_work: tuple[Proxied, Page, str]) -> None:
+    made, page, url = at_work
+    assert made.proxy is not None
+    page.goto(url)
+    expect(page.locator(".state.good")).to_be_visible(timeout=60_000)
+    made.proxy.mode = "closed"
+    began = time.monotonic()
+    expect(page.locator(".state.bad .words")).to_contain_text("search", timeout=90_000)
+    took = time.monotonic() - began
+    expect(page.locator("article.bad h3")).to_contain_text("search")
+    made.proxy.mode = "open"
+    expect(page.locator(".state.good")).to_be_visible(timeout=60_000)
+    assert took <= RED_SECONDS, f"{took:.1f} s"
+
+
+def test_a_rebuild_is_begun_watched_and_promoted_by_clicks(at_work: tuple[Proxied, Page, str]) -> None:
+    made, page, url = at_work
+    page.goto(f"{url}/sinks/cache")
+    page.get_by_role("button", name="Rebuild cache").click()
+    expect(page.locator(".jobs")).to_contain_text("rebuild cache", timeout=10_000)
+    expect(page.locator("#live")).to_contain_text("filling", timeout=60_000)
+    page.get_by_role("link", name="Promote to 2: what would it do?").click(timeout=180_000)
+    expect(page.locator("h1")).to_have_text("Promote cache to generation 2?")
+    page.get_by_role("button", name="Lead readers to generation 2").click()
+    expect(page.locator(".jobs")).to_contain_text("readers see generation 2", timeout=60_000)
+    assert Register(made.folder / "state", made.name, "cache").living() == 2
+    expect(page.get_by_role("link", name="Roll back to 1: what would it do?")).to_be_visible(timeout=10_000)

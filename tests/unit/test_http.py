@@ -1,0 +1,135 @@
+"""The HTTP door without a server behind it: who may ask, and how errors are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from cdc.errors import ConfigError
+from console.http.app import make_app
+from console.http.guard import Access, access, is_loopback
+from console.http.served import Pipelines
+
+READ, OPERATE = "r" * 20, "o" * 20
+FILE = """
+version: 1
+name: {name}
+source: {{host: 127.0.0.1, port: 1, database: x, user: y, password: z, tables: [public.t]}}
+kafka: {{bootstrap: "127.0.0.1:1"}}
+connect: {{url: "http://127.0.0.1:1"}}
+views: {{v: {{root: t}}}}
+sinks: {{search: {{type: elasticsearch, url: "http://127.0.0.1:1", view: v}}}}
+engine: {{state_dir: {folder}/state}}
+"""
+
+
+def client(folder: Path, allowed: Access | None = None, names: tuple[str, ...] = ("shop",), **more: str) -> TestClient:
+    files = []
+    for name in names:
+        files.append(folder / f"{name}.yaml")
+        files[-1].write_text(FILE.format(name=name, folder=folder))
+    app = make_app(Pipelines(files), allowed or Access({}))
+    return TestClient(app, base_url=more.pop("base_url", "http://127.0.0.1:8470"), headers=more)
+
+
+def test_without_tokens_this_machine_may_ask(tmp_path: Path) -> None:
+    for host in ("127.0.0.1:8470", "localhost:8470", "[::1]:8470"):
+        assert client(tmp_path, base_url=f"http://{host}").get("/v1/pipelines").json() == {"pipelines": ["shop"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {"Host": "evil.example.org"}, 421),  # DNS rebinding
+        ("GET", {"Host": ""}, 421),
+        ("GET", {"Host": "[::1"}, 421),
+        ("GET", {"Origin": "http://evil.example.org"}, 403),
+        ("GET", {"Origin": "null"}, 403),
+        ("POST", {"Content-Type": "text/plain"}, 415),  # what a form of any page may send
+        ("POST", {"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_what_a_foreign_page_could_send_is_refused(
+    tmp_path: Path, method: str, headers: dict[str, str], status: int
+) -> None:
+    path = "/v1/pipelines" if method == "GET" else "/v1/wait"
+    answer = client(tmp_path).request(method, path, headers=headers, content=b"{}" if method == "POST" else None)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["code"] == "refused"
+
+
+def test_a_token_says_what_its_bearer_may(tmp_path: Path) -> None:
+    allowed = access({"HEADWATER_READ_TOKEN": READ, "HEADWATER_OPERATE_TOKEN": OPERATE}, "0.0.0.0", ("hw.example.org",))
+    asking = client(tmp_path, allowed, base_url="http://hw.example.org")
+    assert asking.get("/healthz").status_code == 200
+    for header in ("", "Bearer", "Bearer wrong", f"Basic {READ}", READ):
+        assert asking.get("/v1/pipelines", headers={"Authorization": header}).status_code == 401, header
+    for token in (READ, OPERATE):
+        assert asking.get("/v1/pipelines", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    doing = {"Content-Type": "application/json"}
+    reader = asking.post("/v1/anything", json={}, headers={**doing, "Authorization": f"Bearer {READ}"})
+    assert reader.status_code == 403 and "may only read" in reader.text
+    operator = asking.post("/v1/anything", json={}, headers={**doing, "Authorization": f"Bearer {OPERATE}"})
+    assert operator.status_code == 404
+    bad = asking.post("/v1/wait", json={"token": "x"}, headers={**doing, "Authorization": f"Bearer {READ}"})
+    assert bad.status_code == 400 and bad.json()["error"]["code"] == "bad-token"
+
+
+def test_another_address_needs_a_token_that_is_long_enough() -> None:
+    with pytest.raises(ConfigError, match="whoever reaches this machine"):
+        access({}, "0.0.0.0")
+    with pytest.raises(ConfigError, match="are the same"):
+        access({"HEADWATER_READ_TOKEN": READ, "HEADWATER_OPERATE_TOKEN": READ}, "127.0.0.1")
+    with pytest.raises(ConfigError, match="fewer than 16"):
+        access({"HEADWATER_READ_TOKEN": "short"}, "127.0.0.1")
+    assert [is_loopback(host) for host in ("127.0.0.5", "::1", "[::1]", "localhost", "10.0.0.1", "x")] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_question_says_which_pipeline_it_means(tmp_path: Path) -> None:
+    asking = client(tmp_path, names=("shop", "wiki"))
+    several = asking.get("/v1/alive")
+    assert several.status_code == 404 and "shop, wiki" in several.json()["error"]["fix"]
+    assert asking.get("/v1/alive", params={"pipeline": "wiki"}).json() == {
+        "alive": False,
+        "ailments": ["search: never run"],
+    }
+    nobody = asking.post("/v1/wait", params={"pipeline": "shop"}, json={"sinks": ["nowhere"]})
+    assert nobody.status_code == 404 and "no sink nowhere" in nobody.json()["error"]["what"]
+    assert asking.get("/v1/sinks/nowhere/freshness", params={"pipeline": "shop"}).status_code == 404
+    view = asking.post("/v1/wait", params={"pipeline": "shop"}, json={"views": ["ordres"]})
+    assert view.status_code == 404 and "no view ordres" in view.json()["error"]["what"]
+    long = asking.post("/v1/wait", params={"pipeline": "shop"}, json={"timeout_ms": 10**9})
+    assert long.status_code == 400 and "timeout_ms" in long.json()["error"]["what"]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    client(tmp_path)
+    with pytest.raises(ConfigError, match="both called shop"):
+        Pipelines([tmp_path / "shop.yaml", tmp_path / "shop.yaml"])
+
+
+def test_while_the_source_is_away_a_wait_ends_in_time_and_says_why(tmp_path: Path) -> None:
+    token = "a1.69a5.1.3f2a91bc.0badcafe.39.b6aab"
+    with client(tmp_path) as asking:
+        answer = asking.post("/v1/wait", json={"token": token, "timeout_ms": 1500}).json()
+    assert answer["state"] == "timeout" and "Postgres does not answer" in answer["reason"]
+    assert answer["sinks"]["search"]["stage"] == "transaction"
+    assert 1400 < answer["waited_ms"] < 5000
+
+
+def test_a_file_that_becomes_wrong_goes_on_as_it_was(tmp_path: Path) -> None:
+    asking = client(tmp_path)
+    file = tmp_path / "shop.yaml"
+    file.write_text("version: 1\nname: [")
+    assert asking.get("/v1/alive").status_code == 200
+    file.write_text(FILE.format(name="shop", folder=tmp_path).replace("search:", "found:"))
+    assert asking.get("/v1/alive").json()["ailments"] == ["found: never run"]

@@ -1,0 +1,266 @@
+"""What is worked out for the pages: rates, an hour, colours, jobs, verdicts, what a promotion would do."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.errors import StateError
+from console.http.pages.levels import _LEVELS, ORDER, level_of, sink_level, source_level, worst
+from console.http.pages.model import POINTS, sparkline
+from console.http.pages.render import count, rate, size, span
+from operations.generations.promotion import promotion_report
+from operations.jobs import Job, Jobs
+from operations.overview.history import EVERY_SECONDS, HOUR, History, Sample, sample_of
+from operations.pausing import pause
+from operations.state_folder import register_of
+from operations.status.sinks import STATES
+from operations.trace.verdict import verdict
+from tests.support.watched import NOWHERE, documented, world
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+
+# -- an hour -----------------------------------------------------------------------------------------------------------
+
+
+def sample(at: float, **more: Any) -> Sample:
+    return Sample(**{"at": at, "behind": 0, "age": 0.5, "read": 0, "written": 0, "ends": 0, "state": "running", **more})
+
+
+def test_a_sample_adds_up_the_flows() -> None:
+    sink = documented("status")["sinks"][0] | {"lag_events": 23}
+    one = sample_of(sink, 1.5, 100.0)
+    assert (one.read, one.ends, one.written, one.behind, one.age) == (336_877, 336_900, 336_776, 23, 1.5)
+    assert sample_of(sink | {"lag_events": None}, None, 1.0).ends is None
+
+
+def test_rates_are_over_the_last_while_and_never_negative() -> None:
+    history = History()
+    assert history.rates() == {"log": None, "read": None, "written": None}
+    for at in range(61):
+        history.add(sample(100.0 + at, read=at * 10, ends=at * 20, written=at * 5 if at < 55 else at * 5 - 270))
+    rates = history.rates()
+    assert rates["read"] == 10 and rates["log"] == 20
+    assert rates["written"] is not None and 0 < rates["written"] < 5  # a new process began to count anew
+
+
+def test_an_hour_is_kept_and_no_more() -> None:
+    history = History()
+    for at in range(0, 2 * HOUR):
+        history.add(sample(float(at)))
+    kept = [one.at for one in history]
+    assert len(kept) == HOUR / EVERY_SECONDS and kept[-1] - kept[0] == pytest.approx(HOUR, abs=2 * EVERY_SECONDS)
+    assert set(history.to_dict()) == {"at", "age", "behind", "state"}
+
+
+def test_a_peak_of_an_hour_is_not_lost_in_the_line() -> None:
+    history = History()
+    for at in range(0, HOUR, 5):
+        history.add(sample(float(at), age=90.0 if at == 1_020 else 1.0))
+    line = sparkline(history)
+    assert line is not None and line["most"] == 90.0 and len(line["points"].split()) <= POINTS
+    assert min(float(point.split(",")[1]) for point in line["points"].split()) == 2.0
+    assert sparkline(History()) is None
+
+
+# -- colours and words -------------------------------------------------------------------------------------------------
+
+
+def test_every_state_has_a_colour() -> None:
+    every = {*STATES, "never run", "well", "behind", "evolving", "stalled"}
+    assert every <= _LEVELS.keys() and set(_LEVELS.values()) == set(ORDER)
+    assert level_of("a state of tomorrow") == "warn"
+    assert worst(["good", "bad", "idle"]) == "bad" and worst([]) == "idle"
+
+
+def test_a_sink_that_only_seems_well_is_not_green() -> None:
+    sink = {"state": "running", "lag_events": 0, "warning": None}
+    assert sink_level(sink, {"age": 0.5, "reason": None}) == ("good", None)
+    level, why = sink_level(sink, {"age": 300.0, "reason": None})
+    assert level == "warn" and why and "look at the source" in why
+    assert sink_level({**sink, "lag_events": None}, {"age": None})[0] == "warn"
+    source = {**documented("status")["source"]}
+    assert source_level(source) == "good"
+    for wrong in (
+        {"tasks": ["FAILED"]},
+        {"slot_active": False},
+        {"connector": "absent"},
+        {"error": "x"},
+        {"tables": {"t": "x"}},
+    ):
+        assert source_level({**source, **wrong}) == "bad", wrong
+
+
+def test_figures_are_short() -> None:
+    assert [span(one) for one in (None, 0.44, 12, 119, 180, 9_000, 259_200)] == [
+        "?",
+        "0.4 s",
+        "12 s",
+        "119 s",
+        "3 min",
+        "2.5 h",
+        "3 d",
+    ]
+    assert [rate(one) for one in (None, 0, 1.25, 12_345.6)] == ["?", "0/s", "1.2/s", "12,346/s"]
+    assert [size(one) for one in (None, 512, 3 * 2**20, 5 * 2**30)] == ["?", "0 KiB", "3 MiB", "5.0 GiB"]
+    assert count(336_776) == "336,776"
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_outlives_its_server(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        jobs = made.served.jobs
+        done = jobs.wait(jobs.begin("pause", "search", why="new disks"), 10)
+        assert (done.state, done.result and done.result["changed"], done.error) == ("done", True, None)
+        failed = jobs.wait(jobs.begin("promote", "search", generation=7), 10)
+        assert failed.state == "failed" and failed.error and "has no generation 7" in failed.error["what"]
+        again = Jobs(lambda: made.served.pipeline)
+        assert [job.id for job in again.newest("search")] == [failed.id, done.id]
+        assert again.newest("cache") == [] and again.get("nonsense") is None
+        assert again.get(done.id) == done
+
+
+def test_one_job_at_a_time_a_sink_and_what_was_cut_is_said_so(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        jobs = made.served.jobs
+        under_way = Job("0000000000001-aaaaaa", "promote", "search", began=time.time())
+        jobs._write(under_way)
+        with pytest.raises(StateError, match="promote is under way"):
+            jobs.begin("pause", "search")
+        assert jobs.wait(jobs.begin("pause", "cache"), 10).state == "done"
+        jobs._write(replace(under_way, started=under_way.started - 60))  # a process of the same number, long ago
+        assert [job.state for job in jobs.newest("search")] == ["cut"]
+        assert jobs.wait(jobs.begin("pause", "search"), 10).state == "done"
+
+
+def test_a_rebuild_keeps_nothing_up_but_another_rebuild(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        jobs = made.served.jobs
+        jobs._write(Job("0000000000001-aaaaaa", "rebuild", "search", began=time.time()))
+        assert jobs.wait(jobs.begin("pause", "search"), 10).state == "done"
+        with pytest.raises(StateError, match="rebuild is under way"):
+            jobs.begin("rebuild", "search")
+
+
+def test_a_rebuild_is_done_by_a_process_of_its_own_and_its_error_comes_back(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        job = made.served.jobs.wait(made.served.jobs.begin("rebuild", "search"), 60)
+        assert job.state == "failed" and job.error, job
+        assert "Postgres does not answer" in job.error["what"] and str(os.getpid()) not in job.error["what"]
+
+
+def test_a_job_is_begun_and_asked_for_over_the_api(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        begun = made.browser.post("/v1/jobs", json={"verb": "pause", "sink": "search", "why": "x"})
+        assert begun.status_code == 202 and begun.json()["sink"] == "search"
+        made.served.jobs.wait(made.served.jobs.newest()[0], 10)
+        [listed] = made.browser.get("/v1/jobs?sink=search").json()["jobs"]
+        assert listed == made.browser.get(f"/v1/jobs/{listed['id']}").json() and listed["state"] == "done"
+        assert made.browser.get("/v1/jobs/7").status_code == 404
+        assert made.browser.post("/v1/jobs", json={"verb": "drop", "sink": "search"}).status_code == 400
+        assert made.browser.post("/v1/jobs", json={"verb": "pause", "sink": "nono"}).status_code == 404
+
+
+# -- what a promotion would do -----------------------------------------------------------------------------------------
+
+
+def test_a_promotion_is_told_before_it_is_done(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        pipeline = made.served.pipeline
+        register = register_of(pipeline, "search")
+        register.move(register.create("views.flight changed").number, "ready")
+        register.generation(1).folder.mkdir(parents=True)
+        register.generation(1).note_views(["flight", "old"])
+        register.generation(2).folder.mkdir(parents=True)
+        register.generation(2).note_views(["flight", "new"])
+        told = made.browser.get("/v1/sinks/search/promotions/2").json()
+        assert (told["verb"], told["from"], told["to"], told["refused"]) == ("promote", 1, 2, [])
+        assert (told["views"], told["added"], told["gone"]) == (["flight", "new"], ["new"], ["old"])
+        assert register.living() == 1
+        register.promote(2)
+        assert promotion_report(pipeline, "search", 1)["verb"] == "rollback"
+        assert promotion_report(pipeline, "search", 2)["refused"] == ["readers see this generation already"]
+        pause(pipeline, "search", None, lambda line: None)
+        assert "resume it first" in promotion_report(pipeline, "search", 1)["refused"][0]
+        assert "Lead readers" not in made.browser.get("/sinks/search/promote/1").text
+        assert made.browser.get("/v1/sinks/search/promotions/9").status_code == 500
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def traced(source: Any = (), log: Any = (), sink: Any = ()) -> dict[str, Any]:
+    return {
+        "source": {"error": None, "there": True, "slot_active": True, **dict(source)},
+        "log": {
+            "error": None,
+            "there": True,
+            "whole": True,
+            "deleted": False,
+            "same_as_source": True,
+            "partition": 1,
+            "offset": 41,
+            "position": 500,
+            **dict(log),
+        },
+        "sinks": [
+            {
+                "sink": "search",
+                "view": "flight",
+                "error": None,
+                "there": True,
+                "where": None,
+                "joined": False,
+                "applied": True,
+                "applied_offset": 42,
+                "position": 500,
+                "state": "running",
+                "last_error": None,
+                **dict(sink),
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("report", "stuck", "words"),
+    [
+        (traced(), None, "nowhere"),
+        (traced(log={"error": "Kafka is away"}), "log", "can't be read: Kafka is away"),
+        (traced(log={"there": False}), "source", "has no record of it"),
+        (traced(log={"there": False, "whole": False}), None, "may be an older one"),
+        (traced(log={"deleted": True}), "source", "its newest record is a delete"),
+        (traced(source={"there": False}), "source", "no delete of it"),
+        (traced(log={"same_as_source": False}), "source", "older than what Postgres has"),
+        (traced(source={"slot_active": False}, log={"same_as_source": False}), "source", "nobody reads from the slot"),
+        (traced(source={"error": "away"}), None, "Postgres does not tell"),
+        (traced(sink={"error": "refused"}), "search", "can't be asked: refused"),
+        (traced(sink={"applied": False, "applied_offset": 30}), "search", "up to offset 30; it is running"),
+        (traced(sink={"applied": False, "applied_offset": None, "last_error": "a\nb"}), "search", "nothing of it yet"),
+        (traced(sink={"there": False}), "search", "has no document"),
+        (traced(sink={"there": False, "where": "a > 1"}), None, "nowhere"),
+        (traced(sink={"position": 499}), "search", "an older version"),
+        (traced(sink={"position": 3, "joined": True}), None, "nowhere"),
+        (traced(source={"there": False}, log={"deleted": True}), "search", "still has a document"),
+        (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "nowhere"),
+        (traced(source={"there": False}, log={"there": False}), None, "there is no such row"),
+        (traced(sink={"view": None}), None, "nowhere"),
+    ],
+)  # fmt: skip
+def test_a_verdict_names_the_first_place_that_is_not_as_it_must_be(report: Any, stuck: str | None, words: str) -> None:
+    told = verdict(report)
+    assert told["stuck"] == stuck and words in told["words"], told
+    assert json.dumps(told)

@@ -1,0 +1,203 @@
+"""Who may do what at a page: sessions, forms of our own pages, and nobody else's."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from console.http.pages.asking import confirmed
+from console.http.sessions import LIFE_SECONDS, begun, cookie_name, resumed
+from tests.support.watched import NOWHERE, ORIGIN, World, status, world
+
+READ, OPERATE = "read-token-of-this-test", "operate-token-of-this-test"
+TOKENS = {READ: "read", OPERATE: "operate"}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def open_one(tmp_path: Path) -> Iterator[World]:
+    """Without tokens, as on one's own machine."""
+    with world(tmp_path, told={"status": status(search={})}) as made:
+        made.look()
+        yield made
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, tokens=TOKENS, told={"status": status(search={})}) as made:
+        made.look()
+        yield made
+
+
+def paused(made: World) -> bool:
+    from operations.pausing import paused as note
+
+    return note(made.served.pipeline, "search") is not None
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_form_of_our_own_page_does_what_it_says(open_one: World) -> None:
+    answer = open_one.send("/sinks/search/pause", csrf=open_one.csrf(), why="new <disks>")
+    assert answer.status_code == 303 and answer.headers["location"].startswith("/sinks/search?")
+    assert paused(open_one)
+    page = open_one.browser.get("/sinks/search").text
+    assert "pause search" in page and ">done<" in page
+    assert open_one.send("/sinks/search/resume", csrf=open_one.csrf()).status_code == 303
+    assert not paused(open_one)
+
+
+@pytest.mark.parametrize(
+    "origin", [None, "null", "http://127.0.0.1:9000", "http://evil.example", "https://x@127.0.0.1:8470"]
+)
+def test_a_form_of_another_page_is_refused(open_one: World, origin: str | None) -> None:
+    csrf = open_one.csrf()
+    headers = {} if origin is None else {"Origin": origin}
+    answer = open_one.browser.post("/sinks/search/pause", data={"csrf": csrf}, headers=headers)
+    assert answer.status_code == 403 and not paused(open_one)
+
+
+def test_a_form_without_the_proof_of_its_session_is_refused(open_one: World) -> None:
+    csrf = open_one.csrf()
+    for wrong in ({"why": "x"}, {"csrf": ""}, {"csrf": "0" * 64}, {"csrf": csrf[:-1]}, {"csrf": begun("another").csrf}):
+        assert open_one.send("/sinks/search/pause", **wrong).status_code == 403
+    open_one.browser.cookies.clear()
+    answer = open_one.send("/sinks/search/pause", csrf=csrf)
+    assert answer.status_code == 403 and "open the page again" in answer.text
+    assert not paused(open_one)
+
+
+def test_other_kinds_of_requests_do_nothing(open_one: World) -> None:
+    csrf = open_one.csrf()
+    for kind in ("text/plain", "multipart/form-data; boundary=x", ""):
+        headers = {"Origin": ORIGIN, "Content-Type": kind}
+        answer = open_one.browser.post("/sinks/search/pause", content=f"csrf={csrf}", headers=headers)
+        assert answer.status_code == 415
+    assert open_one.browser.post("/sinks/search/pause", json={"csrf": csrf}).status_code == 403
+    assert open_one.send("/v1/jobs", csrf=csrf).status_code == 415
+    assert open_one.browser.get("/sinks/search/pause").status_code == 405
+    assert open_one.send("/sinks/search/pause", csrf=csrf, why="x" * 9_000).status_code == 403
+    assert not paused(open_one)
+
+
+def test_what_is_not_there_is_said_so(open_one: World) -> None:
+    csrf = open_one.csrf()
+    assert open_one.send("/sinks/nono/pause", csrf=csrf).status_code == 404
+    assert open_one.send("/sinks/search/explode", csrf=csrf).status_code == 404
+    assert open_one.send("/sinks/search/promote", csrf=csrf, generation="-1").status_code == 400
+    answer = open_one.send("/sinks/search/promote", csrf=csrf, generation="7")
+    assert answer.status_code == 303
+    assert "has no generation 7" in open_one.browser.get("/sinks/search").text
+
+
+def test_every_page_that_does_something_asks_for_the_proof(open_one: World) -> None:
+    doing = [
+        route
+        for router in (open_one.app.router,)
+        for route in _routes(router.routes)
+        if route.methods and "POST" in route.methods and not route.path.startswith("/v1/") and route.path != "/login"
+    ]
+    assert len(doing) == 2
+    for route in doing:
+        assert confirmed in [one.call for one in route.dependant.dependencies], route.path
+    assert inspect.iscoroutinefunction(confirmed)
+
+
+def _routes(routes: object) -> list[APIRoute]:
+    found = []
+    for route in routes:  # type: ignore[attr-defined]
+        inner = getattr(route, "original_router", None)
+        found += _routes(inner.routes) if inner is not None else [route] if isinstance(route, APIRoute) else []
+    return found
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_leads_to_the_form_for_a_token_and_back(closed: World) -> None:
+    answer = closed.browser.get("/sinks/search?part=x")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/sinks/search%3Fpart%3Dx")
+    assert 'value="/sinks/search?part=x"' in closed.browser.get(answer.headers["location"]).text
+    assert closed.browser.get("/static/page.css").status_code == 200
+    assert closed.browser.get("/v1/overview").status_code == 401
+    answer = closed.send("/login", token=OPERATE, next="/sinks/search?part=x")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sinks/search?part=x")
+    cookie = answer.headers["set-cookie"]
+    assert OPERATE not in cookie
+    assert cookie.startswith("headwater_8470=") and "HttpOnly; SameSite=Strict" in cookie
+    assert closed.browser.get("/sinks/search").status_code == 200
+    assert closed.browser.get("/v1/overview").status_code == 200
+    assert closed.send("/sinks/search/pause", csrf=closed.csrf()).status_code == 303
+    assert paused(closed)
+
+
+def test_a_wrong_token_is_refused_and_begins_nothing(closed: World) -> None:
+    for wrong in ("", "nonsense", READ[:-1], closed.access.secret):
+        answer = closed.send("/login", token=wrong)
+        assert answer.status_code == 403 and "set-cookie" not in answer.headers
+    assert closed.browser.post("/login", data={"token": OPERATE}).status_code == 403  # nobody's page
+    assert closed.browser.get("/").status_code == 303
+
+
+@pytest.mark.parametrize(
+    "there", ["//evil.example", "https://evil.example", "/\\evil.example", "", "javascript:x", "/\r\nX: y"]
+)
+def test_a_login_leads_nowhere_else(closed: World, there: str) -> None:
+    assert closed.send("/login", token=READ, next=there).headers["location"] == "/"
+
+
+def test_who_may_read_may_do_nothing(closed: World) -> None:
+    closed.send("/login", token=READ)
+    assert (
+        "<form" not in closed.browser.get("/sinks/search").text.replace('action="/logout"', "", 1).split("</header>")[1]
+    )
+    session = resumed(closed.browser.cookies["headwater_8470"], TOKENS)
+    assert session is not None and session.token == READ
+    answer = closed.send("/sinks/search/pause", csrf=session.csrf)
+    assert answer.status_code == 403 and not paused(closed)
+    header = {"Authorization": f"Bearer {READ}"}
+    assert closed.browser.post("/v1/jobs", json={"verb": "pause", "sink": "search"}, headers=header).status_code == 403
+
+
+def test_a_cookie_does_nothing_at_the_api(closed: World) -> None:
+    closed.send("/login", token=OPERATE)
+    asked = {"verb": "pause", "sink": "search"}
+    assert closed.browser.post("/v1/jobs", json=asked).status_code == 401
+    header = {"Authorization": f"Bearer {OPERATE}"}
+    assert closed.browser.post("/v1/jobs", json=asked, headers=header).status_code == 202
+
+
+def test_leaving_ends_a_session_in_the_browser(closed: World) -> None:
+    closed.send("/login", token=OPERATE)
+    answer = closed.send("/logout", csrf=closed.csrf())
+    assert answer.status_code == 303 and "Max-Age=0" in answer.headers["set-cookie"]
+    assert closed.browser.get("/").status_code == 303
+
+
+def test_a_session_outlives_the_server_and_ends_with_its_token_or_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = begun(OPERATE)
+    assert resumed(session.text, TOKENS) == session
+    assert resumed(session.text, {READ: "read"}) is None
+    assert resumed(session.text[:-1] + "0", TOKENS) in (None, session)
+    until, rest = session.text.split(".", 1)
+    assert resumed(f"{int(until) + 1}.{rest}", TOKENS) is None
+    assert resumed("", TOKENS) is resumed("..", TOKENS) is resumed("9" * 400, TOKENS) is None
+    later = time.time() + LIFE_SECONDS + 1
+    monkeypatch.setattr("console.http.sessions.time.time", lambda: later)
+    assert resumed(session.text, TOKENS) is None
+
+
+def test_two_servers_on_one_machine_have_cookies_of_their_own() -> None:
+    assert cookie_name("127.0.0.1:8470") != cookie_name("127.0.0.1:8471")
+    assert cookie_name("hw.example.org") == "headwater"

@@ -1,0 +1,220 @@
+"""The pages: made at once, escaped, without a script of their own, and red with the cause when servers are away."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.watched import NOWHERE, World, documented, status, world
+
+MOST_MS = 50.0
+STATIC = Path(__file__).parents[2] / "console" / "http" / "static"
+NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
+PAGES = ["/", "/sinks/search", "/sinks/search/promote/2", "/trace", "/trace?table=flights&key=1", "/login", "/nowhere"]
+BUILDS = {
+    name: [
+        {
+            "generation": 1,
+            "stage": "living",
+            "why": "the first",
+            "created_at": None,
+            "promoted_at": 1.0,
+            "differs_from_file": [],
+        },
+        {
+            "generation": 2,
+            "stage": "ready",
+            "why": NASTY,
+            "created_at": 2.0,
+            "promoted_at": None,
+            "differs_from_file": [],
+        },
+    ]
+    for name in ("search", "cache", "warehouse")
+}
+TABLES = [
+    {"table": "public.flights", "state": "initial", "records": 400, "rows": 1000, "again": False, "gap": NASTY},
+    {"table": "public.planes", "state": "done", "records": 10, "rows": 10, "again": False, "gap": None},
+]
+
+
+def told() -> dict[str, Any]:
+    """A pipeline with a sink that is well, one that is not, and one that is being filled."""
+    one = documented("status")["sinks"][0]["generations"][0]
+    two = {**one, "generation": 2, "stage": "ready", "lag_events": 12}
+    return {
+        "status": status(
+            search={"state": "retrying", "last_error": f"search does not answer {NASTY}", "generations": [one, two]},
+            cache={"state": "running"},
+            warehouse={"state": "filling", "lag_events": None, "warning": NASTY},
+        ),
+        "generations": BUILDS,
+        "tables": TABLES,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def well(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, told=told()) as made:
+        made.served.watching._fresh = lambda sink: {"as_of": 1.0, "age": 0.4, "reason": None}  # type: ignore[method-assign]
+        ready(made)
+        made.look()
+        yield made
+
+
+def ready(made: World) -> None:
+    """A generation beside the living one, in the state folder."""
+    from operations.state_folder import register_of
+
+    register = register_of(made.served.pipeline, "search")
+    register.move(register.create(NASTY).number, "ready")
+    register.generation(2).note_views(["flight"])
+
+
+class Marks(HTMLParser):
+    """What is looked for in a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole_escaped_and_has_no_script_of_its_own(well: World, path: str) -> None:
+    answer = well.browser.get(path)
+    found = Marks(answer.text)
+    assert answer.status_code == (404 if path == "/nowhere" else 200)
+    assert re.search(r"<title>[^<]+ · Headwater</title>", answer.text)
+    assert "<script>alert" not in answer.text and "<img" not in answer.text
+    assert all(one.get("src", "").startswith("/static/") for one in found.all("script"))
+    for _, attributes in found.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("style", "hx-on")]
+        assert not any((value or "").startswith("javascript:") for value in attributes.values())
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_can_be_heard_and_walked_through(well: World, path: str) -> None:
+    page = well.browser.get(path).text
+    found = Marks(page)
+    assert found.all("html")[0]["lang"] == "en" and len(found.all("main")) == 1 and len(found.all("h1")) == 1
+    assert found.all("a")[0]["href"] == "#main"
+    assert len(found.all("table")) == len(found.all("caption"))
+    assert all("scope" in one for one in found.all("th"))
+    assert [one for one in found.all("p") if one.get("aria-live") == "polite"]
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    named = {one.get("for") for one in found.all("label")}
+    for one in found.all("input"):
+        assert one.get("type") == "hidden" or one["id"] in named
+    for _, attributes in found.tags:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert attributes.get(name) is None or attributes[name] in ids
+
+
+@pytest.mark.parametrize("path", ["/", "/?part=live", "/sinks/search", "/sinks/search/promote/2", "/trace"])
+def test_a_page_is_made_in_time(well: World, path: str) -> None:
+    took = []
+    for _ in range(9):
+        began = time.perf_counter()
+        assert well.browser.get(path).status_code == 200
+        took.append((time.perf_counter() - began) * 1000)
+    assert statistics.median(took) <= MOST_MS, took
+
+
+def test_every_link_of_the_pages_leads_somewhere(well: World) -> None:
+    seen: set[str] = set()
+    for path in ("/", "/sinks/search", "/sinks/search/promote/2", "/trace"):
+        page = Marks(well.browser.get(path).text)
+        seen |= {str(one["href"]) for one in page.all("a") + page.all("link")} - {"#main"}
+        seen |= {str(one["src"]) for one in page.all("script")}
+    assert {"/sinks/search/promote/2", "/v1/overview", "/static/page.css"} <= seen
+    # Both of these ask servers, and tell that these are away.
+    slow = {"/v1/status", "/v1/generations"}
+    assert {one: well.browser.get(one).status_code for one in seen - slow} == dict.fromkeys(seen - slow, 200)
+
+
+def test_the_worst_sink_stands_first(well: World) -> None:
+    page = well.browser.get("/").text
+    order = re.findall(r'<article class="node (\w+)" aria-labelledby="sink-(\w+)"', page)
+    assert order == [("bad", "search"), ("busy", "warehouse"), ("good", "cache")]
+    assert "search: retrying, search does not answer" in page
+    assert 'value="0.4000" max="1" aria-label="public.flights"' in page
+
+
+def test_with_every_server_away_the_page_is_there_and_says_why(tmp_path: Path) -> None:
+    with world(tmp_path) as made:
+        page = made.browser.get("/").text
+        assert "The first look at the servers is under way" in page
+        made.look()
+        page = made.browser.get("/").text
+        assert 'class="state bad"' in page
+        assert "Postgres does not answer at 127.0.0.1:1" in page and "Kafka Connect does not answer" in page
+        assert made.browser.get("/sinks/search").status_code == 200
+        said = made.browser.get("/v1/overview").json()["seen"]
+        assert "does not answer" in said["errors"]["tables"] and said["tables"] is None
+
+
+def test_what_a_look_no_longer_knows_is_not_shown_as_if_it_did(well: World) -> None:
+    def broken(_pipeline: Any) -> Any:
+        raise OSError("the folder is gone")
+
+    well.served.watching._questions = {"status": broken}
+    well.look()
+    page = well.browser.get("/").text
+    assert "the folder is gone" in page and "From the database to the sinks" not in page
+
+
+def test_an_old_look_says_so(well: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "keeps the next look waiting" not in well.browser.get("/").text
+    later = time.time() + 60
+    monkeypatch.setattr("console.http.pages.show.time.time", lambda: later)
+    assert "keeps the next look waiting" in well.browser.get("/").text
+
+
+def test_values_of_rows_are_for_those_who_may_operate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for where in ("console.http.pages.show", "console.http.overview"):
+        monkeypatch.setattr(f"{where}.trace_report", lambda *_, values: asked.append(values) or {})
+    tokens = {"read-token-of-this-test": "read", "operate-token-of-this-test": "operate"}
+    with world(tmp_path, tokens=tokens, told=told()) as made:
+        for token, may in (("read-token-of-this-test", False), ("operate-token-of-this-test", True)):
+            header = {"Authorization": f"Bearer {token}"}
+            made.browser.get("/v1/trace?table=t&key=1&values=1", headers=header)
+            made.browser.get("/trace?table=t&key=1&values=1&part=found", headers=header)
+            made.browser.get("/v1/trace?table=t&key=1", headers=header)
+            assert asked == [may, may, False]
+            asked.clear()
+
+
+def test_what_others_wrote_is_as_it_was_taken() -> None:
+    listed = (STATIC / "vendor" / "README.md").read_text()
+    files = {path.name: path for path in (STATIC / "vendor").glob("*.min.*")}
+    assert len(files) == 4
+    for name, path in files.items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in next(x for x in listed.splitlines() if f"`{name}`" in x)
+    for name in ("htmx", "htmx-ext-sse", "uplot"):
+        assert (STATIC / "vendor" / f"{name}.LICENSE").exists()

@@ -6,18 +6,18 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-cluster chaos test-compose test-containers images lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-failover test-cluster chaos test-compose test-containers images lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(VENV)/ready: requirements.lock pyproject.toml
+$(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked Python packages into $(VENV) (half a minute the first time)"
 	@$(BIN)/python -m pip install -q "uv==$(UV_VERSION)"
 	@$(BIN)/uv pip sync -q --require-hashes --python $(BIN)/python requirements.lock
-	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --editable .
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --editable . --editable client
 	@touch $@
 
 setup: $(VENV)/ready ## install everything Python needs, from the lock file
@@ -43,6 +43,9 @@ test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the midd
 test-rebuild-kill: setup ## a rebuild is killed at 10 random moments (ten minutes)
 	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest -m '' tests/faults/test_rebuild_kill.py
 
+test-ryw: setup ## applications wait for 10,000 writes of theirs while everything is killed (half an hour)
+	@HEADWATER_RYW_WAITS=10000 $(BIN)/python -m pytest -m '' -s tests/faults/test_read_your_writes.py
+
 images: setup ## build the container images of Headwater and every server (IMAGES=name … BASE=image)
 	@$(BIN)/python -m deploy.images $(IMAGES) $(if $(BASE),--base $(BASE))
 
@@ -51,6 +54,9 @@ test-compose: setup ## images, docker-compose.yml, the flights example, kills un
 
 test-containers: setup ## integration tests on containers made from our images (needs Docker, or root to install it)
 	@$(BIN)/python -m tests.containers
+
+test-failover: setup ## a primary is killed under load and its standby promoted: followed, or refused where that would lose something
+	@$(BIN)/python -m pytest -m '' tests/faults/test_promoted_standby.py
 
 test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, workers killed and paused (a quarter of an hour)
 	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/integration/test_spark_cluster_checks.py

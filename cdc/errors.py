@@ -2,7 +2,10 @@
 
 HeadwaterError
 ├── ConfigError                 the user's input is wrong; nothing was done
-│   └── PipelineFileError       the pipeline file, with file, line, column
+│   ├── PipelineFileError       the pipeline file, with file, line, column
+│   ├── UnknownName             there is no pipeline, sink or view of that name
+│   ├── Refused                 a form that is not of a page of this session
+│   └── BadToken                a text is no write token
 ├── StackError                  a local server could not be fetched, started or stopped
 ├── SourceError                 Postgres said no, or is not as it must be
 │   ├── SourceUnavailable       (transient)
@@ -23,6 +26,7 @@ HeadwaterError
 ├── ShapeUnknown                (transient) a record has columns that its table was not seen with yet
 ├── ClusterError                Spark's cluster, or an executor in it, is not as it must be
 │   └── ClusterUnavailable      (transient)
+├── TooManyWaits                (transient) more wait for their writes than a server keeps
 ├── DiskFull                    (transient) no room for what must be remembered on this machine
 ├── StateError                  checkpoint, identity or generation state does not fit
 │   ├── Fenced                  another process has taken over; this one's writes are refused
@@ -31,6 +35,7 @@ HeadwaterError
 │   ├── TopicRecreated          a topic was deleted and made again
 │   ├── LogTruncated            the log no longer has what comes next
 │   ├── NewerFormat             written by a newer Headwater
+│   ├── Behind                  (transient) a generation lacks what readers of the living one see
 │   └── TooLate                 away for longer than the log remembers deletes
 └── SinkError
     ├── SinkUnavailable         (transient) retry with back-off; holds the batch
@@ -85,6 +90,24 @@ class PipelineFileError(ConfigError):
     """The pipeline file can't be used; the message begins with ``file:line:column``."""
 
     code = "pipeline-file"
+
+
+class UnknownName(ConfigError):
+    """There is no pipeline, sink or view of that name."""
+
+    code = "unknown-name"
+
+
+class Refused(ConfigError):
+    """A form that is not of a page of this session."""
+
+    code = "refused"
+
+
+class BadToken(ConfigError):
+    """A text that is to be waited for is no write token."""
+
+    code = "bad-token"
 
 
 class StackError(HeadwaterError):
@@ -223,6 +246,13 @@ class ClusterUnavailable(ClusterError):
     transient = True
 
 
+class TooManyWaits(HeadwaterError):
+    """More wait for their writes than a server keeps."""
+
+    code = "too-many-waits"
+    transient = True
+
+
 class DiskFull(HeadwaterError):
     """A disk of this machine has no room for what must be remembered; the same call may succeed later."""
 
@@ -270,6 +300,13 @@ class NewerFormat(StateError):
     """What is there was written by a newer Headwater, in a form that this one does not know."""
 
     code = "newer-format"
+
+
+class Behind(StateError):
+    """A generation lacks what readers of the living one see."""
+
+    code = "behind"
+    transient = True
 
 
 class TooLate(StateError):

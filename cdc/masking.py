@@ -19,7 +19,7 @@ MASK = "**********"
 # The text is Java's as well as Python's: Spark hides by it, too (spark/session.py).
 HIDDEN_NAMES = (
     r"passw|passphrase|secret|token(?!i[sz]|[._-]?(?:length|limit|count|filter|chars))|credential|sasl\.|jaas"
-    r"|api[._-]?key|access[._-]?key|private|user[._-]?info|key[._-]?pem|keystore[._-]?key"
+    r"|webhook|api[._-]?key|access[._-]?key|private|user[._-]?info|key[._-]?pem|keystore[._-]?key"
 )
 _SECRET_KEY = re.compile(HIDDEN_NAMES, re.IGNORECASE)
 # Greedy to the last "@": a password may hold an unescaped "/" or "@"; hiding too much of an odd URL is harmless.

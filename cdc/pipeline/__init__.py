@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from cdc.masking import looks_secret, mask_text, masked, reveal
 from cdc.pipeline.loading import load, loads
-from cdc.pipeline.models import Engine, Pipeline, Policy
+from cdc.pipeline.models import Alert, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, Sink
 from cdc.pipeline.source import Connect, Kafka, Source
 from cdc.pipeline.views import View
 
 __all__ = [
+    "Alert",
     "Connect",
     "ElasticsearchSink",
     "Engine",

@@ -39,6 +39,12 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
         yield from _sink(pipeline, name, sink)
     yield from _targets(pipeline)
     yield from _keys(pipeline)
+    if {"wal_budget", "replication_slot_max_lag_mb"} <= pipeline.policy.model_fields_set:
+        yield Wrong(
+            ("policy", "replication_slot_max_lag_mb"),
+            "policy.replication_slot_max_lag_mb: the old name of policy.wal_budget, and that is given too",
+            "take it out",
+        )
 
 
 def tables_named(source: Source, name: str) -> list[str] | None:

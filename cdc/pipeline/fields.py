@@ -29,6 +29,7 @@ from pydantic_core import PydanticCustomError, PydanticUndefined
 
 from cdc.masking import looks_secret, masked
 from cdc.pipeline.environment import VariableText
+from cdc.sizes import SIZE, parse_size
 
 # Every pattern of a text, with the words that a message uses for it. Also part of the JSON Schema.
 PIPELINE_NAME = r"^[a-z][a-z0-9_]{0,39}$"
@@ -64,6 +65,7 @@ PATTERNS = {
     NAMESPACE: "1 to 63 letters, digits and _, not beginning with a digit",
     MEMORY: "a number and k, m or g, like 1g",
     MASTER: "local, local[4], local[*], spark://host:port, yarn or k8s://...",
+    SIZE: "a number and KiB, MiB, GiB or TiB, like 10GiB",
 }
 
 # Bound every text: nothing in this file is longer, but for SQL expressions and certificates.
@@ -170,6 +172,7 @@ Whole = Annotated[int, _from_variable(int)]
 Number = Annotated[float, _from_variable(float)]
 # Rows of nested children: a document is one message and one request.
 RowLimit = Annotated[int, Field(ge=1, le=10_000), _from_variable(int)]
+MebiBytes = Annotated[int, Field(ge=1, le=1 << 30), _from_variable(int)]
 Flag = Annotated[bool, _from_variable(bool)]
 Text = Annotated[str, Field(min_length=1)]
 Table = Annotated[str, Field(pattern=TABLE)]
@@ -190,6 +193,23 @@ def wrong(what: str, *at: str | int) -> PydanticCustomError:
 def _only(function: Callable[[Any], Any]) -> WrapValidator:
     """A function of ours in place of pydantic's validation, whose errors for unions name every member."""
     return WrapValidator(lambda value, _: function(value))
+
+
+def _size(value: Any) -> int:
+    size = parse_size(value) if isinstance(value, str) else value
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise wrong(f"expected a size: {PATTERNS[SIZE]}, or a whole number of bytes")
+    if not 1 <= size <= 1 << 60:
+        raise wrong("expected a size of 1 byte to 1 048 576 TiB")
+    return size
+
+
+# In bytes.
+Size = Annotated[
+    int,
+    _only(_size),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": SIZE}, {"type": "integer", "exclusiveMinimum": 0}]}),
+]
 
 
 def _options(value: Any) -> dict[str, str | SecretStr]:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.joins import Aggregate, Child, Ref
-from cdc.pipeline.models import Engine, Pipeline, Policy
+from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS
 from cdc.pipeline.source import Connect, Kafka, Registry, Source
@@ -79,8 +79,10 @@ def sections() -> Iterator[Section]:
     for kind, sink in SINKS.items():
         keys = sorted(_keys(sink), key=lambda key: key.name != "type")
         yield Section(("sinks", "<name>"), kind, _doc(sink), tuple(keys))
-    for name, last in (("policy", Policy), ("engine", Engine)):
-        yield Section((name,), "", _doc(last), _keys(last))
+    yield Section(("policy",), "", _doc(Policy), _keys(Policy))
+    yield Section(("policy", "dead_letters"), "", _doc(DeadLetters), _keys(DeadLetters))
+    yield Section(("policy", "alert"), "", _doc(Alert), _keys(Alert))
+    yield Section(("engine",), "", _doc(Engine), _keys(Engine))
 
 
 def _doc(part: type[Part]) -> str:

@@ -8,11 +8,27 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from cdc.errors import PipelineFileError
 from cdc.masking import masked
-from cdc.pipeline.fields import MASTER, MEMORY, PIPELINE_NAME, Name, Part, PlainOptions, Text, Whole, entry
+from cdc.pipeline.fields import (
+    HTTP,
+    MASTER,
+    MEMORY,
+    PATTERNS,
+    PIPELINE_NAME,
+    MebiBytes,
+    Name,
+    Number,
+    Part,
+    PlainOptions,
+    Size,
+    Text,
+    Whole,
+    entry,
+    wrong,
+)
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
@@ -30,6 +46,43 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.file else ""
+
+
+class DeadLetters(Part):
+    """What is kept of what no sink would take."""
+
+    keep_days: Whole = entry(
+        30, "How long a letter is kept, with its document; `apply` sets it.", unit="days", ge=1, le=3650
+    )
+    values: bool = entry(
+        True,
+        "Whether letters hold what rows hold: the document, and the words of a server, which quote it. `false`: only "
+        "keys, names of fields and the kind of error.",
+    )
+
+
+class Alert(Part):
+    """Whom `headwater run` tells when something is bad for a while, and once more when it is well again."""
+
+    webhook: SecretStr = entry(
+        description="Address (http or https) that is sent a POST with JSON. It often holds a secret, so it is never "
+        "printed.",
+        example="${ALERT_WEBHOOK:-https://chat.example.org/hook}",
+    )
+    after_seconds: Number = entry(
+        60.0,
+        "For how long a sink, or the source, must be failed, stopped, stalled, retrying or behind.",
+        unit="seconds",
+        ge=0,
+        le=86_400,
+    )
+
+    @field_validator("webhook")
+    @classmethod
+    def _address(cls, value: SecretStr) -> SecretStr:
+        if not re.fullmatch(HTTP, value.get_secret_value()):
+            raise wrong(f"expected {PATTERNS[HTTP]}")
+        return value
 
 
 class Policy(Part):
@@ -53,13 +106,35 @@ class Policy(Part):
         "touched that they use, and then does as `pause`.",
         alias="schema",
     )
-    replication_slot_max_lag_mb: Whole = entry(
-        10240,
-        "WAL that the slot may keep before `check` and `status` raise the alarm.",
-        unit="MiB",
-        ge=1,
-        le=1 << 30,
+    wal_budget: Size = entry(
+        10 << 30,
+        "WAL that the slot may make Postgres keep. `check`, `status` and `run` warn from 50 % of it on and raise the "
+        "alarm from 80 % on; the server's `max_slot_wal_keep_size` counts instead where it is less.",
+        example="10GiB",
+        shown_default="10GiB",
+        active=True,
     )
+    wal_at_limit: Literal["alert", "release"] = entry(
+        "alert",
+        "What `run` does when the slot keeps more than that: `alert` goes on raising the alarm; `release` drops the "
+        "slot, so that the database's disk does not fill, and stops: then every table must be read again "
+        "(`headwater resnapshot FILE --all`).",
+    )
+    replication_slot_max_lag_mb: MebiBytes | None = entry(
+        None, "The old name of `wal_budget`, which it excludes.", unit="MiB", example=10240, alternative=True
+    )
+
+    dead_letters: DeadLetters = entry(
+        DeadLetters(), "What no sink would take: how long it is kept, and what of it.", shown_default="see below"
+    )
+
+    alert: Alert | None = entry(None, "Whom to tell when something is bad; nobody if it is left out.")
+
+    @property
+    def wal_bytes(self) -> int:
+        """The budget of WAL, under whichever of its names the file gives it."""
+        old = self.replication_slot_max_lag_mb
+        return self.wal_budget if old is None else old << 20
 
 
 class Engine(Part):

@@ -34,8 +34,8 @@ def template() -> str:
     lines = [_HEAD]
     every = list(sections())
     for section in every:
-        if section.path == ("source", "registry"):
-            continue  # stands in the source
+        if section.path in (("source", "registry"), ("policy", "dead_letters"), ("policy", "alert")):
+            continue  # stands in the part around it
         if section.path[:1] != ("views",):
             lines += _section(section, every)
         elif len(section.path) == 2:

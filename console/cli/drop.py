@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from cdc.errors import KafkaError
 from console.cli.options import confirm, json_option, pipeline_argument, print_json, sink_option
+
+if TYPE_CHECKING:
+    from cdc.pipeline import Pipeline
 
 
 @click.command(
@@ -41,9 +47,10 @@ def command(
     from cdc.pipeline import load
     from connectors.drop import drop, plan_drop_pipeline
     from console.cli.show_action import show_action
+    from operations.freshness.note import forget_source_note
     from operations.generations.targets import drop_sink_state, sink_state
-    from operations.run.source_watch import memory
-    from operations.state_folder import state_dir
+    from operations.run.source_watch import forget
+    from operations.state_folder import chosen_sinks, state_dir
 
     pipeline = load(file)
     state_dir(pipeline)  # what a newer Headwater keeps there is left to it
@@ -61,9 +68,11 @@ def command(
             confirm("Remove all of this?")
         if not keep_sinks:
             drop_sink_state(pipeline, only)
+            if not topics:
+                _forget_letters(pipeline, chosen_sinks(pipeline, only), said=not as_json)
         if not only:
-            # What was seen of a source that is left, or replaced by another, would be held against the next one.
-            memory(pipeline).unlink(missing_ok=True)
+            forget(pipeline)
+            forget_source_note(pipeline)
             drop(
                 pipeline,
                 (lambda action: None) if as_json else (lambda action: click.echo(f"{action.kind} removed")),
@@ -76,3 +85,14 @@ def command(
         click.echo("nothing to remove")
     else:
         click.echo("nothing was removed (dry run)" if dry_run else "removed")
+
+
+def _forget_letters(pipeline: Pipeline, sinks: Sequence[str], *, said: bool) -> None:
+    """What a sink that is gone has refused is no news; that Kafka is away must not keep it."""
+    from cdc.log.forgotten import forget_sinks
+
+    try:
+        forget_sinks(pipeline, sinks)
+    except KafkaError as error:
+        if said:
+            click.echo(f"dead letters of {', '.join(sinks)} are left: {error.what}", err=True)

@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from cdc.errors import HeadwaterError
+from cdc.errors import ClusterError, HeadwaterError
 
 # verb -> one line for `headwater --help`; the module console.cli.<verb> holds a click command named `command`.
 VERBS = {
@@ -27,6 +27,7 @@ VERBS = {
     "apply": "create or change publication, slot, topics and connector",
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
+    "serve": "answer over HTTP: a page for operators, and an API",
     "pause": "leave a sink alone for a maintenance window",
     "resume": "let a paused sink go on",
     "verify": "compare every sink with Postgres, row by row",
@@ -37,6 +38,7 @@ VERBS = {
     "rollback": "make readers see the previous generation again",
     "retire": "remove a generation that nobody reads",
     "explain": "why a document looks as it does: its rows, their positions, its version",
+    "letters": "what no sink would take: list, show, write again, forget",
     "pack": "pack the Python environment for a Spark cluster's executors",
     "drop": "remove what apply and run created",
 }
@@ -70,7 +72,7 @@ def cli(context: click.Context) -> None:
 
     \b
     Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain, preview --diff,
-    rebuild --auto).
+    rebuild --auto), or something left (letters replay).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())
@@ -82,6 +84,14 @@ def main() -> None:
         cli.main(standalone_mode=False)
     except HeadwaterError as error:
         click.echo(f"error [{error.code}]: {error}", err=True)
+        sys.exit(1)
+    except ConnectionError as error:  # py4j: where Java was, nobody listens any more
+        click.echo(
+            f"error [{ClusterError.code}]: a process that this one needs has ended: {error.strerror or error}\n"
+            "  what it means: Spark's Java machine, most likely; nothing is lost, offsets are where they were\n"
+            "  what to do: start this command again; spark-*.log in the pipeline's state folder has its last words",
+            err=True,
+        )
         sys.exit(1)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""

@@ -83,7 +83,7 @@ def test_an_error_is_documented_as_transient_or_not_and_with_a_way_out(code: str
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", ["generate.py", "schema_changes.py"])
+@pytest.mark.parametrize("script", ["generate.py", "schema_changes.py", "openapi.py"])
 def test_what_is_generated_is_current(script: str) -> None:
     argv = [sys.executable, str(ROOT / "docs" / script), "--check"]
     checked = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -6,13 +6,17 @@ import json
 import re
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Column, Table
+from cdc.deadletter import DeadLetter
 from cdc.join.rows import Stamp
+from cdc.letter_book import Logged
+from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline, Source, load
 from cdc.view import View
 from connectors.actions import Action
@@ -26,11 +30,18 @@ from operations.edits.changes import Changes
 from operations.explain import report as explained
 from operations.explain.differences import Difference
 from operations.held import Found
+from operations.letters import listing as listed
+from operations.letters.found import FoundLetters
+from operations.letters.listing import causes, head
+from operations.letters.replay import Replay
+from operations.letters.replay import _told as _left
 from operations.preview.diff import _difference
 from operations.propose import proposal as proposed
 from operations.propose.proposal import Looked
 from operations.state_folder import register_of
-from operations.status.sinks import STATES, _flow, _sink
+from operations.status.facts import judged
+from operations.status.judgement import BAD, JUDGEMENTS
+from operations.status.sinks import STATES, _flow, _flow_judged, _sink, source_judged, with_judgement
 from operations.status.source import SourceState
 from operations.testing import report as tested
 from operations.testing.cases import Case, Expected, Result, Wrong
@@ -61,9 +72,23 @@ def flights(folder: Path) -> Pipeline:
 def test_status(tmp_path: Path) -> None:
     pipeline = flights(tmp_path)
     [sink] = example("status")["sinks"]
-    assert example("status")["source"].keys() == SourceState(pipeline).report().keys()
-    assert sink.keys() == _sink(pipeline, "search", None).keys()
-    assert sink["flows"][0].keys() == _flow(register_of(pipeline, "search").generation(), "main", None).keys()
+    report = judged(pipeline)
+    source = {**SourceState(pipeline).report(), **source_judged(report)}
+    assert example("status")["source"].keys() == source.keys()
+    told = with_judgement(_sink(pipeline, "search", None), report.sinks["search"])
+    assert sink.keys() == told.keys()
+    assert sink["generations"][0].keys() == told["generations"][0].keys()
+    flow = _flow_judged(_flow(register_of(pipeline, "search").generation(), "main", None), None)
+    assert sink["flows"][0].keys() == flow.keys()
+
+
+def test_every_judgement_is_named() -> None:
+    [row] = re.findall(r"^\| `judgement`, `cause`, `remedy` .*$", PAGE, flags=re.MULTILINE)
+    assert set(re.findall(r"`([a-z]+)`", row.partition("One of")[2])) == set(JUDGEMENTS)
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("### How a sink is")[2]
+    table = dict(re.findall(r"^\| `([a-z]+)` \| .* \| (yes)? ?\|$", page.partition("The limit is")[0], re.MULTILINE))
+    assert set(table) == set(JUDGEMENTS)
+    assert {name for name, alarm in table.items() if alarm} == BAD
 
 
 def test_every_state_is_named() -> None:
@@ -155,3 +180,21 @@ def test_test(tmp_path: Path) -> None:
     told = tested._told(Result(case, [wrong]))
     [shown] = example("test")["tests"]
     assert shown.keys() == told.keys() and shown["differences"][0].keys() == told["differences"][0].keys()
+
+
+def test_letters(tmp_path: Path) -> None:
+    pipeline, one = flights(tmp_path), Logged(DeadLetter("search", "flight", "4711", 748903240, "no"), 0)
+    found = FoundLetters(cast(LetterLog, SimpleNamespace(whole=lambda at: None)), {b"k": one})
+    top = head(pipeline, found)
+    shown = {verb: example(f"letters {verb}") for verb in ("list", "show", "replay", "drop")}
+    assert shown["list"].keys() == {*top, "causes", "letters"}
+    assert shown["drop"].keys() == {*top, "causes", "dropped"} and shown["show"].keys() == {*top, "letters"}
+    assert shown["list"]["causes"][0].keys() == shown["drop"]["causes"][0].keys() == causes(found)[0].keys()
+    told = listed.told(pipeline, one, values=False)
+    assert shown["list"]["letters"][0].keys() == told.keys()
+    assert shown["list"]["letters"][0]["lsn"] == told["lsn"]
+    one_shown = listed._shown(pipeline, found.log, one, {}, values=False)
+    assert shown["show"]["letters"][0].keys() == one_shown.keys()
+    assert shown["show"]["letters"][0]["record"].keys() == one_shown["record"].keys()
+    replayed = Replay(left=[_left(one.letter, "no")]).to_dict(pipeline, values=False)
+    assert shown["replay"].keys() == replayed.keys() and shown["replay"]["why"][0].keys() == replayed["why"][0].keys()

@@ -54,6 +54,11 @@ def target(place: dict[str, Any], generation: int = 1, key: Any = KEY) -> Target
     return open_target(place | {"targets": {VIEW: {"generation": generation, "key": key}}})
 
 
+def test_versions_are_those_of_rows_that_are_there(place: dict[str, Any]) -> None:
+    assert target(place).versions(VIEW, ["1", "2", "3", "7"]) == {"1": 8, "2": 24}
+    assert target(place, 2).versions(VIEW, ["1", "9"]) == {"9": 800}
+
+
 def test_it_is_a_target_and_takes_no_documents(place: dict[str, Any]) -> None:
     assert not isinstance(target(place), Sink)
     with pytest.raises(ConfigError, match="no document sink"):

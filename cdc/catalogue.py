@@ -73,6 +73,8 @@ class Table:
         unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
             transaction (it may be deferrable), and any of them may be NULL. Empty if it was read before they were.
         not_unique: unique indexes that are none, for messages.
+        present: of a table that a generation goes on with as it was: (column, what the database has in its place now,
+            None if it is gone), of those that are not what they were. Not kept, it is found out each time.
     """
 
     schema: str
@@ -87,6 +89,7 @@ class Table:
     # Not compared: an index that nothing joins by makes no other table.
     unique_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
     not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
+    present: tuple[tuple[str, Column | None], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def qualified(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from psycopg import errors
 
@@ -56,6 +57,8 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
        - '0/0'::pg_lsn
 """
 
+READING = "reading the captured tables' columns"
+
 
 def fingerprint(connection: Connection, tables: Sequence[str]) -> str:
     """A text that is another one whenever the shape of a captured table may have changed; cheap enough for every
@@ -91,20 +94,50 @@ def read_shapes(
     Raises:
         SourceError: as ``read_catalogue`` (SourceUnavailable: transient).
     """
-    with explained("reading the captured tables' columns"):
-        first = connection.execute(WAL).fetchone()
-        assert first is not None
+    with explained(READING):
+        first = _position(connection)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            catalogue = read_catalogue(connection, tables, absent=absent)
-            try:
-                facts = connection.execute(FACTS, [list(catalogue.tables)]).fetchall()
-            except errors.UndefinedTable as error:  # dropped between the two
-                raise SourceError(f"a captured table was dropped while it was looked at: {error}") from error
-        last = connection.execute(WAL).fetchone()
-        assert last is not None
+            catalogue, facts = _look(connection, tables, absent)
+        last = _position(connection)
+    return replace(catalogue, lsn=first), _shapes(catalogue, facts, last)
+
+
+def read_shapes_inside(connection: Connection, tables: Sequence[str]) -> tuple[Catalogue, Mapping[str, Shape]]:
+    """The same inside of a transaction of the caller's, as that one has made the tables; without those that are gone.
+
+    Args:
+        connection: in a transaction, REPEATABLE READ if all shall be of one moment.
+        tables: as in ``source.tables``.
+
+    Raises:
+        SourceError: as ``read_shapes``.
+    """
+    with explained(READING):
+        catalogue, facts = _look(connection, tables, [])
+        position = _position(connection)
+    return replace(catalogue, lsn=position), _shapes(catalogue, facts, position)
+
+
+def _position(connection: Connection) -> int:
+    row = connection.execute(WAL).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _look(
+    connection: Connection, tables: Sequence[str], absent: list[SourceError] | None
+) -> tuple[Catalogue, list[tuple[Any, ...]]]:
+    catalogue = read_catalogue(connection, tables, absent=absent)
+    try:
+        return catalogue, connection.execute(FACTS, [list(catalogue.tables)]).fetchall()
+    except errors.UndefinedTable as error:  # dropped between the two
+        raise SourceError(f"a captured table was dropped while it was looked at: {error}") from error
+
+
+def _shapes(catalogue: Catalogue, facts: Sequence[tuple[Any, ...]], since: int) -> dict[str, Shape]:
     shapes = {}
     for name, oid, files, filled, leaves in facts:
         parts = tuple((int(leaf), title, attached) for leaf, title, attached in leaves)
-        shapes[name] = Shape(catalogue.tables[name], int(last[0]), int(oid), str(files), tuple(filled), parts)
-    return replace(catalogue, lsn=int(first[0])), shapes
+        shapes[name] = Shape(catalogue.tables[name], since, int(oid), str(files), tuple(filled), parts)
+    return shapes

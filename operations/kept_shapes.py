@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from cdc.catalogue import Catalogue, Table, table_of
@@ -20,9 +21,11 @@ from cdc.formats import SHAPES, refuse_newer
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, Shapes, shape_of
 from operations.state_folder import state_dir
-from spark.files import write_atomic, write_somehow
+from spark.files import Stamp, stamp, write_atomic, write_somehow
 from spark.state import Generation
 
+# More files than a process has sinks and generations.
+KEPT_READ = 256
 MEND = "restore it from a copy; or remove it, and `headwater verify FILE` shows what has to be read again"
 
 
@@ -162,6 +165,12 @@ def write_evolution(pipeline: Pipeline, sink: str, evolution: Evolution) -> None
 def read_allowed(pipeline: Pipeline) -> dict[str, Shape]:
     """Shapes that `headwater apply` has let through; a word of its own file, because `run` writes the other one."""
     path = _folder(pipeline) / "allowed.json"
+    return dict(_allowed(path, stamp(path)))
+
+
+# `run` asks for this and for what is frozen twice a second, of every generation: they are read when they have changed.
+@lru_cache(maxsize=KEPT_READ)
+def _allowed(path: Path, _now: Stamp | None) -> Mapping[str, Shape]:
     try:
         return {name: shape_of(shape) for name, shape in json.loads(path.read_text()).items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -260,7 +269,8 @@ class Frozen:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def over(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue as the generation knows it; records of today have its columns under their present names."""
+        """The catalogue as the generation knows it; records, and the database, of today have its columns under their
+        present names."""
         tables = {
             name: _known_as(table, catalogue.tables[name])
             for name, table in self.tables.items()
@@ -270,13 +280,11 @@ class Frozen:
 
 
 def _known_as(frozen: Table, now: Table) -> Table:
-    present = {column.ordinal: column.name for column in now.columns}
-    found = {
-        (present[column.ordinal], column.name)
-        for column in frozen.columns
-        if present.get(column.ordinal, column.name) not in frozen.by_name
-    }
-    return replace(frozen, renamed=tuple(sorted({*frozen.renamed, *found})))
+    present = {column.ordinal: column for column in now.columns}
+    there = [(column, present.get(column.ordinal)) for column in frozen.columns]
+    found = {(one.name, column.name) for column, one in there if one is not None and one.name not in frozen.by_name}
+    others = tuple((column.name, one) for column, one in there if one != column)
+    return replace(frozen, renamed=tuple(sorted({*frozen.renamed, *found})), present=others)
 
 
 def read_frozen(generation: Generation) -> Frozen:
@@ -286,8 +294,11 @@ def read_frozen(generation: Generation) -> Frozen:
         StateError: the file can't be read (terminal).
     """
     path = generation.folder / "frozen.json"
-    if not path.exists():
-        return Frozen()
+    return _frozen(path, stamp(path)) if path.exists() else Frozen()
+
+
+@lru_cache(maxsize=KEPT_READ)
+def _frozen(path: Path, _now: Stamp | None) -> Frozen:
     try:
         raw = json.loads(path.read_text())
         refuse_newer(str(path), raw["format"], SHAPES)

@@ -17,6 +17,7 @@ from cdc.errors import HeadwaterError, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
+from operations.generations.found import adopt
 from operations.generations.promote import Say, promote
 from operations.generations.retire import retire
 from operations.kept_shapes import read_frozen
@@ -30,7 +31,8 @@ from sinks.configure import plain_config
 from sinks.factory import open_sink, open_target
 from spark.files import write_atomic
 from spark.flow import flow_of, has_set_up
-from spark.register import Registered, as_defined, outdated
+from spark.made_of import as_defined, outdated
+from spark.register import Registered
 from spark.status import FlowStatus
 
 STEP_SECONDS = 0.5
@@ -62,6 +64,7 @@ class Rebuild:
         stop: set when it is asked to end.
         say: told what happens, a line each.
         shown: shows how far the flows are; shown nothing if left out.
+        own: `run` does it by itself, and no person has asked for it.
     """
 
     def __init__(
@@ -73,10 +76,12 @@ class Rebuild:
         stop: threading.Event,
         say: Say,
         shown: Shown = unshown,
+        *,
+        own: bool = False,
     ) -> None:
         chosen_sinks(pipeline, [sink])
         self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
-        self.stop, self.say, self.shown = stop, say, shown
+        self.stop, self.say, self.shown, self.own = stop, say, shown, own
         self.registry = register_of(pipeline, sink)
 
     def run(self, *, auto: bool) -> dict[str, Any]:
@@ -89,6 +94,7 @@ class Rebuild:
         """
         refuse_paused(self.pipeline, [self.sink], "nothing is filled")
         self.registry.living()  # what is wrong here is said before a server is asked
+        adopt(self.pipeline, self.sink, self.say)
         catalogue = source_catalogue(self.pipeline)
         while True:
             refuse_changed(self.pipeline, self.sink, catalogue)
@@ -131,20 +137,36 @@ class Rebuild:
         """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
         ready = self._unless_lost(self.registry.newest("ready"))
         if ready is not None:
-            raise StateError(
-                f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
-                fix=f"`headwater promote {self.file} {self.sink}`, or "
-                f"`headwater retire {self.file} {self.sink} --generation {ready.number}`",
-            )
+            raise self._waits(ready)
         begun = self._unless_lost(self.registry.newest("filling"))
         if begun is not None:
             differs = outdated(self.pipeline, self.registry.generation(begun.number))
             if not differs:
+                if begun.own and not self.own:
+                    self.registry.claim(begun.number)
                 return begun
-            self.say(f"generation {begun.number} was begun from another file ({', '.join(differs[:3])}): removed")
+            of = f"generation {begun.number} was begun from another file ({', '.join(differs[:3])})"
+            if self.registry.generation(begun.number).lease.busy():  # to be told before anything is taken from it
+                raise StateError(f"sink {self.sink}: {of}, and is being filled", fix="end that rebuild, or wait for it")
+            self.say(f"{of}: it is given up")
             retire(self.pipeline, self.sink, begun.number, self.say)
         differs = outdated(self.pipeline, self.registry.generation(self.registry.living()))
-        return self.registry.create(", ".join(differs[:5]) or "asked for")
+        return self.registry.create(", ".join(differs[:5]) or "asked for", own=self.own)
+
+    def _waits(self, ready: Registered) -> StateError:
+        """One that is ready is a person's to show or to remove; of another file, it is not what this rebuild is for."""
+        retire = f"`headwater retire {self.file} {self.sink} --generation {ready.number}`"
+        differs = outdated(self.pipeline, self.registry.generation(ready.number))
+        if not differs:
+            return StateError(
+                f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
+                fix=f"`headwater promote {self.file} {self.sink}`, or {retire}",
+            )
+        return StateError(
+            f"sink {self.sink}: generation {ready.number} is ready, and of another file ({', '.join(differs[:3])})",
+            means="somebody has built it, so it is not removed by itself; promoted, it would show what that file said",
+            fix=f"{retire}; then one of this file is built",
+        )
 
     def _unless_lost(self, entry: Registered | None) -> Registered | None:
         """A generation whose target was lost with its server's data can't be gone on with: it is removed."""
@@ -165,7 +187,7 @@ class Rebuild:
             return entry  # its flows will wait for the server
         finally:
             opened.close()
-        self.say(f"generation {entry.number} has lost its target: removed")
+        self.say(f"generation {entry.number} has lost its target: it is given up")
         self.registry.give_up_promotion(entry.number)
         retire(self.pipeline, self.sink, entry.number, self.say)
         return None
@@ -252,12 +274,19 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     register = register_of(pipeline, sink)
+    for left in [one for one in register.entries() if one.own and one.stage == "retiring"]:  # cut in its middle
+        retire(pipeline, sink, left.number, say)
     for begun in (register.newest("ready"), register.newest("filling")):
         # One that was filled of tables as they were would be shown, and the sink stay behind, or never be equal.
         if begun is not None and read_frozen(register.generation(begun.number)).tables:
-            say(f"generation {begun.number} is of tables as they were: removed")
+            say(f"generation {begun.number} is of tables as they were: it is given up")
             retire(pipeline, sink, begun.number, say)
     ready = register.newest("ready")
+    if ready is not None and ready.own and (differs := outdated(pipeline, register.generation(ready.number))):
+        # Of the file of before: compared with Postgres by this one's words it would never be equal, and never go.
+        say(f"generation {ready.number} was built from another file ({', '.join(differs[:3])}): it is given up")
+        retire(pipeline, sink, ready.number, say)
+        ready = None
     if ready is not None and not outdated(pipeline, register.generation(ready.number)):
         equal = bool(compare(say, pipeline, sink, ready.number)["equal"])
         if equal:
@@ -265,7 +294,7 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
         else:  # compared twice: the next attempt builds another one
             retire(pipeline, sink, ready.number, say)
     else:
-        report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say)).run(auto=True)
+        report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True).run(auto=True)
         equal = bool(report["equal"])
     if equal:
         _let_go_of_older(pipeline, sink, say)

@@ -1,7 +1,6 @@
-"""A sink's generations: which there are, which one readers see, and what each was made of.
+"""A sink's generations: which there are, and which one readers see; what each was made of is in ``spark.made_of``.
 
     <state_dir>/<pipeline>/<sink>/generations.json            this register
-                                  g<N>/definition.json        what generation N was made of (cdc/pipeline/definition.py)
 
 The register is what Headwater wants; what readers see is in the target (an alias, a pointer, a catalogue's row), which
 is changed first. A process that dies between the two leaves the register behind; the same command again finishes it.
@@ -12,16 +11,15 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from cdc.errors import StateError
-from cdc.pipeline import Pipeline
-from cdc.pipeline.definition import changes, defined_as, definition_of
 from spark.files import write_atomic
+from spark.promotion import Promotion, promotion_of, unmoved_of
 from spark.state import Generation
 
 # filling   a rebuild is under way (or was cut: the same command goes on)
@@ -44,6 +42,7 @@ class Registered:
         created_at: epoch seconds; 0 for one that is older than the register.
         why: for what it was made, in words.
         promoted_at: when readers last began to see it (epoch seconds).
+        own: `run` makes it by itself, so `run` may remove it again; one that a person asked for is that person's.
     """
 
     number: int
@@ -51,32 +50,7 @@ class Registered:
     created_at: float = 0.0
     why: str = "the first"
     promoted_at: float | None = None
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """A promotion that was begun: readers of some views may see either generation until it has ended.
-
-    Attributes:
-        number: the generation that readers are sent to.
-        origin: the one that they come from.
-        moving: readers may have been moved; before that the new generation comes as far as the one that they see.
-    """
-
-    number: int
-    origin: int
-    moving: bool = True
-
-
-def _promotion(register: Mapping[str, Any], after: float = 0.0) -> Promotion | None:
-    begun = register.get("promoting")
-    if begun is None or time.time() - begun["at"] < after:
-        return None
-    # One that was begun by an earlier version does not say from where: from the living one.
-    stages = {int(e["number"]): e["stage"] for e in register["generations"]}
-    living = next((number for number, stage in stages.items() if stage == "living"), 1)
-    number, origin = int(begun["number"]), int(begun.get("from", living))
-    return Promotion(number, origin, bool(begun.get("moving", True))) if number in stages else None
+    own: bool = False
 
 
 class Register:
@@ -145,18 +119,32 @@ class Register:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def create(self, why: str) -> Registered:
-        """A new generation, to be filled."""
+    def create(self, why: str, *, own: bool = False) -> Registered:
+        """A new generation, to be filled; ``own``: by `run`, which nobody has asked for it."""
         with self._changed() as register:
             number = int(register["last"]) + 1
-            entry = Registered(number, "filling", time.time(), why)
+            entry = Registered(number, "filling", time.time(), why, own=own)
             register["last"] = number
             register["generations"].append(asdict(entry))
         return entry
 
     def move(self, number: int, stage: Stage) -> None:
-        """Put a generation into another stage."""
-        self._replace(lambda entry: replace(entry, stage=stage) if entry.number == number else entry)
+        """Put a generation into another stage.
+
+        Raises:
+            StateError: it is being removed, or is gone: whoever still fills it must not bring it back (terminal).
+        """
+        with self._changed() as register:
+            entry = next((e for e in register["generations"] if e["number"] == number), None)
+            if entry is None or entry["stage"] == "retiring":
+                why = "is being removed" if entry else "was removed"
+                raise StateError(f"sink {self.sink}: generation {number} {why}, so it can't be {stage} any more")
+            entry["stage"] = stage
+
+    def claim(self, number: int) -> None:
+        """A person goes on with what `run` has begun: it is that person's from now on."""
+        with self._changed() as register:
+            next(e for e in register["generations"] if e["number"] == number)["own"] = False
 
     def begin_promotion(self, number: int, origin: int) -> None:
         """Remember that readers are being sent to a generation: writers may wait until that has ended.
@@ -170,7 +158,7 @@ class Register:
         """
         with self._changed() as register:
             stage = next((e["stage"] for e in register["generations"] if e["number"] == number), "not there")
-            under_way = _promotion(register)
+            under_way = promotion_of(register)
             if under_way is not None and under_way.moving and number not in (under_way.number, under_way.origin):
                 raise self._unended(under_way, "nothing was changed")
             if stage not in KEPT:
@@ -196,9 +184,24 @@ class Register:
                 )
             begun["moving"] = True
 
-    def promotion(self, after: float = 0.0) -> Promotion | None:
-        """The promotion that was begun more than ``after`` seconds ago, and has not ended."""
-        return _promotion(self._read(), after)
+    def promotion(self) -> Promotion | None:
+        """The promotion that was begun, and has not ended."""
+        return promotion_of(self._read())
+
+    def cut_promotion(self, after: float) -> int | None:
+        """Where readers were being sent more than ``after`` seconds ago: some may be there, so it must be finished."""
+        begun = promotion_of(self._read(), after)
+        return begun.number if begun is not None and begun.moving else None
+
+    def give_up_unmoved(self, after: float) -> int | None:
+        """Forget a promotion that was begun more than ``after`` seconds ago and has moved nobody; where it went to."""
+        if unmoved_of(self._read(), after) is None:
+            return None  # nothing is written while there is nothing to forget
+        with self._changed() as register:  # readers may be moved at this moment: then it stays
+            number = unmoved_of(register, after)
+            if number is not None:
+                register.pop("promoting")
+        return number
 
     def give_up_promotion(self, number: int) -> None:
         """Forget that readers were to be sent to a generation: its target is gone, so none was, and none can be."""
@@ -219,7 +222,7 @@ class Register:
                     f"sink {self.sink}: " + ("readers see" if entry else "there is no") + f" generation {number}",
                     fix="promote or roll back to another one first; `headwater drop FILE --sink` removes all of them",
                 )
-            begun = _promotion(register)
+            begun = promotion_of(register)
             if begun is not None and number in (begun.number, begun.origin):
                 raise self._unended(begun, "nothing was removed")
             entry["stage"] = "retiring"
@@ -245,6 +248,29 @@ class Register:
             if (register.get("promoting") or {}).get("number") == number:
                 register.pop("promoting")  # nothing is left to finish
 
+    def last(self) -> int:
+        """The highest number that was ever given, as far as is known here."""
+        return int(self._read()["last"])
+
+    def adopt(self, living: int, last: int, void: Collection[int], left: Collection[int]) -> None:
+        """Take over what the target shows (operations/generations/found.py); the one that was living is a previous one.
+
+        Args:
+            living: the generation that readers see.
+            last: the highest number that is known to be used.
+            void: generations to be forgotten.
+            left: generations to be removed by ``retire``, which the register did not know.
+        """
+        found = Registered(living, "living", time.time(), "readers see it")
+        with self._changed() as register:
+            entries = [Registered(**entry) for entry in register["generations"]]
+            kept = {entry.number: entry for entry in entries if entry.number not in void}
+            kept = {n: replace(e, stage="previous") if e.stage == "living" else e for n, e in kept.items()}
+            kept[living] = replace(kept.get(living, found), stage="living")
+            kept |= {number: Registered(number, "retiring", 0.0, "left of a state that is gone") for number in left}
+            register["generations"] = [asdict(kept[number]) for number in sorted(kept)]
+            register["last"] = max(int(register["last"]), last)
+
     def _unended(self, begun: Promotion, so: str) -> StateError:
         return StateError(
             f"sink {self.sink}: a promotion from generation {begun.origin} to {begun.number} has not ended",
@@ -252,10 +278,6 @@ class Register:
             fix=f"end it: `headwater promote FILE {self.sink} --generation {begun.number}`, "
             f"or take it back: the same with {begun.origin}",
         )
-
-    def _replace(self, changed: Callable[[Registered], Registered]) -> None:
-        with self._changed() as register:
-            register["generations"] = [asdict(changed(Registered(**entry))) for entry in register["generations"]]
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -277,85 +299,3 @@ class Register:
 
 
 # -- what a generation is made of -------------------------------------------------------------------------------------
-
-
-def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, Any]:
-    """A generation's definition; one that has none takes the file's as it is now, for good.
-
-    Args:
-        generation: the generation.
-        pipeline: the loaded file.
-        tables: all captured tables, for a sink that keeps tables.
-    """
-    path = generation.folder / "definition.json"
-    if not path.exists():
-        keep_definition(generation, proposed(generation, pipeline, tables))
-    return _definition(path)
-
-
-def proposed(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> dict[str, Any]:
-    """What a generation would be made of if it began now; arguments as ``define``. Nothing is written."""
-    part = pipeline.sinks[generation.sink]
-    chosen = tables if part.tables == "all" else part.tables or ()
-    return definition_of(pipeline, generation.sink, chosen)
-
-
-def keep_definition(generation: Generation, definition: Mapping[str, Any]) -> None:
-    """Write what a generation is made of."""
-    write_atomic(generation.folder / "definition.json", json.dumps(definition, indent=1))
-
-
-def add_table(generation: Generation, table: str) -> bool:
-    """Let a generation of a sink of whole tables keep another one; whether it did not before.
-
-    Args:
-        generation: one that was defined.
-        table: ``schema.table``.
-    """
-    kept = dict(_definition(generation.folder / "definition.json"))
-    known = list(kept["sink"].get("tables") or ())
-    if table in known:
-        return False
-    keep_definition(generation, {**kept, "sink": {**kept["sink"], "tables": [*known, table]}})
-    return True
-
-
-def _definition(path: Path) -> Mapping[str, Any]:
-    try:
-        kept: Mapping[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or rebuild the sink") from error
-    return kept
-
-
-def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
-    """The pipeline with a sink and its views as one of its generations was made of.
-
-    Args:
-        pipeline: the loaded file.
-        generation: of the sink; one that was never started is as the file says.
-
-    Raises:
-        StateError: the definition can't be used with this file (terminal).
-    """
-    path = generation.folder / "definition.json"
-    if not path.exists():
-        return pipeline
-    kept, title = _definition(path), f"generation {generation.number} of sink {generation.sink}, as it was defined"
-    return defined_as(pipeline, generation.sink, kept, title)
-
-
-def outdated(pipeline: Pipeline, generation: Generation) -> list[str]:
-    """In what the file differs from what a generation was made of, in words; empty if it does not.
-
-    Tables that a sink of whole tables has gained since are not known here without the catalogue, only those named.
-    """
-    path = generation.folder / "definition.json"
-    if not path.exists():
-        return []
-    kept, sink = _definition(path), generation.sink
-    part = pipeline.sinks[sink]
-    tables = kept["sink"].get("tables") or () if part.tables == "all" else part.tables or ()
-    if kept["sink"]["type"] != part.type:
-        return [f"sink.type changed from {kept['sink']['type']} to {part.type}"]
-    return changes(kept, json.loads(json.dumps(definition_of(pipeline, sink, tables))))

@@ -6,6 +6,7 @@ from psycopg import sql
 
 from cdc.view import View
 from connectors.postgres import Connection
+from truth.altered import stored
 from truth.rows import identity_of
 from truth.values import select_expression
 
@@ -22,7 +23,7 @@ def ids_where(connection: Connection, view: View, condition: str, most: int) -> 
     Raises:
         psycopg.Error: Postgres does not take the condition, or was not done with it in time.
     """
-    columns = [view.table.by_name[name] for name in view.key]
+    columns = [stored(view.table, name) or view.table.by_name[name] for name in view.key]
     expressions = [sql.SQL(select_expression(column)) for column in columns]
     # On lines of its own, so that a remark in it ends with it.
     query = sql.SQL("SELECT {} FROM {} WHERE (\n{}\n) LIMIT {}").format(

@@ -18,6 +18,7 @@ from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import Connection
 from truth import values as truth
+from truth.altered import refuse_altered
 from truth.assembled import document_of, shape_of, spark_row, sparks
 from truth.columns import comparable_expected, tree_of, with_singles
 from truth.digest import digest
@@ -80,7 +81,9 @@ def expected(
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
+        StateError: the view is of a table as it was, and Postgres can't say any more what it must be.
     """
+    refuse_altered(view)
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
     with ThreadPoolExecutor(1, "headwater-truth") as pool:

@@ -39,6 +39,7 @@ def expected_document(view: View, source: Source, key: str, spark: SparkSession 
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
+        StateError: see ``truth.expected.expected``.
     """
     with snapshot(source) as connection:
         found = next(expected(view, connection, spark, [key], words=True), None)

@@ -21,6 +21,7 @@ from cdc.pipeline import Source
 from cdc.view import View
 from connectors.postgres import Connection, connect, explained
 from truth import values as truth
+from truth.altered import stored
 
 # Rows a round trip to the server brings, and about how much text they may hold together; bounds memory.
 FIRST_FETCH, FETCH, FETCHED_CHARS = 1_000, 5_000, 8 << 20
@@ -42,7 +43,10 @@ def snapshot(source: Source) -> Iterator[Connection]:
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
     """
-    with connect(source) as connection, explained("reading the tables"), connection.transaction():
+    denied = (
+        f"GRANT SELECT on the tables (of a schema: USAGE, too) to {source.user}, who compares what sinks hold with them"
+    )
+    with connect(source) as connection, explained("reading the tables", denied=denied), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         # The statement limit of our short catalogue queries would cut a long scan; Spark's turns are idle time here.
         limits = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
@@ -74,7 +78,7 @@ def read_rows(connection: Connection, table: Table, names: Sequence[str] | None 
     wanted = _columns(table, names)
     heads = [column.name for column in wanted]
     # The expressions are quoted by truth.values; the table's name here.
-    query = sql.SQL("SELECT {} FROM {}").format(_selected(wanted), _named(table))
+    query = sql.SQL("SELECT {} FROM {}").format(_selected(table, wanted), _named(table))
     with connection.cursor(name=f"headwater_truth {table.qualified}") as cursor:
         cursor.execute(query)
         size = FIRST_FETCH
@@ -111,6 +115,7 @@ def matching_rows(
     """
     wanted = _columns(table, names)
     heads = [column.name for column in wanted]
+    looked_at = [_present(table, name) for name in columns]
     parts = [sql.Identifier(f"k{at}") for at in range(len(columns))]
     for start in range(0, len(values), LOOKED_UP):
         piece = values[start : start + LOOKED_UP]
@@ -119,17 +124,17 @@ def matching_rows(
             sql.SQL("{}::text[]").format(sql.Literal(_array([row[at] for row in piece]))) for at in range(len(columns))
         ]
         query = sql.SQL("SELECT {} FROM (SELECT {} FROM unnest({}) AS u({})) AS k JOIN {} AS t ON {}").format(
-            _selected(wanted, "t"),
+            _selected(table, wanted, "t"),
             sql.SQL(", ").join(
-                sql.SQL("{0}::{1} AS {0}").format(part, sql.SQL(_compared(table.by_name[name])))
-                for part, name in zip(parts, columns, strict=True)
+                sql.SQL("{0}::{1} AS {0}").format(part, sql.SQL(_compared(column)))
+                for part, column in zip(parts, looked_at, strict=True)
             ),
             sql.SQL(", ").join(arrays),
             sql.SQL(", ").join(parts),
             _named(table),
             sql.SQL(" AND ").join(
-                sql.SQL("t.{} = k.{}").format(sql.Identifier(name), part)
-                for part, name in zip(parts, columns, strict=True)
+                sql.SQL("t.{} = k.{}").format(sql.Identifier(column.name), part)
+                for part, column in zip(parts, looked_at, strict=True)
             ),
         )
         for row in connection.execute(query):
@@ -145,9 +150,9 @@ def rows_of_ids(connection: Connection, view: View, names: Sequence[str], ids: S
         names: the columns to read; the key's are read too.
         ids: document ids, each once.
     """
-    by_name = view.table.by_name
+    key = [_present(view.table, name) for name in view.key]
     wanted = [*names, *(name for name in view.key if name not in names)]
-    if not all(by_name[name].base_type in PLAIN and not by_name[name].array for name in view.key):
+    if not all(column.base_type in PLAIN and not column.array for column in key):
         asked = set(ids)
         for rows in read_rows(connection, view.table, wanted):
             if found := [row for row in rows if identity(view, row) in asked]:
@@ -209,7 +214,7 @@ def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> li
         source = sql.SQL("{} TABLESAMPLE SYSTEM ({}) REPEATABLE ({})").format(
             source, sql.Literal(share), sql.Literal(seed)
         )
-    query = sql.SQL("SELECT {} FROM {}").format(_selected(columns), source)
+    query = sql.SQL("SELECT {} FROM {}").format(_selected(view.table, columns), source)
     heads, named = [column.name for column in columns], identity_of(view)
     with connection.cursor(name="headwater_sample") as cursor:
         cursor.itersize = FETCH
@@ -257,7 +262,10 @@ def has_index(connection: Connection, table: Table, columns: Sequence[str]) -> b
     row = connection.execute(
         "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
         "WHERE i.indrelid = to_regclass(%s) AND i.indisvalid AND i.indpred IS NULL AND a.attname = ANY(%s) LIMIT 1",
-        (sql.Identifier(table.schema, table.name).as_string(connection), list(columns)),
+        (
+            sql.Identifier(table.schema, table.name).as_string(connection),
+            [_present(table, name).name for name in columns],
+        ),
     ).fetchone()
     return row is not None
 
@@ -270,9 +278,17 @@ def _named(table: Table) -> sql.Identifier:
     return sql.Identifier(table.schema, table.name)
 
 
-def _selected(columns: Sequence[Column], alias: str = "") -> sql.Composable:
+def _present(table: Table, name: str) -> Column:
+    # One that is gone is looked for under the name that it had: whoever needs it has been refused (truth/altered.py).
+    return stored(table, name) or table.by_name[name]
+
+
+def _selected(table: Table, columns: Sequence[Column], alias: str = "") -> sql.Composable:
     # No column of our own has such a name, so an unqualified name is the table's.
-    return sql.SQL(", ").join([sql.SQL(truth.select_expression(column, alias)) for column in columns])
+    there = [stored(table, column.name) for column in columns]
+    return sql.SQL(", ").join(
+        [sql.SQL("NULL" if column is None else truth.select_expression(column, alias)) for column in there]
+    )
 
 
 def _compared(column: Column) -> str:

@@ -187,7 +187,7 @@ def words_of(spark: SparkSession, shape: Shape, row: Mapping[str, Any], expressi
     try:
         typed.select(F.expr(expression).alias("v")).toArrow()
     except PySparkException as error:
-        return str(error).split("\n", maxsplit=1)[0]
+        return str(error).strip().split("\n", maxsplit=1)[0]
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -11,7 +11,7 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import Part
 from operations.opened import named_tables
 from operations.state_folder import chosen_sinks, register_of
-from spark.register import as_defined, outdated
+from spark.made_of import as_defined, outdated
 
 # Parts of the file that a running process has been made with: Spark's session, connections, places in the log.
 _PARTS = ("source", "kafka", "connect", "row_store", "policy", "engine")
@@ -61,14 +61,15 @@ class Changes:
             "restart": list(self.restart),
         }
 
-    def lines(self) -> list[str]:
-        """What will become of the file in that process, a line each."""
+    def lines(self, told: Collection[str] = ()) -> list[str]:
+        """What will become of the file in that process, a line each; ``told``: sinks whose rebuild was told already."""
         if self.restart:
             return [f"run must be started again for {', '.join(self.restart)}: until then it goes on with the old file"]
         said = [f"run takes up sink {sink}" for sink in self.added]
         said += [f"run lets go of sink {sink}; what it holds stays" for sink in self.removed]
         for sink, because in self.rebuilt.items():
-            said.append(f"run builds the next generation of sink {sink}, because {', '.join(because[:5])}")
+            if sink not in told:
+                said.append(f"run builds the next generation of sink {sink}, because {', '.join(because[:5])}")
         return said + [f"run opens sink {sink} anew with its new settings" for sink in self.to_dict()["reopened"]]
 
 

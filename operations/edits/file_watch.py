@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import ConfigError, HeadwaterError
+from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from operations.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
 from operations.apart import Apart
@@ -21,6 +22,7 @@ from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
+from spark.files import stamp
 
 if TYPE_CHECKING:
     from operations.losses.losses import Losses
@@ -55,6 +57,8 @@ class FileWatch:
         only: the sinks that this process runs; none for all.
         master: where Spark runs, if not where the file says.
         start: begins a build in a process of its own.
+        let_go: ends what somebody else in this process builds of a sink: two builders would be in each other's way, and
+            the other's is of tables and a file as they were.
     """
 
     def __init__(
@@ -66,9 +70,10 @@ class FileWatch:
         only: Sequence[str] = (),
         master: str | None = None,
         start: Start = Apart,
+        let_go: Callable[[str], None] = lambda _sink: None,
     ) -> None:
         self.engine, self.source, self.losses = engine, source, losses
-        self.master, self.start = master, start
+        self.master, self.start, self.let_go = master, start, let_go
         self.only = tuple(only)
         self.taken = taken
         self.plain = loads(self.taken.text, self.taken.file)  # without --master: as others see it
@@ -77,27 +82,20 @@ class FileWatch:
         self.refused: dict[str, Any] | None = None
         if before is not None and before.taken.digest == self.taken.digest:  # killed in the middle: it goes on
             self.building = {name: _Building(name) for name in before.building if name in self.plain.sinks}
-        self._seen = self._stamp()
+        self._seen = stamp(accepted_path(self.engine.pipeline))
         with suppress(OSError):  # a full disk: what runs needs no note
             self._note()
 
     def step(self) -> list[str]:
         """Look and act once; returns what happened, a line each. Waits for nothing but the source's catalogue."""
         said: list[str] = []
-        stamp = self._stamp()
-        if stamp != self._seen:
+        now = stamp(accepted_path(self.engine.pipeline))
+        if now != self._seen:
             said += self._look()
-            self._seen = stamp
+            self._seen = now
         for one in list(self.building.values()):
-            said += self._build(one)
+            said += all_about(self._build(one), sink=one.sink)
         return said
-
-    def _stamp(self) -> tuple[int, int] | None:
-        try:
-            found = accepted_path(self.engine.pipeline).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_mtime_ns, found.st_ino
 
     # -- another file -------------------------------------------------------------------------------------------------
 
@@ -166,14 +164,16 @@ class FileWatch:
             del self.building[name]
         self.building = {name: _Building(name) for name in changes.rebuilt}
         return [
-            f"sink {sink}: its next generation is built, because {', '.join(because[:3])}"
+            Line(f"sink {sink}: its next generation is built, because {', '.join(because[:3])}", sink=sink)
             for sink, because in changes.rebuilt.items()
         ]
 
     def _build(self, one: _Building) -> list[str]:
         if one.child is None:
-            if time.monotonic() >= one.due and one.sink not in self.engine.paused:
+            healing = one.sink in self.losses.healing  # a builder is at work: a sink has one at a time
+            if time.monotonic() >= one.due and one.sink not in self.engine.paused and not healing:
                 one.attempt += 1
+                self.let_go(one.sink)
                 one.child = self.start(build, self.taken, one.sink, self.master)
             return []
         ended = one.child.ended()

@@ -8,6 +8,7 @@ from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
 from operations.accepted import read_running
 from operations.edits.changes import Changes, changes_between
+from operations.kept_shapes import read_evolution
 
 
 def pending(pipeline: Pipeline) -> Changes | None:
@@ -24,6 +25,27 @@ def pending(pipeline: Pipeline) -> Changes | None:
     except ConfigError:  # variables that are set for it and not here: it knows by itself what has changed
         return Changes()
     return changes_between(old, pipeline)
+
+
+def under_way(pipeline: Pipeline) -> tuple[set[str], set[str]]:
+    """What the `run` that is alive does already: sinks whose next generation it builds as this file says, and tables
+    whose capture it is about to make, or is making.
+
+    Args:
+        pipeline: the loaded file.
+    """
+    running = read_running(pipeline)
+    if running is None or not running.alive:
+        return set(), set()
+    try:
+        old = loads(running.taken.text, running.taken.file)
+    except ConfigError:
+        return set(), set()
+    same = {
+        name for name, sink in pipeline.sinks.items() if old.sinks.get(name) == sink and old.views == pipeline.views
+    }
+    todo = [one for sink in same for one in read_evolution(pipeline, sink).todo.items()]
+    return same & set(running.building), {table for table, one in todo if one.capture and not one.waits}
 
 
 def told(found: Changes | None) -> dict[str, Any] | None:

@@ -21,12 +21,13 @@ from cdc.resolve_names import near
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
+from operations.kept_shapes import read_frozen
 from operations.opened import Opened
 from operations.run.session import open_spark
 from operations.state_folder import register_of, state_dir
 from sinks.rowstore.redis import RedisRowStore
 from spark.join.explain import Explained, Row, Total, explain
-from spark.register import as_defined
+from spark.made_of import as_defined
 from truth import values as truth
 from truth.columns import comparable_expected, with_singles
 
@@ -141,16 +142,18 @@ def find_view(pipeline: Pipeline, sink: str, name: str | None, *, live: bool) ->
 
 
 def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
-    """The sink's views, by the tables' definitions of the last start: that is how its rows were stored."""
+    """The sink's views, by the tables' definitions of the last start: that is how its rows were stored. Readers see a
+    generation that may go on with tables as they were before."""
     from operations.catalogue import source_catalogue
 
+    frozen = read_frozen(register_of(pipeline, sink).generation())
     remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
     if remembered.exists() and not live:
         try:
-            return resolve_views(pipeline, Catalogue.from_json(remembered.read_text()), sink)
+            return resolve_views(pipeline, frozen.over(Catalogue.from_json(remembered.read_text())), sink)
         except (ConfigError, ValueError):  # the file may name tables that were added since
             pass
-    return resolve_views(pipeline, source_catalogue(pipeline), sink)
+    return resolve_views(pipeline, frozen.over(source_catalogue(pipeline)), sink)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from connectors.postgres import Connection, connect, explained
 from operations.generations.size import size_of
 from operations.opened import peek
 from operations.state_folder import register_of
-from spark.register import outdated
+from spark.made_of import outdated
 from spark.state import Generation
 
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
@@ -48,13 +48,18 @@ def cost(pipeline: Pipeline, sink: str) -> dict[str, Any]:
     return {"documents": documents, "minutes": minutes, **_size(pipeline, register.generation(number))}
 
 
-def line(one: dict[str, Any], file: str) -> str:
-    """``~ sink search: new generation needed, because …, about N documents, T minutes``."""
+def line(one: dict[str, Any], file: str, who: str = "") -> str:
+    """``~ sink search: new generation needed, because …, about N documents, T minutes``.
+
+    Args:
+        one: of ``needed``.
+        file: the pipeline file, for the command.
+        who: makes it by itself, and when; empty if a person has to.
+    """
     reasons = ", ".join(one["because"][:5]) + (" …" if len(one["because"]) > 5 else "")
     much = "" if one["documents"] is None else f", about {one['documents']:,} documents, {one['minutes']:g} minutes"
-    return (
-        f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}:"
-        f" `headwater rebuild {file} {one['sink']}`"
+    return f"sink {one['sink']}: new generation needed, because {reasons}{much}{room(one)}: " + (
+        who or f"`headwater rebuild {file} {one['sink']}`"
     )
 
 

@@ -15,7 +15,9 @@ from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
 from sinks.factory import open_target
 from spark.checkpoint import committed_offsets
-from spark.register import Promotion, Register, Registered, as_defined
+from spark.made_of import as_defined
+from spark.promotion import Promotion
+from spark.register import Register, Registered
 
 # Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
 MOST_BEHIND = 10_000
@@ -122,6 +124,8 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
             say(f"sink {sink}: readers see generation {number} already")
             return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
         old = begun.origin if begun.number == number else begun.number
+    if not behind_too and register.generation(old).started:
+        _refuse_stateless(pipeline, sink, number)
     defined = as_defined(pipeline, register.generation(number))
     part = defined.sinks[sink]
     started = time.monotonic()
@@ -141,6 +145,16 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     seconds = time.monotonic() - started
     say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")
     return {**_promoted(pipeline, sink, number, old, views), "seconds": round(seconds, 3)}
+
+
+def _refuse_stateless(pipeline: Pipeline, sink: str, number: int) -> None:
+    """One whose state was lost (generations/found.py) is kept up to date by nobody, and never will be."""
+    if not register_of(pipeline, sink).generation(number).started:
+        raise StateError(
+            f"sink {sink}: nothing is known of how far generation {number} is",
+            means="it was never begun, or its state was lost: readers would see what nobody keeps up to date",
+            fix=f"`headwater retire {pipeline.file or 'FILE'} {sink} --generation {number}` removes it",
+        )
 
 
 def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun: Promotion | None, say: Say) -> None:

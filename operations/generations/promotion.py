@@ -9,7 +9,8 @@ from operations.generations.level import level
 from operations.generations.promote import candidate
 from operations.pausing import paused
 from operations.state_folder import register_of
-from spark.register import Register, outdated
+from spark.made_of import outdated
+from spark.register import Register
 
 # How readers are led to another generation, by the kind of sink.
 _HOW = {

@@ -13,7 +13,7 @@ from operations.generations.promote import LET_GO_SECONDS, Say
 from operations.generations.targets import drop_generation
 from operations.pausing import refuse_paused
 from operations.state_folder import register_of
-from spark.register import as_defined
+from spark.made_of import as_defined
 
 
 def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sinks.configure import plain_config
 from sinks.factory import open_target
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.register import as_defined
+from spark.made_of import as_defined
 from spark.state import Generation
 
 
@@ -27,7 +27,7 @@ def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     return lines
 
 
-def _views_of_file(pipeline: Pipeline, name: str) -> list[str]:
+def views_of_file(pipeline: Pipeline, name: str) -> list[str]:
     """View names as far as the file alone tells them; a whole schema's tables are only in the state folder."""
     sink = pipeline.sinks[name]
     if sink.view or sink.views:
@@ -72,7 +72,7 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
     Raises:
         SinkUnavailable, SinkRefused: the target's server does not answer or refuses.
     """
-    views = sorted({*generation.views(), *_views_of_file(pipeline, name)})
+    views = sorted({*generation.views(), *views_of_file(pipeline, name)})
     if views:
         opened = open_target(plain_config(pipeline, name, generation.number, views))
         try:

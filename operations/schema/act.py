@@ -21,13 +21,29 @@ from cdc.view import View
 from operations.kept_shapes import Evolution, Todo, freeze, owe, read_frozen, thaw
 from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
-from spark.register import as_defined
+from spark.made_of import as_defined
 from spark.state import Generation
+
+# What helps flows that a table with another key has stopped, until that was done.
+READ_ANEW = "reads the table again; the next generation is then built by itself"
+# That a table has another key is noticed by two watches; the slower one looks every two seconds, and may miss a turn.
+NOTICED_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """One view of one generation, and what a changed table means for it."""
+    """One view of one generation, and what a changed table means for it.
+
+    Attributes:
+        sink: whose.
+        generation: which one.
+        living: it is the one that readers see.
+        view: the view's name.
+        table: the changed one.
+        decision: what the change means.
+        whole: what everything means that the generation has not followed so far: more than the last change, where it
+            goes on with the table as it was before others.
+    """
 
     sink: str
     generation: int
@@ -35,6 +51,7 @@ class Case:
     view: str
     table: str
     decision: Decision
+    whole: Decision
 
 
 @dataclass
@@ -105,15 +122,20 @@ def cases(
         if not generation.started:
             continue  # it takes the tables as they are
         defined = as_defined(pipeline, generation)
-        own = read_frozen(generation).over(before)
+        frozen = read_frozen(generation)
+        own = frozen.over(before)
         for name in view_names(defined, sink, generation):
             was = _resolved(defined, own, name)
             if isinstance(was, ConfigError):
                 continue  # it was not run before
             now = _resolved(defined, catalogue, name)
             for table in sorted(view_tables(was).keys() & changed.keys()):
-                decision = decide(*changed[table], was, now, defined.sinks[sink])
-                yield generation, Case(sink, number, number == living, name, table, decision)
+                known, new = changed[table]
+                decision = whole = decide(known, new, was, now, defined.sinks[sink])
+                if table in frozen.tables:
+                    first = replace(known, table=frozen.tables[table])
+                    whole = decide(first, new, was, now, defined.sinks[sink])
+                yield generation, Case(sink, number, number == living, name, table, decision, whole)
 
 
 def owed_to(
@@ -243,7 +265,7 @@ def _table(
         out.said.append(f"{title}: left as it was (policy.schema: ignore)")
         return
     _freeze(pipeline, was, found)
-    thawed = _thaw(table, found)
+    thawed = _thaw(table, found) if let else set[tuple[str, int]]()
     out.retake |= {(case.sink, case.generation) for case in concerned} | thawed
     out.retake |= {*_halted(found)} if todo.waits else set()
     read = together([case.decision for case in concerned if case.decision.verdict is not Verdict.REFUSE])
@@ -316,10 +338,11 @@ def _needs_capture(pipeline: Pipeline, known: Shape, now: Shape, changes: Sequen
 
 
 def _thaw(table: str, found: Sequence[tuple[Generation, Case]]) -> set[tuple[str, int]]:
-    """Let generations that went on with the table as it was go by it again, where their targets can hold it."""
+    """Let generations that went on with the table as it was go by it again, where their targets can hold it: all of
+    what has happened to it since, not only the last change."""
     most: dict[int, Verdict] = {}
     for generation, case in found:
-        most[generation.number] = max(most.get(generation.number, Verdict.NOTHING), case.decision.verdict)
+        most[generation.number] = max(most.get(generation.number, Verdict.NOTHING), case.whole.verdict)
     return {
         (case.sink, case.generation)
         for generation, case in found
@@ -332,6 +355,20 @@ def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int
         yield case.sink, case.generation
 
 
+def still_to_do(why: str, todo: Todo | None, *, broken: bool) -> str:
+    """Why flows are stopped, with what is to be done about it now: `headwater apply` is not asked for twice. Pure.
+
+    Args:
+        why: as it was frozen.
+        todo: what is under way for the table in their sink.
+        broken: changes of the table are missing in its topic.
+    """
+    if broken or todo is None or not todo.rebuild or time.time() - todo.at < NOTICED_SECONDS or READ_ANEW not in why:
+        return why
+    what = why.partition("\n  what to do:")[0]
+    return f"{what}\n  what to do: nothing, its table was read again: a new generation is built (`evolving` in status)"
+
+
 def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> None:
     """Let generations whose target can't hold what comes go on with the table as it was, or without it."""
     for generation, case in found:
@@ -341,7 +378,7 @@ def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Ca
             fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"
             freeze(generation, was, f"{why}\n  what to do: {fix}")
         elif case.decision.stops:
-            fix = f"`headwater apply {file} --wait` reads the table again; the next generation is then built by itself"
+            fix = f"`headwater apply {file} --wait` {READ_ANEW}"
             freeze(generation, was, f"{why}\n  what to do: {fix}")
         elif case.decision.verdict is Verdict.NEW_GENERATION:
             freeze(generation, was)

@@ -35,13 +35,13 @@ from operations.kept_shapes import (
 from operations.opened import with_table
 from operations.rebuild import build_next
 from operations.run.machines import with_master
-from operations.schema.act import Acted, act, owed_to
+from operations.schema.act import Acted, act, owed_to, still_to_do
 from operations.schema.decide import ALL_ROWS, combined
 from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Start, Work
 from operations.state_folder import chosen_sinks, register_of
-from spark.register import add_table
+from spark.made_of import add_table
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -231,7 +231,10 @@ class Evolving:
         """Stop what can't follow, and what waits for a word."""
         for build in engine.builds:
             todo = self.evolutions[build.sink].todo if build.sink in self.evolutions else {}
-            reasons = {self.pipeline.topic(t): why for t, why in read_frozen(build.generation).refused.items()}
+            reasons = {
+                self.pipeline.topic(t): still_to_do(why, todo.get(t), broken=t in self._broken)
+                for t, why in read_frozen(build.generation).refused.items()
+            }
             reasons |= {self.pipeline.topic(t): self._waits(t, one) for t, one in todo.items() if one.waits}
             if reasons:
                 engine.runner.halt(reasons, build.generation.folder)
@@ -304,6 +307,14 @@ class Evolving:
         for build in [build for build in engine.builds if build.sink == sink]:
             engine.take_again(build)
         return True
+
+    def let_go(self, sink: str) -> None:
+        """Another file was applied, and a generation of the sink is built from it: end the one that is built here.
+
+        Until that one has ended the sink is among ``healing`` (``step``), so nothing is begun here.
+        """
+        if self._work.building(sink):
+            self._work.break_off(self.pipeline)
 
     def close(self) -> None:
         """End what was begun; it goes on at the next start. Idempotent."""

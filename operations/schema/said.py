@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psycopg import Error
+from psycopg import Error, errors
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
 from connectors.postgres import Connection, connect
-from connectors.shapes import read_shapes
+from connectors.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost, estimated_rows
 from operations.kept_shapes import (
     Evolution,
@@ -26,7 +26,10 @@ from operations.kept_shapes import (
 )
 from operations.schema.act import Case, cases, changed_tables
 from operations.schema.decide import Verdict, together
+from operations.schema.statements import controls_transaction, statements
 from operations.state_folder import numbered_state_dir
+
+ROLLED_BACK = "it was tried out in a transaction that was rolled back; nothing was changed"
 
 
 def let_through(pipeline: Pipeline) -> None:
@@ -59,12 +62,11 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
 
     Raises:
         SourceError: Postgres refuses the migration, or does not answer.
+        ConfigError: the migration can't be read, or would end the transaction that it is tried in (terminal).
     """
     known = {sink: read_evolution(pipeline, sink) for sink in pipeline.sinks}
     if not any(one.acted for one in known.values()):
         return []
-    if migration is not None and not migration.is_file():
-        raise ConfigError(f"there is no file {migration}", means="nothing was tried", fix="name a file with SQL")
     with connect(pipeline.source, setup=migration is not None) as connection:
         catalogue, shapes = (
             read_shapes(connection, pipeline.source.tables, absent=[])
@@ -81,29 +83,53 @@ def migrations(pipeline: Pipeline, migration: Path | None = None) -> list[dict[s
         return [_told(pipeline, connection, table, *pair, found) for table, pair in sorted(changed.items())]
 
 
-class _Enough(Exception):
-    """Rolls back."""
-
-
 def _tried(connection: Connection, pipeline: Pipeline, migration: Path) -> tuple[Catalogue, Mapping[str, Shape]]:
     """The tables as a migration leaves them, which is rolled back."""
-    found: tuple[Catalogue, Mapping[str, Shape]] | None = None
+    parts = _statements(migration)
+    line = 1
     try:
-        with connection.transaction():
+        with connection.transaction(force_rollback=True):
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             connection.execute("SET LOCAL search_path = public")
-            connection.execute(migration.read_bytes(), prepare=False)
+            for at, statement in parts:
+                line = at
+                # Answers in binary are had by the extended protocol alone: the server takes one statement at a time,
+                # so that nothing can end the transaction behind something that was not understood here.
+                connection.execute(statement.encode(), prepare=False, binary=True)
             connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-            found = read_shapes(connection, pipeline.source.tables, absent=[])
-            raise _Enough
-    except _Enough:
-        assert found is not None
-        return found
+            return read_shapes_inside(connection, pipeline.source.tables)
+    except errors.ActiveSqlTransaction as error:
+        raise SourceError(
+            f"{migration}:{line}: can't be tried out: {str(error).strip()}",
+            means=ROLLED_BACK,
+            fix="leave this statement out of the file that is tried (CREATE INDEX CONCURRENTLY, VACUUM and the like"
+            " change no columns)",
+        ) from error
     except Error as error:
         raise SourceError(
-            f"Postgres refuses {migration}: {str(error).strip()}",
-            means="it was tried out in a transaction that was rolled back; nothing was changed",
-            fix="correct it; what can't run inside of a transaction can't be tried out",
+            f"Postgres refuses {migration}:{line}: {str(error).strip()}", means=ROLLED_BACK, fix="correct it"
         ) from error
+
+
+def _statements(migration: Path) -> list[tuple[int, str]]:
+    """A file's statements, each with the line it begins at; none that would let the rest of them stay."""
+    try:
+        text = migration.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{migration} can't be read: {error}", means="nothing was tried", fix="name a file with SQL in UTF-8"
+        ) from error
+    found = []
+    for line, statement, words in statements(text):
+        if controls_transaction(words):
+            raise ConfigError(
+                f"{migration}:{line}: {' '.join(statement.split())[:60]}: a migration is tried out in one transaction,"
+                " which it must not begin or end",
+                means="nothing of it was executed",
+                fix="leave BEGIN, COMMIT and the like out of the file that is tried",
+            )
+        found.append((line, statement))
+    return found
 
 
 def _told(

@@ -88,7 +88,7 @@ class Work:
             return (step, ""), [*said, step.end]
         pause = self._later.get(step, (0.0, FIRST_PAUSE))[1]
         self._later[step] = time.monotonic() + pause, min(pause * 2, LONGEST_PAUSE)
-        return (step, error), [*said, f"warning: {step.title}: {error}; again in a moment"]
+        return (step, error), [*said, f"warning: {step.title}: {error}; again in {pause:.0f} s"]
 
 
 def _error(child: Apart[Any]) -> str:

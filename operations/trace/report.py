@@ -26,13 +26,14 @@ from connectors.postgres import connect
 from operations.catalogue import source_catalogue
 from operations.held import held_under
 from operations.holding import with_later
+from operations.kept_shapes import read_frozen
 from operations.opened import Opened
 from operations.state_folder import register_of, state_dir
 from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
 from spark.applied import applied_offsets
 from spark.flow import flow_name
-from spark.register import as_defined
+from spark.made_of import as_defined
 from truth.columns import readable
 from truth.digest import digest
 from truth.one_document import expected_document
@@ -99,7 +100,9 @@ class _Role:
         """Of the generation that readers see."""
         name, register = case.table.qualified, register_of(case.pipeline, sink)
         try:
-            views = resolve_views(as_defined(case.pipeline, register.generation()), case.catalogue, sink)
+            generation = register.generation()
+            catalogue = read_frozen(generation).over(case.catalogue)  # as its documents show the tables
+            views = resolve_views(as_defined(case.pipeline, generation), catalogue, sink)
         except HeadwaterError as error:
             return cls([], [], error.what)
         roots = [view for view in views if view.table.qualified == name]

@@ -49,6 +49,7 @@ def verified(
 ) -> dict[str, Any]:
     """As ``verify_report``, by a ``operations.verify.verifier.Asked``; ``on_pause`` is called while it waits."""
     from operations.catalogue import source_catalogue
+    from operations.verify.last import note_verified
     from operations.verify.verifier import Verifier
 
     started = time.monotonic()
@@ -57,7 +58,7 @@ def verified(
         sinks = verifier.sinks()
     finally:
         verifier.close()
-    return {
+    report: dict[str, Any] = {
         "pipeline": pipeline.name,
         "at": time.time(),
         "seconds": round(time.monotonic() - started, 3),
@@ -68,3 +69,5 @@ def verified(
         "source_rows": verifier.source_rows,
         "sinks": sinks,
     }
+    note_verified(pipeline, report)
+    return report

@@ -1,0 +1,127 @@
+"""Brings the register to what the target shows, where the state folder was lost or is older than the sink.
+
+What readers see is the living generation, whatever the register says, and stays for them until a new one is proven.
+Numbers that the target knows are not given again: a fill would find somebody's documents in its way.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cdc.errors import SinkUnavailable
+from cdc.pipeline import Pipeline
+from operations.generations.promote import Say
+from operations.generations.targets import views_of_file
+from operations.state_folder import register_of
+from sinks.configure import plain_config
+from sinks.contract import Target
+from sinks.factory import open_target
+from spark.made_of import as_defined
+from spark.register import Registered
+
+# How many numbers past the known ones are looked for, a request or two each: more generations than that are not
+# removed between two that stay.
+AHEAD = 8
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the register is to be told.
+
+    Attributes:
+        living: the generation that readers see.
+        last: the highest number that was ever used, as far as can be seen.
+        void: generations whose state here is not that of what stands in the target.
+        left: generations that the target has and nobody knows of: to be retired.
+    """
+
+    living: int
+    last: int
+    void: frozenset[int] = frozenset()
+    left: frozenset[int] = frozenset()
+
+
+def judge(known: Collection[Registered], seen: int, there: Collection[int], started: Collection[int]) -> Found | None:
+    """What is not as the register has it; None if all is. Pure.
+
+    Args:
+        known: the register's generations.
+        seen: the one that readers see.
+        there: others that the target has, of the numbers that were looked for.
+        started: those of the known that have state here.
+    """
+    stages = {entry.number: entry.stage for entry in known}
+    living = next((number for number, stage in stages.items() if stage == "living"), None)
+    left = frozenset(number for number in there if number not in stages and number != seen)
+    if seen == living and not left:
+        return None
+    # What was being filled when the copy was made is complete by now, and would be begun or gone on with.
+    void = {seen} if stages.get(seen) == "filling" else set[int]()
+    if living is not None and living != seen and living not in started:
+        void.add(living)  # a register that was lost says 1, of which nothing is known
+    return Found(seen, max(*stages, *there, seen), frozenset(void), left)
+
+
+def adopt(pipeline: Pipeline, sink: str, say: Say) -> None:
+    """Look, and change the register where it is older than the target; nothing is changed in the target.
+
+    A server that does not answer says nothing: whatever comes next waits for it, and looks again.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        say: told what was found, a line each.
+    """
+    register = register_of(pipeline, sink)
+    if register.promotion() is not None:
+        return  # readers may see either end of it, and whoever has begun it ends it
+    known, living = register.entries(), register.living()
+    views = register.generation(living).views() or views_of_file(pipeline, sink)
+    last = max(register.last(), living)
+    try:
+        shown = {_seen(pipeline, sink, living, view) or 0 for view in views}
+        seen = living if living in shown else max(shown, default=0)
+        unknown = set(range(1, max(last, seen) + AHEAD + 1)) - {entry.number for entry in known}
+        there = {number for number in sorted(unknown) if views and _there(pipeline, sink, number, views)}
+    except SinkUnavailable:
+        return
+    if not seen:
+        return
+    started = {entry.number for entry in known if register.generation(entry.number).started}
+    found = judge(known, seen, there, started)
+    if found is None:
+        return
+    for number in found.void:
+        shutil.rmtree(register.generation(number).folder, ignore_errors=True)
+    register.adopt(found.living, found.last, found.void, found.left)
+    if found.living != living:
+        register.generation(found.living).note_views(views)
+        say(f"sink {sink}: readers see generation {found.living}, of which this state folder did not know it")
+    for number in sorted(found.left):
+        say(
+            f"sink {sink}: generation {number} is left of a state that is gone:"
+            f" `headwater retire {pipeline.file or 'FILE'} {sink} --generation {number}`"
+        )
+
+
+def _seen(pipeline: Pipeline, sink: str, number: int, view: str) -> int | None:
+    opened = _opened(pipeline, sink, number, [view])
+    try:
+        return opened.living(view)
+    finally:
+        opened.close()
+
+
+def _there(pipeline: Pipeline, sink: str, number: int, views: Collection[str]) -> bool:
+    opened = _opened(pipeline, sink, number, list(views))
+    try:
+        return any(opened.there(view) for view in views)
+    finally:
+        opened.close()
+
+
+def _opened(pipeline: Pipeline, sink: str, number: int, views: list[str]) -> Target:
+    defined = as_defined(pipeline, register_of(pipeline, sink).generation(number))
+    return open_target(plain_config(defined, sink, number, views))

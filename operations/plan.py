@@ -1,0 +1,85 @@
+"""What ``apply`` would change, and what that means for the sinks; the shape of ``plan --json``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdc.pipeline import Pipeline
+from connectors.actions import Action
+from connectors.apply import plan_pipeline
+from operations.edits.changes import Changes
+from operations.edits.pending import pending, told, under_way
+from operations.gate import refuse_wrong_views
+from operations.generations.outdated import line, needed
+from operations.schema.said import migrations
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        pipeline: its name.
+        actions: of ``apply``, in their order.
+        sinks: that need a new generation.
+        tables: whose columns are not what the sinks were brought to.
+        edits: what the `run` that is alive will do; None if there is none.
+        building: sinks whose new generation it builds already.
+        capturing: tables that it is taking up already.
+    """
+
+    pipeline: str
+    actions: Sequence[Action]
+    sinks: list[dict[str, Any]]
+    tables: list[dict[str, Any]]
+    edits: Changes | None
+    building: Collection[str] = ()
+    capturing: Collection[str] = ()
+
+    def lines(self, file: str) -> list[str]:
+        """What becomes of the sinks, a line each: nothing is told twice."""
+        rebuilt = self.edits.rebuilt if self.edits is not None else {}
+        who = dict.fromkeys(rebuilt, "`run` builds it once the file is applied")
+        who |= dict.fromkeys(self.building, "`run` is building it")
+        return [line(one, file, who.get(one["sink"], "")) for one in self.sinks]
+
+    def asked(self) -> list[str]:
+        """What else the `run` that is alive will do once the file is applied, a line each."""
+        return [] if self.edits is None else self.edits.lines([one["sink"] for one in self.sinks])
+
+    def closing(self, file: str) -> str:
+        """How much is to be done, and who does it; empty if nothing waits for anybody."""
+        later = set(self.edits.rebuilt) - set(self.building) if self.edits is not None else set[str]()
+        asked = len(self.asked()) + len(later & {one["sink"] for one in self.sinks})
+        if self.capturing and self.actions and not asked:  # what is there to do is what it does: as `apply`
+            return f"{len(self.actions)} changes; `run` is making them: it takes up {', '.join(sorted(self.capturing))}"
+        if self.actions or asked:
+            return f"{len(self.actions) + asked} changes; `headwater apply {file}` makes them"
+        return "" if self.sinks or self.tables else "nothing to change"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape of ``--json``; secrets are never in it."""
+        changes = [action.to_dict() for action in self.actions]
+        more = {"changes": changes, "sinks": self.sinks, "tables": self.tables, "run": told(self.edits)}
+        return {"pipeline": self.pipeline, **more}
+
+
+def plan(pipeline: Pipeline, migration: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Plan:
+    """Look what would be done. Changes nothing.
+
+    Args:
+        pipeline: the loaded file.
+        migration: SQL that is tried out in a transaction that is rolled back.
+        say: told what is worth a look, and no error.
+
+    Raises:
+        HeadwaterError: a server does not answer, or what is there can't be led to what is asked for; or a view does
+            not fit its tables (terminal).
+    """
+    actions = plan_pipeline(pipeline)
+    tables = migrations(pipeline, migration)
+    refuse_wrong_views(pipeline, say)
+    return Plan(pipeline.name, actions, needed(pipeline), tables, pending(pipeline), *under_way(pipeline))

@@ -1,0 +1,76 @@
+"""What the last verification of each sink has found, kept for whoever asks later: pages, the API.
+
+    <state_dir>/<pipeline>/verified.json
+
+Without what rows hold: keys, and names of columns. It is as old as it is: what it found may have been mended since.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.state_folder import numbered_state_dir, state_dir
+from spark.files import write_atomic
+
+FILE = "verified.json"
+_log = logging.getLogger(__name__)
+
+
+def note_verified(pipeline: Pipeline, report: Mapping[str, Any]) -> None:
+    """Remember a report: of each sink that was compared the newest. Whoever may not write there has verified all the
+    same.
+
+    Args:
+        pipeline: the loaded file.
+        report: of ``verified``.
+    """
+    compared = {sink["sink"]: _of(sink, report) for sink in report["sinks"] if sink["views"] or sink["error"]}
+    path = state_dir(pipeline) / pipeline.name / FILE
+    if not compared or not path.parent.exists():  # a folder would tell `drop` that there is something of ours
+        return
+    try:
+        numbered_state_dir(pipeline)
+        write_atomic(path, json.dumps(_read(path) | compared))
+    except (OSError, HeadwaterError) as error:
+        _log.debug("what was verified could not be noted: %s", error)
+
+
+def last_verified(pipeline: Pipeline) -> dict[str, Any]:
+    """The newest result of each sink; asks no server.
+
+    Args:
+        pipeline: the loaded file.
+
+    Returns:
+        ``pipeline`` and ``sinks``: as in ``verify --json``, each with ``at`` (epoch seconds), ``sample`` and ``equal``;
+        those that were never verified are not there.
+    """
+    found = _read(state_dir(pipeline) / pipeline.name / FILE)
+    return {"pipeline": pipeline.name, "sinks": [found[name] for name in pipeline.sinks if name in found]}
+
+
+def _of(sink: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    views = [
+        {**view, "columns": {key: _names(told) for key, told in view["columns"].items()}} for view in sink["views"]
+    ]
+    equal = sink["error"] is None and not any(view["differences"] for view in views)
+    return {**sink, "views": views, "at": report["at"], "sample": report["sample"], "equal": equal}
+
+
+def _names(told: list[Any]) -> list[str]:
+    """Columns that differ, without what they hold (``--values``)."""
+    return [one if isinstance(one, str) else str(one["field"]) for one in told]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+        return dict(found)
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -91,7 +91,8 @@ def _text(value: Any) -> str:
 
 def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFacts]) -> dict[str, str]:
     source, names = pipeline.source, Names.of(pipeline)
-    keyless = [catalogue.tables[fact.name] for fact in facts if not fact.has_primary_key]
+    # Without any key there is nothing to name: the check of keys refuses such a table, and once is enough.
+    keyless = [t for f in facts if not f.has_primary_key and (t := catalogue.tables[f.name]).primary_key]
     config = {
         "topic.prefix": pipeline.kafka.topic_prefix or pipeline.name,
         "database.hostname": source.host,

@@ -30,7 +30,14 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
                  WHERE t.relid <> c.oid), '{}'),
        coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
                  JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}')
+                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}'),
+       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped), '{}'),
+       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+                 JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                 WHERE a.attrelid = c.oid AND a.attgenerated = '' AND NOT a.attisdropped
+                 AND pg_get_expr(d.adbin, d.adrelid) ~* '(now|_timestamp)[(]|current_(timestamp|date)|localtimestamp'
+                 AND pg_get_expr(d.adbin, d.adrelid) !~ '[-+]'), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%s)
 """
@@ -58,6 +65,8 @@ class TableFacts:
         unique_keys: how many unique indexes could be a row's identity.
         partitions: all tables below a partitioned one.
         partial: those of them without REPLICA IDENTITY FULL.
+        stored: those of ``generated`` whose values are kept.
+        written: columns that are filled with the time of the insert.
     """
 
     name: str
@@ -77,6 +86,8 @@ class TableFacts:
     unique_keys: int
     partitions: tuple[str, ...]
     partial: tuple[str, ...]
+    stored: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
@@ -88,10 +99,11 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique_keys, partitions, partial in connection.execute(FACTS, [sorted(tables)]):
-            fact = TableFacts(
-                *[*row, tuple(generated), virtual, unique_keys, tuple(sorted(partitions)), tuple(sorted(partial))]
-            )
+        for *row, generated, virtual, unique, parts, partial, stored, written in connection.execute(
+            FACTS, [sorted(tables)]
+        ):
+            below = (tuple(sorted(parts)), tuple(sorted(partial)))
+            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(written)])
             out[fact.name] = fact
         return out
 

@@ -85,9 +85,13 @@ def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: C
     try:
         return str(empty.select(F.expr(expression)).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
-        what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason}"
+        what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
         raise refuse(what, COLUMN_NAMES) from error
+
+
+def reason(error: Exception) -> str:
+    """The first line of Spark's own words that says something: those about a wrong syntax begin with an empty one."""
+    return str(error).strip().split("\n", maxsplit=1)[0]
 
 
 def _schema(spark: SparkSession, view: View) -> T.StructType:

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import accumulators
+from pyspark.logger import PySparkLogger
 
 # The file begins anew at the first start after it has grown beyond this.
 MOST_BYTES = 5 * 2**20
 # Loggers of py4j and PySpark write tracebacks; nobody sees what these have to say unless we keep it.
 _LOGGERS = ("py4j", "pyspark")
+# These print the stack of every error of an analysis. The error itself is raised, and told in our words.
+_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def output(log: Path) -> Path:
@@ -47,6 +50,12 @@ def keep(path: Path) -> None:
         kind = getattr(accumulators, server, None)
         if isinstance(kind, type) and issubclass(kind, socketserver.BaseServer):
             setattr(kind, "handle_error", told)  # noqa: B010 (its type wants a server's own method)
+
+
+def hush() -> None:
+    """Let PySpark raise an analysis's errors without printing them first."""
+    for name in _ERRORS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def tail(path: Path, lines: int = 15) -> str:

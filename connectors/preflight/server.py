@@ -1,10 +1,11 @@
-"""Does the source answer, both roles, and is it new enough?"""
+"""Does the source answer, both roles, is it new enough, and Postgres itself rather than a pooler before it?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cdc.errors import SourceError
+from connectors.postgres import Connection
 from connectors.preflight.model import Check, Finding, Level, Site
 
 # 13 is the oldest release that the features used here (publish_via_partition_root, wal_status) exist in.
@@ -12,12 +13,20 @@ OLDEST = 130000
 
 
 def run(site: Site) -> Iterator[Finding]:
-    """Both roles can log in; the version is supported; it is a primary."""
+    """Both roles can log in; no pooler stands between; the version is supported; it is a primary."""
     source = site.pipeline.source
     for role, connection in ((source.user, site.source), (source.setup_user, site.setup)):
         if isinstance(connection, SourceError) and role:
             yield Finding(Level.ERROR, f"role {role}", connection.what, connection.fix)
     if isinstance(site.source, SourceError):
+        return
+    if _pooled(site.db):
+        message = (
+            f"{source.host}:{source.port} is a connection pooler, not Postgres: replication does not go through it,"
+            " and what a session sets may reach another session"
+        )
+        fix = "give Postgres's own address in source.host and source.port; applications may go on using the pooler"
+        yield Finding(Level.ERROR, f"{source.host}:{source.port}", message, fix)
         return
     version = site.db.info.server_version
     if version < OLDEST:
@@ -27,6 +36,13 @@ def run(site: Site) -> Iterator[Finding]:
     if row and row[0]:
         message = "this server is a standby: publication and slot can't be created here"
         yield Finding(Level.ERROR, "server", message, "point source.host at the primary")
+
+
+def _pooled(connection: Connection) -> bool:
+    """Whether a pooler stands between: it makes up the keys by which its clients cancel their queries, and with them
+    the process number that the client is told."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return row is not None and int(row[0]) != connection.info.backend_pid
 
 
 CHECK = Check("server", "Postgres answers and is new enough", run)

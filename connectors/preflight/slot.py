@@ -11,7 +11,7 @@ from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.source_gaps import refuse_gap, refuse_unfollowed
+from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed
 from connectors.wal.budget import judge
 from connectors.wal.look import look
 
@@ -39,7 +39,11 @@ def run(site: Site) -> Iterator[Finding]:
         )
         return
     try:
-        refuse_unfollowed(noted_timeline(site.db, site.names), read_moment(site.db))
+        now = read_moment(site.db)
+        if running is not None:
+            refuse_other(running.config, now)
+            refuse_future(now, running.offset)
+        refuse_unfollowed(noted_timeline(site.db, site.names), now)
         refuse_gap(name, slot, running.offset if running else None)
     except (SourceError, SourceChanged) as error:
         yield Finding(Level.ERROR, name, f"{error.what}: {error.means}", error.fix)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from connectors.catalogue import near_misses, schema_of
+from connectors.database.publication import GENERATED_SINCE
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.table_facts import TableFacts
 
@@ -48,12 +49,17 @@ def run(site: Site) -> Iterator[Finding]:
     if missing:
         return
     for fact in site.facts.values():
-        yield from kind_findings(fact)
+        yield from kind_findings(fact, site.db.info.server_version)
         yield from name_findings(fact.name, kinds, set(site.facts))
 
 
-def kind_findings(fact: TableFacts) -> Iterator[Finding]:
-    """What keeps a table of this kind from being captured, or is good to know of it."""
+def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
+    """What keeps a table of this kind from being captured, or is good to know of it.
+
+    Args:
+        fact: the table's.
+        server_version: as libpq tells it, 180001.
+    """
     if fact.persistence == "u":
         message = f"{fact.name} is unlogged: its changes are not in the log"
         yield Finding(Level.ERROR, fact.name, message, f"ALTER TABLE {fact.name} SET LOGGED, or leave it out")
@@ -66,6 +72,18 @@ def kind_findings(fact: TableFacts) -> Iterator[Finding]:
     if fact.generated:
         message = f"generated columns are not captured: {', '.join(fact.generated)} (Postgres does not send them)"
         yield Finding(Level.NOTE, fact.name, message, "compute them in the pipeline's views, as fields")
+    if fact.stored and server_version >= GENERATED_SINCE:
+        message = (
+            f"{fact.name} has a stored generated column ({', '.join(fact.stored)}): since Postgres 18 the publication"
+            " has to send it, and Debezium miscounts columns when such a table is read again while it is written to"
+            " (dbz#2020). Its task then fails with an IndexOutOfBoundsException, and is started again until the table"
+            " is quiet for a moment; nothing is lost"
+        )
+        fix = (
+            "read it again (a resnapshot, a new column) in a quiet moment; or drop the column and compute it in the"
+            " pipeline's views; or, for a table without large values, policy.toast: allow and REPLICA IDENTITY DEFAULT"
+        )
+        yield Finding(Level.WARNING, fact.name, message, fix)
     if fact.row_security:
         message = f"row-level security is on for {fact.name}: the snapshot would read only what policies show the role"
         yield Finding(

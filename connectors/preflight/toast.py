@@ -22,7 +22,8 @@ def run(site: Site) -> Iterator[Finding]:
             fix = "make the column STORED, or drop it; or set policy.toast: reselect and REPLICA IDENTITY DEFAULT"
             yield Finding(Level.ERROR, name, message, fix)
             continue
-        if not fact.not_full or not fact.toasted:
+        keyless = not fact.has_primary_key and not fact.unique_keys  # the check of keys says what to do
+        if keyless or not fact.not_full or not fact.toasted:
             continue
         if policy == "full" and not can_be_full(fact):
             message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"

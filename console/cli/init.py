@@ -160,10 +160,11 @@ def _tell(made: Draft, file: Path) -> None:
     views = made.proposal.views
     joined = sum(bool(view.joins) for view in views)
     say(f"{len(made.survey.tables):,} tables, {len(views):,} views ({joined:,} of them joined)")
-    for one in made.left_out[:MAX_LINES]:
-        say(f"left out  {one.name}: {one.why}" + (f"\n            what to do: {one.fix}" if one.fix else ""))
-    if len(made.left_out) > MAX_LINES:
-        say(f"… and {len(made.left_out) - MAX_LINES:,} more, which the file names")
+    for head, found in (("left out  ", made.left_out), ("note  ", made.notes)):
+        for one in found[:MAX_LINES]:
+            say(f"{head}{one.name}: {one.why}" + (f"\n            what to do: {one.fix}" if one.fix else ""))
+        if len(found) > MAX_LINES:
+            say(f"… and {len(found) - MAX_LINES:,} more, which the file names")
     if str(file) == "-":
         return
     say(f"written: {file}")

@@ -13,6 +13,7 @@ import orjson
 
 from cdc.errors import HeadwaterError
 from console.cli.options import json_option, pipeline_argument, print_json
+from spark.files import stamp
 
 if TYPE_CHECKING:
     from operations.preview.asked import Asked
@@ -121,12 +122,12 @@ def _watch(file: Path, previewer: Previewer, show: Show) -> int:
     seen = None
     try:
         while True:
-            now = _saved(file)
+            now = stamp(file)
             if now is None or now == seen:
                 time.sleep(LOOK_SECONDS)
                 continue
             time.sleep(SETTLED_SECONDS)
-            if _saved(file) != now:
+            if stamp(file) != now:
                 continue
             if seen is not None:
                 click.echo(f"\n--- {file} was saved {time.strftime('%H:%M:%S')}", err=True)
@@ -137,15 +138,6 @@ def _watch(file: Path, previewer: Previewer, show: Show) -> int:
                 click.echo(f"error [{error.code}]: {error}", err=True)
     except KeyboardInterrupt:
         return 0
-
-
-def _saved(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is saved, or replaced by another; None while there is none."""
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def show_documents(report: Mapping[str, Any]) -> None:
@@ -162,7 +154,7 @@ def show_documents(report: Mapping[str, Any]) -> None:
         if len(lines) > most:
             click.echo(f"… and {len(lines) - most:,} more lines (--json shows all)")
     if not documents:
-        click.echo(f"{report['root']} has no such row", err=True)
+        click.echo(report["not_a_key"] or f"{report['root']} has no such row", err=True)
     if report["near"]:
         click.echo(f"did you mean {' or '.join(report['near'])}?", err=True)
     many = "document" if len(documents) == 1 else "documents"

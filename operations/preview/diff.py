@@ -19,7 +19,7 @@ from operations.opened import Opened
 from operations.preview.asked import SEED, Asked, keys_of, within
 from operations.preview.previewer import Made, Previewer, view_of
 from operations.state_folder import register_of
-from spark.register import as_defined
+from spark.made_of import as_defined
 from truth.columns import comparable_expected, with_singles
 from truth.rows import snapshot
 from truth.values import canonical, parse

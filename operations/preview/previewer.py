@@ -22,7 +22,7 @@ from cdc.types import merge_fields
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import Connection
-from operations.preview.asked import Asked, keys_of, near_keys, within
+from operations.preview.asked import Asked, keys_of, near_keys, other_type, within
 from truth.expected import Expected, expected, needs_spark
 from truth.rows import snapshot
 from truth.values import parse
@@ -97,6 +97,7 @@ class Previewer:
                 keys = keys_of(connection, view, asked)
                 made = self.made(pipeline, view, connection, keys)
                 near = near_keys(connection, view, asked.key) if asked.key is not None and not made else []
+                wrong = other_type(view, asked.key) if asked.key is not None and not made else None
         return {
             "pipeline": pipeline.name,
             "at": time.time(),
@@ -104,6 +105,7 @@ class Previewer:
             "root": view.table.qualified,
             "documents": [{"key": one.key, "document": shown(one), "why": one.why} for one in made],
             "near": near,
+            "not_a_key": wrong,
             "seconds": round(time.monotonic() - began, 3),
         }
 

@@ -19,7 +19,7 @@ from connectors.postgres import connect
 from connectors.survey import LeftOut, Survey, survey
 from operations.propose.names import snake
 from operations.propose.roles import propose_roles
-from operations.propose.views import is_secret, propose_views
+from operations.propose.views import hidden_columns, is_secret, propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, unique, variables, written
 
 SINKS = ("elasticsearch", "redis", "iceberg")
@@ -87,14 +87,16 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     if not re.fullmatch(PIPELINE_NAME, name):
         raise ConfigError(f"--name {name}: expected {PATTERNS[PIPELINE_NAME]}")
     documents = [kind for kind in sinks if kind != "iceberg"]
-    proposal = propose_views(found.tables, found.foreign_keys, found.sizes, joins=bool(documents))
+    written = {name: fact.written for name, fact in found.facts.items()}
+    proposal = propose_views(found.tables, found.foreign_keys, found.sizes, joins=bool(documents), written=written)
     if not documents:
         proposal.views.clear()
     warehouse, unkept = warehouse_tables(found.tables) if "iceberg" in sinks else (None, [])
-    left_out = unique([*found.left_out, *proposal.left_out, *unkept, *found.notes])
+    hidden = hidden_columns(found.tables) if documents else []
+    left_out = unique([*found.left_out, *hidden, *proposal.left_out, *unkept])
     made = Draft(
         name, source, found, propose_roles(found, source.database, user), looked.trusted, proposal, tuple(sinks),
-        warehouse, left_out,
+        warehouse, left_out, unique(found.notes),
     )  # fmt: skip
     return _held(made)
 
@@ -140,7 +142,7 @@ def report(made: Draft, file: str) -> dict[str, Any]:
             "view": view.name,
             "root": view.table.qualified,
             "refs": [join.name for join in view.joins if join.kind == "refs"],
-            "children": [join.name for join in view.joins if join.kind == "children"],
+            "children": [name for join in view.joins if join.kind == "children" for name in join.shown],
             "aggregates": [join.name for join in view.joins if join.kind == "aggregates"],
             "hidden": list(view.hidden),
         }
@@ -157,6 +159,7 @@ def report(made: Draft, file: str) -> dict[str, Any]:
         "views": views,
         "sinks": list(made.sinks),
         "left_out": [{"name": one.name, "why": one.why, "fix": one.fix} for one in made.left_out],
+        "notes": [{"name": one.name, "why": one.why, "fix": one.fix} for one in made.notes],
         "first": list(made.roles.first),
         "variables": variables(made),
         "wal_level": made.survey.wal_level,

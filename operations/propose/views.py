@@ -7,6 +7,7 @@ who can write more, and every level costs rows that have to be kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -38,6 +39,7 @@ _MADE = (
     "posted_at",
     "occurred_at",
 )
+_CHANGED = re.compile(r"updat|modif|chang|edit|expire|until|last", re.IGNORECASE)
 _MOMENTS = frozenset(("timestamptz", "timestamp", "date"))
 _WORDS = frozenset(("text", "varchar", "bpchar", "citext", "bytea", "json", "jsonb"))
 
@@ -55,6 +57,8 @@ class Join:
         order_by: of children.
         limit: of children.
         refs: below children of a table between two.
+        one: of children: no more than one row points here.
+        hide: of children of a table between two: only what is below them is shown.
     """
 
     name: str
@@ -65,6 +69,13 @@ class Join:
     order_by: str = ""
     limit: int | None = None
     refs: tuple[Join, ...] = ()
+    one: bool = False
+    hide: bool = False
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names that stand in the document."""
+        return tuple(ref.name for ref in self.refs) if self.hide else (self.name,)
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,14 @@ class Proposal:
     left_out: list[LeftOut] = field(default_factory=list)
 
 
-def propose_views(tables: Mapping[str, Table], keys: Sequence[ForeignKey], sizes: Sizes, *, joins: bool) -> Proposal:
+def propose_views(
+    tables: Mapping[str, Table],
+    keys: Sequence[ForeignKey],
+    sizes: Sizes,
+    *,
+    joins: bool,
+    written: Mapping[str, Sequence[str]] | None = None,
+) -> Proposal:
     """Views for some tables.
 
     Args:
@@ -115,8 +133,9 @@ def propose_views(tables: Mapping[str, Table], keys: Sequence[ForeignKey], sizes
         keys: their foreign keys.
         sizes: how large they are.
         joins: whether the sinks take joined views; else each table is shown whole.
+        written: table -> columns that are filled with the time of an insert.
     """
-    return _Proposer(tables, keys, sizes, joins=joins).proposal()
+    return _Proposer(tables, keys, sizes, joins=joins, written=written or {}).proposal()
 
 
 def not_a_join(key: ForeignKey, tables: Mapping[str, Table]) -> LeftOut | None:
@@ -148,8 +167,16 @@ def sides(table: Table, keys: Iterable[ForeignKey]) -> tuple[ForeignKey, Foreign
 
 
 class _Proposer:
-    def __init__(self, tables: Mapping[str, Table], keys: Sequence[ForeignKey], sizes: Sizes, *, joins: bool) -> None:
-        self.tables, self.sizes, self.found = tables, sizes, Proposal()
+    def __init__(
+        self,
+        tables: Mapping[str, Table],
+        keys: Sequence[ForeignKey],
+        sizes: Sizes,
+        *,
+        joins: bool,
+        written: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.tables, self.sizes, self.found, self.written = tables, sizes, Proposal(), written
         self.keys = []
         for key in keys if joins else ():
             wrong = not_a_join(key, tables)
@@ -255,6 +282,8 @@ class _Proposer:
         if key.table in self.between:
             return self._across(key, taken)
         table, itself = self.tables[key.table], key.table == key.target
+        if not itself and sorted(key.columns) in [sorted(one) for one in (table.primary_key, *table.unique_keys)]:
+            return [self._only(key, taken)]
         several = len([one for one in self.keys if (one.table, one.target) == (key.table, key.target)]) > 1
         name = names.field(names.plural(table.name))
         if several or itself:
@@ -269,11 +298,17 @@ class _Proposer:
             found.append(Join(total, "aggregates", self._said(key.table), key.backward))
         return found
 
+    def _only(self, key: ForeignKey, taken: list[str]) -> Join:
+        """The row whose key, or whose other unique key, is the foreign key: there is no second one."""
+        table = self.tables[key.table]
+        one = names.field(names.singular(table.name))
+        name = self._take(one, taken, f"{one}_by_{names.pointing(key.columns)}")
+        return Join(name, "children", self._said(key.table), key.backward, shown_columns(table)[0], one=True)
+
     def _list(self, key: ForeignKey, name: str) -> Join:
         table = self.tables[key.table]
-        return Join(
-            name, "children", self._said(key.table), key.backward, shown_columns(table)[0], newest_first(table), SHOWN
-        )
+        columns, order = shown_columns(table)[0], newest_first(table, self.written.get(key.table, ()))
+        return Join(name, "children", self._said(key.table), key.backward, columns, order, SHOWN)
 
     def _across(self, key: ForeignKey, taken: list[str]) -> list[Join]:
         """The rows on the other side of a table between two: its own rows, each with the one that it points at.
@@ -287,6 +322,11 @@ class _Proposer:
         name = names.free(names.field(names.plural(far)), taken, names.field(names.plural(table.name)))
         if not self._near(key):
             return [Join(self._take(f"{name}_total", taken), "aggregates", self._said(key.table), key.backward)]
+        if set(table.by_name) <= set(table.primary_key):  # it says nothing but which belong together
+            ref = Join(self._take(name, taken), "refs", self._said(other.target), other.forward)
+            ref = replace(ref, columns=shown_columns(target)[0])
+            step = self._list(key, self._take(names.field(names.plural(table.name)), taken))
+            return [replace(step, columns=(), refs=(ref,), hide=True)]
         mine = [column.name for column in supported(table).columns if column.name not in table.primary_key]
         mine = [name for name in mine if not is_secret(table.by_name[name])] or list(other.columns)
         ref = Join(names.free(far, mine), "refs", self._said(other.target), other.forward, shown_columns(target)[0])
@@ -316,15 +356,39 @@ def shown_columns(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (tuple(name for name in every if name not in hidden), tuple(hidden)) if hidden else ((), ())
 
 
+def hidden_columns(tables: Mapping[str, Table]) -> list[LeftOut]:
+    """The columns that ``shown_columns`` leaves out of every document, each with the reason."""
+    return [
+        LeftOut(
+            f"{name}.{column}", _why_hidden(table.by_name[column]), "name it in a view's `columns` to have it there"
+        )
+        for name, table in tables.items()
+        for column in shown_columns(table)[1]
+    ]
+
+
+def _why_hidden(column: Column) -> str:
+    if is_secret(column):
+        return "in no document: it looks like a secret, by its name (it is captured, with its table)"
+    return "in no document: Elasticsearch has a field of that name"
+
+
 def is_secret(column: Column) -> bool:
     """Whether a column seems to hold passwords, keys or tokens: text or bytes, and called so."""
     return type_key(column) in _WORDS and looks_secret(column.name)
 
 
-def newest_first(table: Table) -> str:
-    """How children of a table are sorted; "" for by their key."""
+def newest_first(table: Table, written: Sequence[str] = ()) -> str:
+    """How children of a table are sorted; "" for by their key.
+
+    Args:
+        table: theirs.
+        written: its columns that are filled with the time of an insert.
+    """
     moments = [c.name for c in supported(table).columns if type_key(c) in _MOMENTS and not_sorted(c) is None]
     named = [name for name in _MADE if name in moments]
+    # The time of the last change often begins as that of the insert.
+    named += [name for name in moments if name in written and not _CHANGED.search(name)]
     found = named[:1] or ([m for m in moments if not table.by_name[m].nullable] if len(moments) == 1 else [])
     return f"{ordered(found[0])} desc" if found else ""
 

@@ -39,6 +39,7 @@ class Draft:
         sinks: kinds of sinks.
         warehouse: tables of an Iceberg sink; None for all.
         left_out: of tables, columns and joins, with the reasons.
+        notes: good to know of what is in the file.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Draft:
     sinks: Sequence[str]
     warehouse: Sequence[str] | None
     left_out: Sequence[LeftOut]
+    notes: Sequence[LeftOut]
 
     @property
     def joined(self) -> bool:
@@ -65,7 +67,8 @@ def variables(draft: Draft) -> list[str]:
 
 def written(draft: Draft) -> str:
     """The file's text."""
-    parts = [_head(draft), _source(draft), _servers(draft), _views(draft), _sinks(draft), _left_out(draft)]
+    parts = [_head(draft), _source(draft), _servers(draft), _views(draft), _sinks(draft)]
+    parts += [_told("Left out", draft.left_out), _told("Good to know", draft.notes)]
     return "\n".join("\n".join(lines) + "\n" for lines in map(list, parts) if lines)
 
 
@@ -106,8 +109,12 @@ def _source(draft: Draft) -> Iterator[str]:
     if source.sslmode != "prefer":
         yield f"  sslmode: {source.sslmode}"
     yield "  tables:"
+    for schema in draft.survey.whole:
+        members = [name for name in draft.survey.tables if name.startswith(f"{schema}.")]
+        yield _remarked(f"    - {value(f'{schema}.*')}", f"{len(members):,} tables now, and those that come")
     for name in draft.survey.tables:
-        yield _remarked(f"    - {value(name)}", _size(draft.survey.sizes.rows.get(name, 0)))
+        if name.partition(".")[0] not in draft.survey.whole:
+            yield _remarked(f"    - {value(name)}", _size(draft.survey.sizes.rows.get(name, 0)))
 
 
 def _password(variable: str, role: str, trusted: frozenset[str]) -> str:
@@ -160,13 +167,15 @@ def _view(view: Proposed) -> Iterator[str]:
 
 _KINDS = {
     "refs": "rows that this row points at: an object each, or null",
-    "children": "rows that point at this row: an array each",
+    "children": "rows that point at this row: an array each, an object where there can be but one",
     "aggregates": "rows that point at this row, counted",
 }
 
 
 def _join(join: Join) -> Iterator[str]:
     keys: dict[str, object] = {"table": join.table, "on": dict(join.on)}
+    if join.one or join.hide:
+        keys["one" if join.one else "hide"] = True
     if join.order_by:
         keys["order_by"] = join.order_by
     if join.limit is not None:
@@ -222,14 +231,14 @@ def _sinks(draft: Draft) -> Iterator[str]:
     yield f"  state_dir: {HOME}/state"
 
 
-def _left_out(draft: Draft) -> Iterator[str]:
-    if not draft.left_out:
+def _told(head: str, found: Sequence[LeftOut]) -> Iterator[str]:
+    if not found:
         return
-    yield "# Left out:"
-    for one in draft.left_out[:MAX_LEFT_OUT]:
+    yield f"# {head}:"
+    for one in found[:MAX_LEFT_OUT]:
         yield from comment(f"- {one.name}: {one.why}" + (f" ({one.fix})" if one.fix else ""))
-    if len(draft.left_out) > MAX_LEFT_OUT:
-        yield f"# and {len(draft.left_out) - MAX_LEFT_OUT:,} more"
+    if len(found) > MAX_LEFT_OUT:
+        yield f"# and {len(found) - MAX_LEFT_OUT:,} more"
 
 
 # -- comments ----------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class _Reader:
             self.wrong(node, f"the catalogue can't be read: {error.strerror}", fix)
 
     def _shape(self, name: str, node: FileNode) -> None:
-        parts = self.mapping(node, "a table", ("columns", "key"))
+        parts = self.mapping(node, "a table", ("columns", "key", "unique"))
         key = plain(parts.get("key", node)) if "key" in parts else None
         named = [key] if isinstance(key, str) else key
         if not isinstance(named, list) or not named:
@@ -128,9 +128,23 @@ class _Reader:
                 columns.append(column_of(column, str(kind.value), key=column in named))
         if missing := [one for one in named if one not in [column.name for column in columns]]:
             raise ValueError(f"table {name} has no column {missing[0]}, which its key names")
+        unique = self._unique(name, parts.get("unique"), [column.name for column in columns])
         schema, _, bare = name.rpartition(".")
-        table = Table(schema or "public", bare, tuple(columns), tuple(named))
+        table = Table(schema or "public", bare, tuple(columns), tuple(named), unique_keys=unique)
         self.known[table.qualified] = table
+
+    def _unique(self, name: str, node: FileNode | None, columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """A table's other unique keys."""
+        found = []
+        for one in self.items(node, f"`unique` of {name}"):
+            with self.step(one):
+                key = plain(one)
+                if not isinstance(key, list) or not key:
+                    raise ValueError(f"`unique` of {name} is a list of keys, each a list of columns, like [[mrn]]")
+                if missing := [str(column) for column in key if column not in columns]:
+                    raise ValueError(f"table {name} has no column {missing[0]}, which `unique` names")
+                found.append(tuple(key))
+        return tuple(found)
 
     def table(self, name: str, node: FileNode) -> Table:
         found = [table for table in self.known.values() if name in (table.name, table.qualified)]

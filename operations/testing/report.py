@@ -19,6 +19,7 @@ from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.gather import Gathering
 from cdc.pipeline import Pipeline, load
+from cdc.resolve_joins import NO_CONSTRAINT
 from operations.explain.differences import ABSENT, differences
 from operations.testing.cases import Case, Expected, Result, Wrong
 from operations.testing.files import files_of, read_file
@@ -32,6 +33,11 @@ Say = Callable[[str], None]
 NOTHING, SOMETHING = "no document", "a document"
 # In the place of a variable that is not set: views need neither addresses nor passwords.
 UNSET = "unset"
+# What else may be done about a key that a table of a test file does not have.
+IN_A_TEST = (
+    "; of a table that the test file gives in words, name it there: `unique: [[COLUMN, …]]`; or take the database's own"
+    " shapes: `headwater test FILE --save-catalogue PATH`, and `catalogue: PATH` in the test file"
+)
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -115,6 +121,9 @@ def _of_file(pipeline: Pipeline, known: Catalogue, cases: Sequence[Case], sparks
     for name in dict.fromkeys(view for case in cases for view in case.views):
         with found.step():
             views[name] = prepared(pipeline, known, name, sparks)
+    for error in found.wrong:
+        if error.fix.endswith(NO_CONSTRAINT):
+            error.fix += IN_A_TEST
     found.end()
     return [_result(pipeline, views, case, sparks) for case in cases]
 

@@ -23,7 +23,7 @@ from cdc.join.expressions import mentions, over_struct, quoted
 from cdc.join.layout import TableLayout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
-from spark.expressions import COLUMN_NAMES, Refuse, unplaced
+from spark.expressions import COLUMN_NAMES, Refuse, reason, unplaced
 from spark.guard import guarded
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
@@ -169,14 +169,26 @@ def _kind(
     try:
         kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
-        raise refuse(f"{said} is not Spark SQL over {layout.table.qualified}: {reason}", COLUMN_NAMES) from error
+        why = _as_written(empty, aggregate) or reason(error)
+        raise refuse(f"{said} is not Spark SQL over {layout.table.qualified}: {why}", COLUMN_NAMES) from error
     number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")
     if aggregate.function in ("sum", "avg") and not number and aggregate.column is None:
         raise refuse(f"{said} gives {kind}, which has no sum", "cast it to a number, or take min, max or count")
     if kind.startswith(("array", "struct", "map", "binary", "variant")):
         raise refuse(f"{said} gives {kind}, which is not one value", "take a part of it, or turn it into a string")
     return kind
+
+
+def _as_written(empty: DataFrame, aggregate: Aggregate) -> str:
+    """What Spark says of an aggregate that is no Spark SQL at all: over the structs it names words of ours."""
+    for text in (None if aggregate.column else aggregate.value, aggregate.where):
+        try:
+            empty.select(F.expr(text or "1"))
+        except ParseException as error:
+            return reason(error)
+        except AnalysisException:  # the columns are not here
+            continue
+    return ""
 
 
 def _with_kinds(node: Node, kinds: dict[int, str]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 Labelled = Sequence[tuple[Mapping[str, str], float]]
 
@@ -17,6 +17,16 @@ def gauge(name: str, said: str, values: Labelled) -> Metric:
 def counter(name: str, said: str, values: Labelled) -> Metric:
     """A counter; its name gains ``_total``."""
     return _filled(CounterMetricFamily, name, said, values)
+
+
+def histogram(
+    name: str, said: str, values: Sequence[tuple[Mapping[str, str], Sequence[tuple[str, int]], float]]
+) -> Metric:
+    """A histogram; each value with its labels: (upper bound, how many up to it), the last ``+Inf``; and the sum."""
+    made = HistogramMetricFamily(name, said, labels=list(values[0][0]) if values else ["pipeline"])
+    for of, buckets, total in values:
+        made.add_metric(list(of.values()), list(buckets), total)
+    return made
 
 
 def _filled(

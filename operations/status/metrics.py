@@ -5,7 +5,8 @@ Docs: docs/metrics.md; a test fails when one is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,10 +16,12 @@ from prometheus_client.registry import Collector
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.metric_families import counter, gauge
+from operations.metric_families import counter, gauge, histogram
 from operations.state_folder import state_dir
-from operations.status.facts import FlowReport, Report, judged
+from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
+from spark.batches import PHASES
+from spark.status import BATCH_SECONDS, FlowStatus
 
 Labels = dict[str, str]
 Values = list[tuple[Mapping[str, str], float]]
@@ -87,6 +90,18 @@ def _source(reports: Mapping[str, Report]) -> Iterator[Metric]:
         if report.note is not None and report.note.connector != "unknown"
     ]
     yield gauge("headwater_source_connector_running", "1 if the connector and its task are RUNNING.", running)
+    for name, said, key in (
+        ("used", "Memory that a node of the row store has taken, all that it holds.", "used_bytes"),
+        ("limit", "Memory that it may take; no sample where it has no limit.", "limit_bytes"),
+    ):
+        nodes: Values = [
+            ({"pipeline": pipeline, "node": node}, one[key])
+            for pipeline, report in reports.items()
+            if report.note is not None and report.at - report.note.at <= STALE_SECONDS
+            for node, one in report.note.row_store.items()
+            if one[key]
+        ]
+        yield gauge(f"headwater_row_store_{name}_bytes", said, nodes)
 
 
 def _noted(reports: Mapping[str, Report], key: str) -> Values:
@@ -118,6 +133,7 @@ _COUNTED = (
     ("stale", "Writes that were refused because the sink has newer ones."),
     ("rejected", "Dead letters: what the sink will never take."),
     ("restarts", "How often the query ended and was started again."),
+    ("retries", "How often a task has asked its sink, or the row store, again after waiting."),
 )
 
 
@@ -134,6 +150,26 @@ def _flows(reports: Mapping[str, Report]) -> Iterator[Metric]:
     yield gauge("headwater_flow_deferred_documents", "Documents of a fan-out that are still to be written.", deferred)
     batches: Values = [(of, one.batch_ms / 1000) for of, one in told]
     yield gauge("headwater_flow_batch_seconds", "How long the newest batch took.", batches)
+    yield from _times(told)
+
+
+def _times(told: Sequence[tuple[Labels, FlowStatus]]) -> Iterator[Metric]:
+    """What batches have taken, and on what."""
+    phases: Values = [
+        ({**of, "phase": name}, one.phase_ms.get(name, 0) / 1000)
+        for of, one in told
+        for name in (PHASES if one.phase_ms else ())
+    ]
+    yield counter("headwater_flow_phase_seconds", "What batches have spent their time on.", phases)
+    sink: Values = [(of, one.sink_us / 1e6) for of, one in told]
+    yield counter("headwater_flow_sink_seconds", "What tasks have spent in the sink's writes, added up.", sink)
+    bounds = [*map(str, BATCH_SECONDS), "+Inf"]
+    spread = [
+        (of, list(zip(bounds, accumulate(one.batch_buckets), strict=True)), sum(one.phase_ms.values()) / 1000)
+        for of, one in told
+        if len(one.batch_buckets) == len(bounds)  # another version's
+    ]
+    yield histogram("headwater_flow_batch_duration_seconds", "How long batches took.", spread)
 
 
 def _each(reports: Mapping[str, Report]) -> Iterator[tuple[Labels, FlowReport]]:

@@ -15,18 +15,23 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from cdc.errors import DiskFull, Fenced, HeadwaterError, ShapeUnknown
+from cdc.journal import about
+from cdc.position import format_lsn, unpack
 from spark import told
+from spark.batches import Batch, keep
 from spark.files import disk_full
 from spark.flow import Flow
 from spark.join.query import is_filling, is_joined
 from spark.log_gaps import LogWatch, Vigil
 from spark.meter import Meter
+from spark.pulse import Pulse, sign_of
 from spark.status import FlowStatus, Restarts
 from spark.unread import Look
 
@@ -89,6 +94,7 @@ class Running:
     taken: bool = False  # another process has the flow now: its status file is that one's
     alive: bool = False  # the query has reported something
     meter: Meter = field(default_factory=Meter)
+    pulse: Pulse = field(default_factory=Pulse)
     last_error: str | None = None
     vigil: Vigil = field(init=False)
     restarts: Restarts = field(init=False)
@@ -115,6 +121,7 @@ class Runner:
         spark: the session.
         flows: (flow, how to start it) pairs; a flow's sink names its scheduler pool.
         look: gives the newest look at the log's ends; asks Kafka in the background if None.
+        tell: told each batch of a flow that has ended.
 
     Attributes:
         trouble: why the flows' status could not be written; None when it could.
@@ -125,8 +132,10 @@ class Runner:
         spark: SparkSession,
         flows: Sequence[tuple[Flow, Start]],
         look: Callable[[Flow], Look | None] | None = None,
+        tell: Callable[[Flow, Batch], None] | None = None,
     ) -> None:
         self.spark = spark
+        self._told = tell
         self.trouble: str | None = None
         self._watch = LogWatch()
         self._look = look or self._watch.look
@@ -137,10 +146,15 @@ class Runner:
         """Supervise more flows."""
         self.running += [Running(flow, start, flow.title.partition("/")[0]) for flow, start in flows]
 
-    def remove(self, folder: Path) -> None:
-        """Stop the flows of a generation's folder and forget them."""
+    def remove(self, folder: Path, *, anew: bool = False) -> None:
+        """Stop the flows of a generation's folder and forget them.
+
+        Args:
+            folder: the generation's.
+            anew: it is opened anew at once: nobody has told them to end, as `status` would say.
+        """
         for run in self._of(folder):
-            self._stop(run)
+            self._stop(run, "starting" if anew else "stopped")
             self.running.remove(run)
 
     def fail(self, folder: Path, reason: str, *, taken: bool = False) -> None:
@@ -194,16 +208,20 @@ class Runner:
         now = time.monotonic()
         self.trouble = None
         for run in self.running:
-            if run.failed or run.finished:
-                continue
-            if run.query is None:
-                if now >= run.retry_at:
-                    self._start(run, now)
-            elif not run.query.isActive:
-                self._ended(run, now)
-            elif run.vigil.late(self._look(run.flow), filling=run.filling):
-                self._halt(run, now)
+            with about(**run.flow.about):
+                self._step(run, now)
         return [self._report(run) for run in self.running]
+
+    def _step(self, run: Running, now: float) -> None:
+        if run.failed or run.finished:
+            return
+        if run.query is None:
+            if now >= run.retry_at:
+                self._start(run, now)
+        elif not run.query.isActive:
+            self._ended(run, now)
+        elif run.vigil.late(self._look(run.flow), filling=run.filling):
+            self._halt(run, now)
 
     def _start(self, run: Running, now: float) -> None:
         # A pool a sink: FAIR scheduling then shares the task slots between sinks, not between tasks.
@@ -220,7 +238,7 @@ class Runner:
 
     def _ended(self, run: Running, now: float) -> None:
         assert run.query is not None
-        run.meter.read(run.query)
+        run.meter.read(run.query, partial(self._tell, run.flow))
         error = run.query.exception()
         run.query = None
         if error is None:
@@ -266,10 +284,19 @@ class Runner:
     def _report(self, run: Running) -> FlowStatus:
         if run.query is not None:
             run.meter.current_at = time.time()
-            if run.meter.read(run.query) and not run.alive:
+            if run.meter.read(run.query, partial(self._tell, run.flow)) and not run.alive:
                 # It reads, and what failed before has gone through: also an idle flow has recovered then.
                 run.alive, run.last_error, run.lost = True, None, 0
+            run.pulse.look(run.meter.batch_id, partial(sign_of, self.spark, run.query))
         return self._write(run, _state(run))
+
+    def _tell(self, flow: Flow, batch: Batch) -> None:
+        if _log.isEnabledFor(logging.DEBUG):
+            lsn = format_lsn(unpack(batch.position)[1]) if batch.position else None
+            said = {**flow.about, "batch": batch.number, "lsn": lsn, "seconds": batch.ms / 1000, **batch.counts}
+            _log.debug("a batch was applied", extra=said)
+        if self._told is not None:
+            self._told(flow, batch)
 
     def _write(self, run: Running, state: str) -> FlowStatus:
         status = run.meter.status(
@@ -281,10 +308,14 @@ class Runner:
             warning=None if run.failed or run.finished else run.vigil.warning,
             restarts=run.restarts.count,
             restarted=run.restarts.newest,
+            got_on=run.pulse.count,
         )
         if not run.taken:
             try:
                 status.write(run.flow.folder)
+                if run.meter.fresh:
+                    keep(run.flow.folder, run.meter.fresh)
+                    run.meter.fresh.clear()
             except (OSError, DiskFull) as error:  # a full disk must not end the flows that need none of it
                 self.trouble = str(error)
         return status
@@ -303,13 +334,13 @@ class Runner:
         except Exception as error:  # the JVM is gone, which ends a query as well: a group's SIGTERM reaches it first
             _log.debug("a query was not stopped in an orderly way: %s", error)
 
-    def _stop(self, run: Running) -> None:
+    def _stop(self, run: Running, state: str = "stopped") -> None:
         if run.failed or run.finished:
             return
         if run.query is not None:
             self._end(run.query)
         run.query = None
-        self._write(run, "stopped")
+        self._write(run, state)
 
     @property
     def all_failed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ from spark.files import write_somehow
 
 if TYPE_CHECKING:
     from spark.lease import Holder
+
+# Upper bounds of the classes in which batches are counted by how long they took; a last class has the rest.
+BATCH_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class FlowStatus:
         warning: what will become trouble if nobody does anything.
         restarts: how often its query ended and was started again, over all processes.
         restarted: the newest of these: ``at`` (epoch seconds) and ``reason``.
+        retries: how often a task has asked its sink again, because the answer was that it should.
+        sink_us: microseconds that tasks have spent in the sink's writes, all of them added up.
+        phase_ms: what batches have spent their time on (``spark.batches.PHASES``).
+        batch_buckets: how many batches took how long, a number for each of ``BATCH_SECONDS`` and one for the rest.
+        got_on: how often a batch that takes long was seen to get on (spark/pulse.py).
     """
 
     flow: str
@@ -61,6 +69,11 @@ class FlowStatus:
     warning: str | None = None
     restarts: int = 0
     restarted: Sequence[Mapping[str, Any]] = ()
+    retries: int = 0
+    sink_us: int = 0
+    phase_ms: Mapping[str, int] = field(default_factory=dict)
+    batch_buckets: Sequence[int] = ()
+    got_on: int = 0
 
     def write(self, folder: Path) -> None:
         """Replace the flow's status file."""
@@ -71,7 +84,7 @@ class FlowStatus:
         """The flow's last status; None before its first."""
         try:
             found = json.loads((folder / "status.json").read_text())
-            known = {field.name for field in fields(cls)}  # a later version may have written more
+            known = {one.name for one in fields(cls)}  # a later version may have written more
             return cls(**{name: value for name, value in found.items() if name in known})
         except (FileNotFoundError, ValueError, TypeError, AttributeError):
             return None
@@ -103,6 +116,10 @@ class Restarts:
 
 # A runner writes its status about twice a second; older than this, it is not alive or hangs.
 STALE_SECONDS = 15.0
+# One that opens other flows anew (a table was altered, a file applied) stops a query, asks Postgres and Kafka and plans
+# for some seconds each, and tells of nobody meanwhile: its lease, which a thread of its own renews, says that it is
+# there. For so long; then whatever it does hangs.
+BUSY_SECONDS = 120.0
 
 
 # In these a process is at work.
@@ -120,9 +137,18 @@ def state_of(status: FlowStatus | None, holder: Holder | None = None) -> str:
         return "starting"
     if status is None:
         return "never run"
-    if status.state in _ALIVE and (not psutil.pid_exists(status.pid) or time.time() - status.at > STALE_SECONDS):
+    if status.state in _ALIVE and (
+        not psutil.pid_exists(status.pid) or time.time() - status.at > _patience(status, holder)
+    ):
         return "dead"
     return str(status.state)
+
+
+def _patience(status: FlowStatus, holder: Holder | None) -> float:
+    """After which silence (seconds) a flow's process hangs."""
+    renewed = holder is not None and holder.pid == status.pid and time.time() - holder.renewed <= STALE_SECONDS
+    # One that is opened anew waits for its turn, and its lease was given back.
+    return BUSY_SECONDS if renewed or status.state == "starting" else STALE_SECONDS
 
 
 def taken_over(status: FlowStatus | None, holder: Holder | None) -> bool:

@@ -1,10 +1,10 @@
 """Keeps, while `run` is at work, the moments by which the age of what readers see is measured.
 
 Several threads, because each asks others who may not answer: one notes once a second how far the source's log goes, and
-binds that with the topics' ends when the slot has confirmed it; one asks Kafka Connect; one writes down what both have
-found; one looks how far the flows are (a row store tells what is still to be written), and writes that down
-(operations/freshness/note.py). Whichever is held up, the others go on, and what it would have told grows old. None of
-them ever disturbs `run`.
+binds that with the topics' ends when the slot has confirmed it; one asks Kafka Connect, one the row store which memory
+it takes; one writes down what they have found; one looks how far the flows are (a row store tells what is still to be
+written), and writes that down (operations/freshness/note.py); one a sink asks whether its server answers. Whichever is
+held up, the others go on, and what it would have told grows old. None of them ever disturbs `run`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from cdc.errors import ConnectError, DiskFull, HeadwaterError
 from cdc.pipeline import Pipeline
 from cdc.token import History, differs
 from connectors.debezium import connector_name
-from connectors.rest import ConnectClient, Status, failure
+from connectors.rest import ConnectClient
+from operations.freshness.answering import Answering
 from operations.freshness.log import SourceLog
 from operations.freshness.marks import Marks
 from operations.freshness.note import (
@@ -34,11 +35,14 @@ from operations.freshness.note import (
     write_source_note,
 )
 from operations.freshness.place import FlowPlace, Place
+from operations.freshness.row_store import RowStoreMemory
+from operations.freshness.source_words import connector_words
 from operations.state_folder import chosen_sinks
 
 LOOK_SECONDS = 1.0
 CONNECTOR_SECONDS = 3.0
 REQUEST_SECONDS = 5.0
+MEMORY_SECONDS = 10.0
 # The log is late by this before it is asked whether tables are being read: that costs a look into a topic.
 LATE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -69,8 +73,11 @@ class Keeper:
         self._source = SourceNote(self.since, self.since, moved_at=self.since)
         self._confirmed: int | None = None
         self._connector: dict[str, Any] = {}
+        self._memory: dict[str, Any] = {}
         self._topics: set[str] = set()
         self._places: dict[str, Place] = {}
+        self._answering: dict[str, Answering] = {}
+        self._news = threading.Event()
         self._before: dict[tuple[str, int, str], _Before] = {}
         self._now: Callable[[], tuple[Pipeline, Sequence[str]]] = lambda: (pipeline, only)
         self._stop = threading.Event()
@@ -79,6 +86,7 @@ class Keeper:
             for name, target in (
                 ("source", self._follow_source),
                 ("connector", self._ask),
+                ("row store", self._weigh),
                 ("note", self._tell),
                 ("sinks", self._write),
             )
@@ -96,6 +104,7 @@ class Keeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._news.set()
         self._threads[-1].join(2 * LOOK_SECONDS)  # it writes; the others may wait for a server
 
     def follow(self, now: Callable[[], tuple[Pipeline, Sequence[str]]]) -> None:
@@ -156,39 +165,64 @@ class Keeper:
         try:
             self._connector = connector_words(name, client.status(name))
         except ConnectError as error:
-            self._connector = {"connector": "unknown", "tasks": (), "connector_error": error.what}
+            self._connector = connector_words(name, None, error.what)
+
+    def _weigh(self) -> None:
+        store = RowStoreMemory(self.pipeline)
+
+        def look() -> None:
+            self._memory = store.look()
+
+        try:
+            self._forever(MEMORY_SECONDS, look)
+        finally:
+            store.close()
 
     def _tell(self) -> None:
         self._forever(LOOK_SECONDS, self._tell_once)
 
     def _tell_once(self) -> None:
         try:
-            write_source_note(self.pipeline, replace(self._source, at=time.time(), **self._connector))
+            now = replace(self._source, at=time.time(), row_store=self._memory, **self._connector)
+            write_source_note(self.pipeline, now)
         except (DiskFull, OSError) as error:
             _log.debug("the age of the log could not be told: %s", error)
 
     # -- the sinks ----------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        self._forever(LOOK_SECONDS, self._write_once)
+        # A server that is gone is told of at once, and not when it is time for the next note.
+        self._forever(LOOK_SECONDS, self._write_once, self._news)
         self._write_once()
         for place in self._places.values():
             place.close()
+        for one in self._answering.values():
+            one.close(LOOK_SECONDS)
 
     def _write_once(self) -> None:
         self.pipeline, self.only = self._now()
         pipeline, topics = self.pipeline, set[str]()
+        self._news.clear()
         for sink in chosen_sinks(pipeline, self.only):
             place = self._places.get(sink)
             if place is None or place.pipeline is not pipeline:
                 if place is not None:
                     place.close()
                 place = self._places[sink] = Place(pipeline, sink)
+                self._ask_anew(pipeline, sink)
             try:
                 topics |= self._write_sink(pipeline, sink, place)
             except (HeadwaterError, OSError) as error:  # this one's trouble: of the others is told
-                _log.debug("the age of sink %s could not be told: %s", sink, error)
+                _log.debug("the age of sink %s could not be told: %s", sink, error, extra={"sink": sink})
         self._topics = topics or self._topics
+
+    def _ask_anew(self, pipeline: Pipeline, sink: str) -> None:
+        before = self._answering.get(sink)
+        if before is not None:
+            before.close()
+        if not self._stop.is_set():
+            one = self._answering[sink] = Answering(pipeline, sink, self._news.set)
+            one.start()
 
     def _write_sink(self, pipeline: Pipeline, sink: str, place: Place) -> set[str]:
         now, marks = time.time(), self._marks
@@ -201,7 +235,8 @@ class Keeper:
                 self._before[sink, number, name] = _Before(note, flow)
                 notes.setdefault(number, {})[name] = note
         if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
-            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes))
+            away = self._answering[sink].error if sink in self._answering else None
+            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away))
         return {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
 
     def _earlier(self, sink: str, number: int, name: str, now: float) -> _Before:
@@ -210,13 +245,13 @@ class Keeper:
         known = note.generations.get(number, {}).get(name) if note else None
         return _Before(FlowNote(known.as_of if known else None, None, now))
 
-    def _forever(self, pause: float, step: Callable[[], None]) -> None:
+    def _forever(self, pause: float, step: Callable[[], None], news: threading.Event | None = None) -> None:
         while not self._stop.is_set():
             try:
                 step()
             except Exception as error:  # a defect here must not end what tells of all others
                 _log.warning("freshness: %s: %s", type(error).__name__, error)
-            self._stop.wait(pause)
+            (news or self._stop).wait(pause)
 
 
 def advance(note: FlowNote, before: FlowPlace | None, flow: FlowPlace, marks: Marks, now: float) -> FlowNote:
@@ -252,11 +287,3 @@ def _went_back(before: FlowPlace, flow: FlowPlace) -> bool:
         for part, at in parts.items()
         if topic in flow.topics
     )
-
-
-def connector_words(name: str, status: Status | None) -> dict[str, Any]:
-    """Of Kafka Connect's answer what a note holds. Pure."""
-    if status is None:
-        return {"connector": "absent", "tasks": (), "connector_error": f"there is no connector {name}"}
-    why = failure(name, status).what if status.failed else None
-    return {"connector": status.connector, "tasks": tuple(status.tasks), "connector_error": why}

@@ -6,7 +6,8 @@ One connection to Postgres and one client of Kafka, kept open, used by one threa
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,7 +24,7 @@ from connectors.database.slot import Slot, read_slot
 from connectors.database.write_tokens import Standing, beat, read_history, read_standing
 from connectors.ledger import LedgerEntry
 from connectors.names import Names
-from connectors.postgres import Connection, connect
+from connectors.postgres import STATEMENT_SECONDS, Connection, connect, within
 from connectors.servers import open_servers
 from connectors.snapshot import unfinished
 
@@ -36,6 +37,9 @@ BEAT_SECONDS = 0.1
 SNAPSHOT_SECONDS = 2.0
 # Brokers that do not answer within this time hold everybody up who waits for anything else.
 KAFKA_SECONDS = 5.0
+# A Postgres that is frozen answers nothing and breaks nothing: whoever waits for it lets go after this, which is longer
+# than the server's own timeout of a statement.
+ANSWER_SECONDS = STATEMENT_SECONDS + 15.0
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,13 @@ class SourceLog:
             SourceUnavailable: no answer (transient).
             SourceError: it refuses.
         """
-        connection = self._connected()
         try:
-            at = time.time()
-            history = read_history(connection, self._names)
-            if history is None:
-                return Look(None, Standing({}, 0, None), at)
-            return Look(history, read_standing(connection, self.pipeline.source.slot, transactions), at)
+            with self._asked() as connection:
+                at = time.time()
+                history = read_history(connection, self._names)
+                if history is None:
+                    return Look(None, Standing({}, 0, None), at)
+                return Look(history, read_standing(connection, self.pipeline.source.slot, transactions), at)
         except (HeadwaterError, psycopg.Error):
             self.close()  # the next one may be to another server
             raise
@@ -102,7 +106,8 @@ class SourceLog:
             return
         self._beaten = time.monotonic()
         try:
-            beat(self._connected(), self._names)
+            with self._asked() as connection:
+                beat(connection, self._names)
         except HeadwaterError:
             self.close()
             raise
@@ -114,7 +119,8 @@ class SourceLog:
             SourceUnavailable: no answer (transient).
         """
         try:
-            return read_slot(self._connected(), self.pipeline.source.slot)
+            with self._asked() as connection:
+                return read_slot(connection, self.pipeline.source.slot)
         except HeadwaterError:
             self.close()
             raise
@@ -125,7 +131,8 @@ class SourceLog:
         Raises:
             SourceUnavailable, KafkaUnavailable: no answer (transient).
         """
-        captured = read_captured(self._connected(), self._names)
+        with self._asked() as connection:
+            captured = read_captured(connection, self._names)
         busy = {table: entry for table, entry in captured.items() if entry.state != "done"}
         return sorted(busy.keys() - self._read(busy)) if busy else []
 
@@ -156,11 +163,11 @@ class SourceLog:
         return sum(self._kafka.ends({self.pipeline.dead_letter_topic: 1})[self.pipeline.dead_letter_topic].values())
 
     def _silent(self) -> dict[str, str]:
-        connection = self._connected()
-        captured = read_captured(connection, self._names)
         publication = self.pipeline.source.publication
-        # Also what `run` has not noted yet, or is not there to note.
-        changes = differences(captured, look_at(connection, publication, captured), publication)
+        with self._asked() as connection:
+            captured = read_captured(connection, self._names)
+            # Also what `run` has not noted yet, or is not there to note.
+            changes = differences(captured, look_at(connection, publication, captured), publication)
         gaps = {table for table, entry in captured.items() if entry.gap is not None} | changes.keys()
         found = {table: f"changes of table {table} are missing in its topic" for table in gaps}
         if busy := {table: entry for table, entry in captured.items() if entry.state != "done"}:
@@ -177,6 +184,12 @@ class SourceLog:
             self._finished |= {(table, one.changed_at) for table, one in busy.items() if table not in left}
             self._snapshots_at = time.monotonic()
         return {table for table, one in busy.items() if (table, one.changed_at) in self._finished}
+
+    @contextmanager
+    def _asked(self) -> Iterator[Connection]:
+        connection = self._connected()
+        with within(connection, ANSWER_SECONDS):
+            yield connection
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:

@@ -82,8 +82,3 @@ class Marks:
     def bound(self) -> float | None:
         """The newest moment whose ends were noted: what was committed before is in the log; None if none was."""
         return next((mark.at for mark in reversed(list(self._marks)) if mark.entry is not None), None)
-
-    @property
-    def oldest(self) -> float | None:
-        """The first moment that is remembered."""
-        return self._marks[0].at if self._marks else None

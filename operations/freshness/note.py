@@ -10,16 +10,19 @@ whoever reads them sees an age that grows.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
+from operations.freshness.source_words import SourceWords
 from operations.state_folder import numbered_state_dir, state_dir
 from spark.files import write_somehow
 
 FILE = "frontier.json"
+# The flow of all plain views (spark/flow.py, whose import would bring Spark along to whoever only reads a note).
+SHARED = "main"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class FlowNote:
     reason: str | None = None
 
 
+NOTHING = FlowNote(None, None, 0.0)
+
+
 @dataclass(frozen=True)
 class SinkNote:
     """How far a sink is.
@@ -47,15 +53,39 @@ class SinkNote:
         at: when this was written (epoch seconds).
         since: when the process that writes it began to look.
         generations: number -> flow -> how far it is.
+        away: why its server does not answer now; None if it does.
     """
 
     at: float
     since: float
     generations: Mapping[int, Mapping[str, FlowNote]] = field(default_factory=dict)
+    away: str | None = None
+
+    def of(self, numbers: Sequence[int], views: Collection[str] = ()) -> FlowNote:
+        """How far generations are together: as their worst flow, with the records that wait for all of them.
+
+        Args:
+            numbers: of the generations that readers may see.
+            views: only flows that keep one of these; all if empty.
+        """
+        found = [
+            one
+            for number in numbers
+            for name, one in (self.generations.get(number) or {SHARED: NOTHING}).items()
+            if not views or name in views or name == SHARED
+        ] or [NOTHING]
+        moments = [one.as_of for one in found if one.as_of is not None]
+        waiting = [one.behind for one in found if one.behind is not None]
+        return FlowNote(
+            min(moments) if len(moments) == len(found) else None,
+            sum(waiting) if len(waiting) == len(found) else None,
+            min(one.moved_at for one in found),
+            next((one.reason for one in found if one.reason is not None), None),
+        )
 
 
 @dataclass(frozen=True)
-class SourceNote:
+class SourceNote(SourceWords):
     """How far the log is, and what moves it.
 
     Attributes:
@@ -64,16 +94,9 @@ class SourceNote:
         as_of: everything that was committed before is in the log (epoch seconds); None while that is not known.
         moved_at: when the slot was last seen to get on, or to have nothing to do.
         answered_at: when Postgres and, if it had to be asked, Kafka last answered; 0 for never.
-        error: why they do not answer now; None if they do.
-        reading: captured tables whose rows are being read.
-        connector: Kafka Connect's word for the connector; ``absent``, or ``unknown`` when Connect does not answer.
-        tasks: the same for each task.
-        connector_error: why it has failed, or why Connect does not answer.
-        slot_there: whether there is a slot; None while that is not known, as are the others of it.
-        slot_active: somebody reads from it.
-        slot_lost: Postgres has given it up.
-        slot_retained_bytes: WAL that it makes Postgres keep.
+        slot_retained_bytes: WAL that the slot makes Postgres keep; None while that is not known.
         slot_safe_bytes: WAL that may still be written before it is lost; None when there is no limit, too.
+        row_store: node of the row store -> ``used_bytes`` and ``limit_bytes`` (0 for none); empty when not known.
     """
 
     at: float
@@ -81,16 +104,9 @@ class SourceNote:
     as_of: float | None = None
     moved_at: float = 0.0
     answered_at: float = 0.0
-    error: str | None = None
-    reading: Sequence[str] = ()
-    connector: str = "unknown"
-    tasks: Sequence[str] = ()
-    connector_error: str | None = None
-    slot_there: bool | None = None
-    slot_active: bool | None = None
-    slot_lost: bool = False
     slot_retained_bytes: int | None = None
     slot_safe_bytes: int | None = None
+    row_store: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def write_sink_note(pipeline: Pipeline, sink: str, note: SinkNote) -> None:
@@ -124,7 +140,7 @@ def read_sink_note(pipeline: Pipeline, sink: str) -> SinkNote | None:
             int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
             for number, flows in found["generations"].items()
         }
-        return SinkNote(float(found["at"]), float(found["since"]), generations)
+        return SinkNote(float(found["at"]), float(found["since"]), generations, found.get("away"))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -135,26 +151,6 @@ def read_source_note(pipeline: Pipeline) -> SourceNote | None:
         return SourceNote(**_known(SourceNote, _read(state_dir(pipeline) / pipeline.name)))
     except (TypeError, AttributeError):
         return None
-
-
-def noted_as_of(pipeline: Pipeline, sink: str, numbers: Sequence[int], views: Sequence[str] = ()) -> float | None:
-    """Up to which moment generations have all that was committed, by the newest word; None if that is not known.
-
-    Args:
-        pipeline: the loaded file.
-        sink: the sink's name.
-        numbers: of the generations that readers may see.
-        views: only flows that keep one of these; all if empty.
-    """
-    note = read_sink_note(pipeline, sink)
-    found = [
-        one.as_of
-        for number in numbers
-        for name, one in (note.generations.get(number) or {"": FlowNote(None, None, 0.0)} if note else {}).items()
-        if not views or name in views or name in ("main", "")
-    ]
-    known = [as_of for as_of in found if as_of is not None]
-    return min(known) if known and len(known) == len(found) else None
 
 
 def _write(folder: Path, note: Mapping[str, Any]) -> None:

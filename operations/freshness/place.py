@@ -7,10 +7,9 @@ held against as many ledger entries as there are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cdc.errors import HeadwaterError
@@ -23,8 +22,9 @@ from operations.opened import named_tables
 from operations.pausing import paused
 from operations.state_folder import register_of
 from spark.applied import applied_offsets
+from spark.files import Stamp, stamp
 from spark.flow import SHARED, flow_of
-from spark.register import as_defined
+from spark.made_of import as_defined
 from spark.state import Generation
 from spark.status import FlowStatus, state_of
 
@@ -101,15 +101,22 @@ class Seen:
         if self.hold is not None:
             return Reach(False, self.generations, 0, self.hold)
         behind, stale, reasons = 0, False, list[str]()
-        for number in self.generations:
-            for name, flow in self.flows[number].items():
-                if views and name not in views and name != SHARED:
-                    continue
-                left, why, unsaid = _of(name, flow, entry, self.topic_ids[number])
-                behind, stale = max(behind, left), stale or unsaid
-                reasons += [why] if why else []
+        for number, name, flow in self._of(views):
+            left, why, unsaid = _of(name, flow, entry, self.topic_ids[number])
+            behind, stale = max(behind, left), stale or unsaid
+            reasons += [why] if why else []
         there = not behind and not reasons
         return Reach(there, self.generations, behind, reasons[0] if reasons else None, stale)
+
+    def well(self, views: Collection[str] = ()) -> bool:
+        """Whether nothing but records keeps readers from what is new; ``views`` as ``reach``. Asks no row store."""
+        return self.hold is None and all(flow.state in _AT_WORK for _, _, flow in self._of(views))
+
+    def _of(self, views: Collection[str]) -> Iterator[tuple[int, str, FlowSeen]]:
+        for number in self.generations:
+            for name, flow in self.flows[number].items():
+                if not views or name in views or name == SHARED:
+                    yield number, name, flow
 
 
 def _of(name: str, flow: FlowSeen, entry: LedgerEntry, ids: Mapping[str, str]) -> tuple[int, str | None, bool]:
@@ -168,7 +175,7 @@ class Place:
         self.pipeline, self.sink = pipeline, sink
         self.register = register_of(pipeline, sink)
         self._deferred = Deferred(pipeline)
-        self._definitions: dict[int, tuple[int, tuple[set[str], list[str]]]] = {}
+        self._definitions: dict[int, tuple[Stamp | None, tuple[set[str], list[str]]]] = {}
 
     def close(self) -> None:
         """Close what was opened."""
@@ -214,8 +221,8 @@ class Place:
             # In this order: what a batch leaves to be written that ends in between keeps us from promising too much.
             applied = applied_offsets(folder)
             hold = "what it kept was lost, and is made again" if lost else self._deferred.why(generation, name)
-            told = (state_of(status, holder), status.batch_id, status.records, status.deferred)
-            sign = (*told, _stamp(folder / "fill.json"), json.dumps(applied, sort_keys=True))
+            told = (state_of(status, holder), status.batch_id, status.records, status.deferred, status.got_on)
+            sign = (*told, stamp(folder / "fill.json"), json.dumps(applied, sort_keys=True))
             found[name] = FlowPlace(status.topics, applied, hold, lost, sign)
         return found
 
@@ -257,22 +264,14 @@ class Place:
     def _defined(self, generation: Generation) -> tuple[set[str], list[str]]:
         """The flows that a generation's views need, or its tables; read again when its definition has changed."""
         path = generation.folder / "definition.json"
-        stamp = path.stat().st_mtime_ns if path.exists() else 0
-        kept = self._definitions.get(generation.number)
-        if kept is None or kept[0] != stamp:
+        now, kept = stamp(path), self._definitions.get(generation.number)
+        if kept is None or kept[0] != now:
             defined = as_defined(self.pipeline, generation)
             part = defined.sinks[self.sink]
             named = {flow_of(defined, self.sink, view) for view in part.view_names}
             tables = [] if part.view_names else named_tables(part)
-            kept = self._definitions[generation.number] = (stamp, (named, tables))
+            kept = self._definitions[generation.number] = (now, (named, tables))
         return kept[1]
-
-
-def _stamp(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 def _ids(generation: Generation) -> Mapping[str, str]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from cdc.errors import HeadwaterError, TooManyWaits
@@ -20,7 +21,7 @@ from cdc.pipeline import Pipeline
 from operations.freshness.answers import Answer
 from operations.freshness.log import Look, SourceLog
 from operations.freshness.marks import Marks
-from operations.freshness.note import noted_as_of
+from operations.freshness.note import NOTHING, FlowNote, SinkNote, read_sink_note
 from operations.freshness.place import Place, Reach, Seen, look_at
 from operations.freshness.refresh import Refresher
 from operations.freshness.wait import Target, Wait, judge
@@ -32,6 +33,11 @@ TICK_SECONDS, IDLE_SECONDS = 0.01, 1.0
 AWAY_SECONDS = 0.5
 # Someone who asked how old a sink is within this time would rather not be told that a database at rest is unknown.
 ASKED_SECONDS = 10.0
+# `run` notes each second how old everything is: as long as it does, that need not be measured here as well for who does
+# not urge. In a database at rest its word is as old as the last heartbeat, which somebody who looks would wonder at.
+NOTE_SECONDS = 3.0
+# What the thread has seen longer ago, because it sleeps or waits for a server, is not what readers see now.
+SEEN_SECONDS = 5.0
 # When nobody has asked anything for so long, nobody is asked.
 QUIET_SECONDS = 60.0
 # Whoever waits holds a place here; more than this is a client that does not stop asking.
@@ -75,7 +81,9 @@ class Waits:
         self.marks = Marks()
         self._open: list[Wait] = []
         self._seen: Mapping[str, Seen] = {}
-        self._asked = self._busy = self._again = float("-inf")
+        self._own: dict[str, Place] = {}  # of who asks while the thread does not look
+        self._own_lock = threading.RLock()
+        self._asked = self._busy = self._again = self._seen_at = float("-inf")
         self._lock = threading.Lock()
         self._news, self._stop = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -86,6 +94,7 @@ class Waits:
         self._news.set()
         if self._thread is not None:
             self._thread.join()
+        self._close_own()
         for wait in self._open:
             self.give_up(wait)
 
@@ -118,7 +127,8 @@ class Waits:
     def as_of(self, sink: str, views: Collection[str] = (), *, urge: bool = True) -> tuple[float | None, Reach | None]:
         """Up to which moment (epoch seconds) a sink's flows have applied all that was committed; None if not known yet.
 
-        The second is what the newest known moment says of the sink, for why it is not there.
+        The second is what the newest known moment says of the sink, for why it is not there. While `run` notes how old
+        it is, who does not urge reads that: nobody is asked, and the thread sleeps.
 
         Args:
             sink: its name.
@@ -126,24 +136,43 @@ class Waits:
             urge: touch the heartbeat row of a database at rest, which else seems some seconds old. Not for who asks
                 for ever.
         """
-        if urge:
-            self._asked = time.monotonic()
-        self._awake()
-        last, seen = self.marks.last(), self._seen.get(sink) or self._first(sink)
-        # What `run` has noted is as true as what is seen here, and known from the first question on.
-        noted = noted_as_of(self.pipeline, sink, list(seen.generations), tuple(views)) if seen.hold is None else None
-        if last is None:
-            return noted, None
-        newest = self.marks.newest(lambda entry: seen.reach(entry, views).there)
-        return max((at for at in (noted, newest) if at is not None), default=None), seen.reach(last, views)
+        with self._sight(sink) as seen:
+            # What `run` has noted is as true as what is seen here, and known from the first question on.
+            note = read_sink_note(self.pipeline, sink) if seen.hold is None else None
+            told = NOTHING if note is None else note.of(seen.generations, views)
+            if not urge and note is not None and _is_news(note, told, time.time()) and seen.well(views):
+                there = not told.behind and told.reason is None
+                return told.as_of, Reach(there, seen.generations, told.behind or 0, told.reason)
+            if urge:
+                self._asked = time.monotonic()
+            self._awake()
+            last = self.marks.last()
+            if last is None:
+                return told.as_of, None
+            newest = self.marks.newest(lambda entry: seen.reach(entry, views).there)
+            known = [at for at in (told.as_of, newest) if at is not None]
+            return max(known, default=None), seen.reach(last, views)
 
-    def _first(self, sink: str) -> Seen:
-        """Who asks before the thread has looked: from the state folder, as it will."""
-        place = Place(self.pipeline, sink)
-        try:
-            return look_at({sink: place})[sink]
-        finally:
-            place.close()
+    @contextmanager
+    def _sight(self, sink: str) -> Iterator[Seen]:
+        """A sink as the thread has just seen it; while it sleeps, or a server holds it up, from the state folder."""
+        seen = self._seen.get(sink)
+        if seen is not None and time.monotonic() - self._seen_at < SEEN_SECONDS:
+            yield seen
+            return
+        with self._own_lock:
+            place = self._own.get(sink) or self._own.setdefault(sink, Place(self.pipeline, sink))
+            try:
+                yield look_at({sink: place})[sink]
+            finally:
+                if self._stop.is_set():  # who asks after the end leaves nothing open either
+                    self._close_own()
+
+    def _close_own(self) -> None:
+        with self._own_lock:
+            for place in self._own.values():
+                place.close()
+            self._own.clear()
 
     def fresh(self, sinks: Sequence[str], views: Collection[str], seconds: float, *, search: bool) -> Wait:
         """Wait until what readers see is at most so many seconds old; arguments as ``Wait``.
@@ -184,7 +213,7 @@ class Waits:
                 pause = max(TICK_SECONDS, time.monotonic() - began)
             except Exception as error:  # also a defect: it must not leave all who come later without an answer
                 if not isinstance(error, HeadwaterError):
-                    _log.exception("a look for those who wait failed")
+                    _log.exception("a look for those who wait failed", extra={"pipeline": self.pipeline.name})
                 pause = AWAY_SECONDS
                 for wait in waiting:
                     wait.trouble = (
@@ -205,6 +234,7 @@ class Waits:
         for wait in waiting:
             judge(wait, look)
         self._seen = look_at(servers.places)
+        self._seen_at = time.monotonic()
         self._bound([wait for wait in waiting if not wait.ended.done()], look, servers.source)
         bound = [wait for wait in waiting if wait.entry is not None and not wait.ended.done()]
         arrived = []
@@ -242,3 +272,8 @@ class Waits:
             for wait in early:
                 wait.trouble = "Debezium has not brought it to the log yet"
             source.beat()
+
+
+def _is_news(note: SinkNote, told: FlowNote, now: float) -> bool:
+    """Whether `run` is at work on it, and knows all that is asked. Pure."""
+    return now - note.at <= NOTE_SECONDS and told.as_of is not None and told.behind is not None

@@ -129,14 +129,7 @@ def source_facts(
             limit=limit,
             still=now - max(note.moved_at, note.since),
             silent=now - max(note.answered_at, note.since),
-            error=note.error,
-            reading=note.reading,
-            connector=note.connector,
-            tasks=note.tasks,
-            connector_error=note.connector_error,
-            slot_there=note.slot_there,
-            slot_active=note.slot_active,
-            slot_lost=note.slot_lost,
+            **note.words(),
         )
     if live is None or live["connector"] == "unknown":
         return facts
@@ -168,6 +161,8 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkR
     }
     own = flows.pop(living)
     facts = _sink_facts(pipeline, name, register.generation(living))
+    if note is not None and now - note.at <= STALE_SECONDS:
+        facts = replace(facts, away=note.away)
     judgement = judge_sink(facts, [one.judged for one in own.values()])
     moments = [one.as_of for one in own.values()]
     known = [moment for moment in moments if moment is not None]

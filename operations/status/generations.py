@@ -11,7 +11,7 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
     """The shape of ``--json``."""
     from cdc.log.ends import LogEnds
     from operations.state_folder import chosen_sinks, register_of
-    from spark.register import outdated
+    from spark.made_of import outdated
 
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     sinks = []

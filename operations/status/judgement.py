@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from operations.freshness.source_words import SourceWords
+
 Name = Literal[
     "failed", "stopped", "stalled", "retrying", "behind", "paused", "evolving", "filling", "starting", "well"
 ]
@@ -108,7 +110,7 @@ class FlowFacts:
 
 
 @dataclass(frozen=True)
-class SourceFacts:
+class SourceFacts(SourceWords):
     """What is known of the way into the log.
 
     Attributes:
@@ -117,11 +119,6 @@ class SourceFacts:
         limit: above which age something is wrong.
         still: seconds since the slot was last seen to get on.
         silent: seconds since Postgres, and Kafka if it was asked, last answered.
-        error: why they do not.
-        reading: captured tables whose rows are being read.
-        connector, tasks: Kafka Connect's words; ``absent`` or ``unknown`` besides.
-        connector_error: why it has failed, or why Connect does not answer.
-        slot_there, slot_active, slot_lost: of the slot; None when not known.
     """
 
     watched: bool
@@ -129,14 +126,6 @@ class SourceFacts:
     limit: float = 30.0
     still: float = 0.0
     silent: float = 0.0
-    error: str | None = None
-    reading: Sequence[str] = ()
-    connector: str = "unknown"
-    tasks: Sequence[str] = ()
-    connector_error: str | None = None
-    slot_there: bool | None = None
-    slot_active: bool | None = None
-    slot_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +138,7 @@ class SinkFacts:
         paused: since when, by whom and why.
         lost: how far it is with being made again; None if nothing was lost.
         refused: why no process runs it.
+        away: why its server does not answer; None if it does, or nobody asks.
         evolving: what is under way because its tables were altered; None for nothing.
         waits: that waits for `headwater apply`.
     """
@@ -158,11 +148,14 @@ class SinkFacts:
     paused: str | None = None
     lost: str | None = None
     refused: str | None = None
+    away: str | None = None
     evolving: str | None = None
     waits: bool = False
 
 
 _NOT_YET = ("starting", "filling")
+# A flow that has said so knows more of it than who only knocks.
+_KNOWN = ("failed", "stopped", "retrying")
 _RUN = "`headwater run FILE`"
 _APPLY = "`headwater apply FILE`"
 _WELL = Judgement("well")
@@ -285,7 +278,7 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
     return Judgement("behind", f"{old}: {waits}")
 
 
-def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:
+def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # noqa: PLR0911 - one line a case
     """How a sink is: as its worst flow, unless something is known of the whole.
 
     Args:
@@ -305,6 +298,8 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:
             else Judgement("stopped", _GONE["never run"], _RUN)
         )
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
+    if facts.away is not None and worst.judgement not in _KNOWN:
+        return Judgement("retrying", _first(facts.away), "start its server; what waits is written then by itself")
     if facts.evolving is not None and worst.judgement in ("behind", "evolving", "filling", "starting", "well"):
         return Judgement("evolving", facts.evolving, _APPLY if facts.waits else None)
     return worst

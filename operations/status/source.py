@@ -17,11 +17,12 @@ from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.names import Names
 from connectors.postgres import connect
-from connectors.rest import ConnectClient, Status, failure
+from connectors.rest import ConnectClient, Status
 from connectors.source_gaps import READ_AGAIN, refuse_unfollowed
 from connectors.wal.budget import NONE, RANK, Budget
 from connectors.wal.look import Look, look
 from connectors.wal.pins import Pin
+from operations.freshness.source_words import connector_words
 from operations.wal import judged, read_release, release_words
 
 # `status` answers at once, whoever does not.
@@ -51,10 +52,11 @@ class SourceState:
         # Without an answer nothing is said: Postgres is away, which the slot tells, or was applied by an older version.
         tables, _ = self._tables.wait(self._until)
         elsewhere, _ = self._history.wait(self._until)
-        reasons = [error or _trouble(self.pipeline, status), other or elsewhere or _lacking(self.pipeline, slot)]
+        words = connector_words(connector_name(self.pipeline), status, error)
+        reasons = [words["connector_error"], other or elsewhere or _lacking(self.pipeline, slot)]
         return {
-            "connector": "unknown" if error else "absent" if status is None else status.connector,
-            "tasks": [] if status is None else list(status.tasks),
+            "connector": words["connector"],
+            "tasks": list(words["tasks"]),
             "slot_active": None if slot is None else slot.active,
             "slot_lag_bytes": None if slot is None else slot.behind_bytes,
             "wal": judged(self.pipeline, seen).to_dict(),
@@ -114,12 +116,6 @@ def _tables(pipeline: Pipeline) -> dict[str, str]:
     with connect(pipeline.source) as connection:
         changed = find_changed(connection, Names.of(pipeline), pipeline.source.publication)
     return {table: f"{error.what}: {error.fix}" for table, error in changed.items()}
-
-
-def _trouble(pipeline: Pipeline, status: Status | None) -> str:
-    if status is None:
-        return f"there is no connector {connector_name(pipeline)}"
-    return failure(connector_name(pipeline), status).what if status.failed else ""
 
 
 def _lacking(pipeline: Pipeline, slot: Slot | None) -> str:

@@ -14,12 +14,12 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from cdc.errors import ConfigError, HeadwaterError, Refused, UnknownName
-from console.http import events, freshness, jobs, metrics, overview, reports
+from console.http import documents, events, freshness, jobs, metrics, overview, reports
 from console.http.guard import Access, Guard
-from console.http.pages import act, show
+from console.http.pages import act, letters, show
 from console.http.pages.render import STATIC, page
 from console.http.served import Pipelines
-from operations.jobs import told
+from operations.jobs.job import told
 
 
 def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] = lambda: False) -> FastAPI:
@@ -46,7 +46,7 @@ def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] =
         redoc_url=None,
     )
     app.state.pipelines, app.state.access, app.state.leaving = pipelines, access, leaving
-    for part in (reports, freshness, metrics, overview, jobs, events, show, act):
+    for part in (reports, freshness, metrics, overview, documents, jobs, events, show, letters, act):
         app.include_router(part.router)
     app.mount("/static", _Static(directory=STATIC))
     app.add_exception_handler(HeadwaterError, _explained)

@@ -9,10 +9,11 @@ from pathlib import Path
 from cdc.errors import ConfigError, HeadwaterError, UnknownName
 from cdc.pipeline import Pipeline, load
 from operations.freshness.waits import Waits
-from operations.jobs import Jobs
+from operations.jobs.jobs import Jobs
 from operations.letters.writes import WriteLetters
 from operations.overview.watching import Watching
 from operations.state_folder import register_of
+from spark.files import stamp
 
 
 class Served:
@@ -32,7 +33,7 @@ class Served:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._lock = threading.Lock()
-        self._stamp = _stamp(file)
+        self._stamp = stamp(file)
         self._pipeline = load(file)
         self._waits = Waits(self._pipeline, WriteLetters(self._pipeline))
         self.watching = Watching(lambda: self.pipeline, lambda: self.waits)
@@ -59,24 +60,16 @@ class Served:
         self._waits.close()
 
     def _follow(self) -> None:
-        stamp = _stamp(self.file)
-        if stamp == self._stamp:
+        now = stamp(self.file)
+        if now == self._stamp:
             return
-        self._stamp = stamp
+        self._stamp = now
         try:
             pipeline = load(self.file)
         except HeadwaterError:
             return  # `check` and `status` say what is wrong with it; what runs goes on
         before, self._pipeline, self._waits = self._waits, pipeline, Waits(pipeline, WriteLetters(pipeline))
         threading.Thread(target=before.retire, name="waits of a former file", daemon=True).start()
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        found = file.stat()
-    except OSError:
-        return (0, 0)
-    return (found.st_mtime_ns, found.st_size)
 
 
 class Pipelines:

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 
 from cdc.errors import ConfigError
 from console.http.app import make_app
 from console.http.guard import access
 from console.http.served import Pipelines
+from console.log_lines import belongs_to, speaks_json
 
 # Who waits for a write when the server is told to stop is answered `timeout` within this time.
 STOP_SECONDS = 5
@@ -64,10 +66,19 @@ def _listening(
         raise ConfigError(
             f"can't listen at {host}, port {port}: {error.strerror}", fix="choose another port, or 0 for any"
         ) from error
+    if len(pipelines.names) == 1:
+        belongs_to(pipelines.names[0])
     with listener:
         address = f"[{host}]" if ":" in host else host
         say(f"serving {', '.join(pipelines.names)} at http://{address}:{listener.getsockname()[1]}")
         server: uvicorn.Server
         app = make_app(pipelines, allowed, lambda: server.should_exit)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=STOP_SECONDS))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                timeout_graceful_shutdown=STOP_SECONDS,
+                log_config=None if speaks_json() else LOGGING_CONFIG,  # its own words go where ours go
+            )
+        )
         yield server, listener

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from cdc.deadletter import DeadLetter
@@ -14,24 +13,9 @@ from cdc.log.letter_log import LetterLog, Raw
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from operations.letters.listing import place_of
-from operations.state_folder import register_of
 
 # Postgres counts transactions in 64 bits and tells 32 of them in its log.
 XID = 0xFFFF_FFFF
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """What was found.
-
-    Attributes:
-        letters: of the transactions or keys that were asked for, without their documents.
-        untold: letters that are as new and do not say of which transaction: of joined documents, whose version has no
-            one change, and of records that the log has let go. Of these only the key tells.
-    """
-
-    letters: list[DeadLetter]
-    untold: list[DeadLetter]
 
 
 class RejectedWrites:
@@ -47,32 +31,6 @@ class RejectedWrites:
         self.pipeline = pipeline
         self._log = LetterLog(pipeline)
         self._transactions: dict[tuple[bytes, int], int | None] = {}
-
-    def look(
-        self, sink: str, *, transactions: Collection[int] = (), keys: Collection[str] = (), after: int = 0
-    ) -> Rejection:
-        """The letters of a sink's living generation that are of some writes.
-
-        Args:
-            sink: the sink's name.
-            transactions: the source's, as ``pg_current_xact_id`` or ``txid_current`` gives them.
-            keys: of documents or rows.
-            after: a position (``cdc.position``): what is not newer is left out. Letters without a position are not.
-
-        Raises:
-            KafkaError, KafkaUnavailable: the letters can't be read.
-        """
-        living = register_of(self.pipeline, sink).living()
-        asked = {number & XID for number in transactions}
-        letters, untold = [], []
-        for letter, transaction in self.told(sink, [living]):
-            if 0 < letter.version <= after:
-                continue
-            if letter.key in keys or (transaction is not None and transaction & XID in asked):
-                letters.append(letter)
-            elif transaction is None:
-                untold.append(letter)
-        return Rejection(letters, untold)
 
     def told(
         self, sink: str, generations: Collection[int], *, follow: bool = True

@@ -6,7 +6,8 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from operations.state_folder import registers_of
-from spark.register import Register, Registered, outdated
+from spark.made_of import outdated
+from spark.register import Register, Registered
 
 
 def builds(pipeline: Pipeline) -> dict[str, list[dict[str, Any]]]:

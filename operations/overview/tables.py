@@ -11,6 +11,7 @@ from connectors.captured import read_captured
 from connectors.names import Names
 from connectors.postgres import connect
 from operations.generations.outdated import estimated_rows
+from operations.overview.changes import KINDS, counted
 
 
 def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
@@ -24,7 +25,8 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
         for each: ``table``, ``state`` (``initial``, ``wanted``, ``requested``: its rows are read, or are to be; or
         ``done``), ``records`` (offsets of its topic; None if the brokers do not answer), ``rows`` (of the table, by
         Postgres's estimate), ``again`` (rows are read that the topic had before: ``records`` do not say how far that
-        is), and ``gap``: what of its changes is missing, else None.
+        is), ``gap``: what of its changes is missing, else None; and ``inserted``, ``updated``, ``deleted``: rows, since
+        Postgres began to count; None where it does not.
 
     Raises:
         SourceUnavailable: Postgres does not answer (transient). SourceError: it refuses.
@@ -32,6 +34,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
     with connect(pipeline.source) as connection:
         captured = read_captured(connection, Names.of(pipeline))
         rows = {table: estimated_rows(connection, table) for table in captured}
+        changes = counted(connection, list(captured))
     found = [
         {
             "table": table,
@@ -40,6 +43,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
             "rows": rows[table],
             "again": entry.sweep or entry.condition is not None,
             "gap": ", ".join(entry.gap.reasons) if entry.gap else None,
+            **changes.get(table, dict.fromkeys(KINDS)),
         }
         for table, entry in captured.items()
     ]

@@ -17,7 +17,9 @@ from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
 from operations.freshness.waits import Waits
 from operations.overview.builds import builds
+from operations.overview.changes import Rates
 from operations.overview.history import EVERY_SECONDS, History, sample_of
+from operations.overview.kept import kept_report
 from operations.overview.tables import tables_report
 from operations.status.sinks import status_report
 
@@ -36,12 +38,14 @@ class Seen:
     """A pipeline at one moment.
 
     Attributes:
-        number: grows with every look.
+        number: grows with every look at the status.
         at: when the look at the status ended (epoch seconds); 0 before the first.
         seconds: how long it took.
         status: as ``headwater status --json``; None if that failed.
         generations: see ``builds``; None if that failed.
         tables: see ``tables_report``; None if that failed.
+        kept: see ``kept_report``; None if that failed.
+        changes: table -> ``inserted``, ``updated``, ``deleted`` in rows a second.
         freshness: sink -> ``as_of`` (epoch seconds), ``age`` (seconds), ``reason``.
         rates: sink -> ``log``, ``read``, ``written`` in records a second.
         errors: which part failed, and why.
@@ -53,6 +57,8 @@ class Seen:
     status: dict[str, Any] | None = None
     generations: dict[str, list[dict[str, Any]]] | None = None
     tables: list[dict[str, Any]] | None = None
+    kept: dict[str, Any] | None = None
+    changes: dict[str, dict[str, float | None]] = field(default_factory=dict)
     freshness: dict[str, dict[str, Any]] = field(default_factory=dict)
     rates: dict[str, dict[str, float | None]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -66,6 +72,8 @@ class Seen:
             "status": self.status,
             "generations": self.generations,
             "tables": self.tables,
+            "kept": self.kept,
+            "changes": self.changes,
             "freshness": self.freshness,
             "rates": self.rates,
             "errors": self.errors,
@@ -81,7 +89,12 @@ def _tables(pipeline: Pipeline) -> Any:
 
 
 # `status` first: what the others say stands beside it.
-ASKED: Mapping[str, Asked] = {"status": status_report, "generations": builds, "tables": _tables}
+ASKED: Mapping[str, Asked] = {
+    "status": status_report,
+    "generations": builds,
+    "tables": _tables,
+    "kept": kept_report,
+}
 
 
 class Watching:
@@ -98,6 +111,7 @@ class Watching:
     ) -> None:
         self._pipeline, self._waits, self._questions = pipeline, waits, asked
         self._histories: dict[str, History] = {}
+        self._changes = Rates()
         self._newest: Seen | None = None
         self._looked = float("-inf")
         self._lock, self._stop = threading.Lock(), threading.Event()
@@ -126,7 +140,7 @@ class Watching:
 
     @property
     def number(self) -> int:
-        """Grows with every look."""
+        """Grows with every look at the status."""
         return 0 if self._newest is None else self._newest.number
 
     def history(self, sink: str) -> History:
@@ -147,9 +161,11 @@ class Watching:
             except HeadwaterError as raised:
                 error = str(raised)
             except Exception as raised:  # a defect, or a folder that was taken away: the rest is shown all the same
-                _log.debug("a look at %s failed", name, exc_info=True)
+                _log.debug("a look at %s failed", name, exc_info=True, extra={"pipeline": pipeline.name})
                 error = f"{type(raised).__name__}: {raised}"
             more = self._beside(pipeline, value) if name == "status" else {}
+            if name == "tables":
+                more = {"changes": {} if value is None else self._changes.add(time.time(), value)}
             self._note(name, value, error, time.monotonic() - began, more)
         assert self._newest is not None
         return self._newest
@@ -168,7 +184,9 @@ class Watching:
             if error is not None:
                 errors[name] = error
             # What is not known any more is not shown as if it was: the error stands in its place.
-            self._newest = replace(before, number=before.number + 1, errors=errors, **{name: value}, **more)
+            # Only a look at the status is news: who reads a page must not lose the line for each of the others.
+            number = before.number + (name == "status")
+            self._newest = replace(before, number=number, errors=errors, **{name: value}, **more)
             if name == "status":
                 self._newest = replace(self._newest, at=time.time(), seconds=seconds)
 
@@ -193,5 +211,5 @@ class Watching:
             try:
                 self.look(name)
             except Exception:  # who watches must not go blind for good
-                _log.exception("a look at %s failed", name)
+                _log.exception("a look at %s failed", name, extra={"pipeline": self._pipeline().name})
             self._news[name].wait(LOOKED_AT_SECONDS if self._open() else EVERY_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import get_args
 from urllib.parse import urlencode
 
@@ -15,11 +16,13 @@ from console.http.pages.asking import Confirmed, Shown, fields
 from console.http.pages.render import page
 from console.http.served import known_sinks
 from console.http.sessions import begun
-from operations.jobs import Verb
+from operations.jobs.job import Verb
 
 # What is done within this time is shown as done by the page that follows.
 PATIENCE_SECONDS = 1.0
 LONGEST_WHY = 200
+# A click too many must not be enough for these.
+_FOR_GOOD = ("drop-letters", "retire")
 
 router = APIRouter(include_in_schema=False)
 
@@ -35,7 +38,22 @@ async def act(request: Request, sink: str, verb: str, asked: Shown, form: Confir
     if number and not number.isdecimal():
         raise ConfigError(f"generation {number} is no number", fix="send a form of the server's own page")
     why = form.get("why", "").strip()[:LONGEST_WHY] or None
-    job = await asyncio.to_thread(asked.jobs.begin, found, sink, generation=int(number) if number else None, why=why)
+    if found in _FOR_GOOD and not form.get("sure"):
+        raise ConfigError("nothing was said of being sure", fix="say so in the form: what is removed is gone")
+    cause = form.get("cause", "").strip() or None
+    sample = form.get("sample", "").strip() or None
+    if sample and not sample.isdecimal():
+        raise ConfigError(f"{sample} rows is no number", fix="give a number, or nothing for all rows")
+    begin = partial(
+        asked.jobs.begin,
+        found,
+        sink,
+        generation=int(number) if number else None,
+        why=why,
+        cause=cause,
+        sample=int(sample) if sample else None,
+    )
+    job = await asyncio.to_thread(begin)
     await asyncio.to_thread(asked.jobs.wait, job, PATIENCE_SECONDS)
     return RedirectResponse(f"/sinks/{sink}?{urlencode({'pipeline': asked.pipeline.name})}", 303)
 

@@ -1,63 +1,37 @@
-"""How good or bad a state is, for colour and for order. Pure.
+"""What colour a page gives to a judgement, and which comes first. Pure.
 
-The words are those of ``status``; here is judged only what colour a page must choose for them.
+How something *is* was judged before (operations/status/judgement.py), for every door alike: here is no second opinion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
+
+from operations.status.judgement import BAD, FlowFacts, Judgement, judge_flow
 
 Level = Literal["bad", "warn", "busy", "idle", "good"]
 # The worst first.
 ORDER: tuple[Level, ...] = ("bad", "warn", "busy", "idle", "good")
 _LEVELS: Mapping[str, Level] = {
-    "failed": "bad",
-    "stalled": "bad",
-    "dead": "bad",
-    "retrying": "bad",
-    "rebuilding": "warn",
-    "behind": "warn",
-    "stopped": "warn",
-    "never run": "idle",
-    "paused": "idle",
-    "starting": "busy",
-    "filling": "busy",
+    **dict.fromkeys(BAD, "bad"),
     "evolving": "busy",
-    "running": "good",
+    "filling": "busy",
+    "starting": "busy",
+    "paused": "idle",
     "well": "good",
-    "finished": "good",
 }
-# What readers see is older than a healthy pipeline lets it become: something before the sink may stand still.
-OLD_SECONDS = 60.0
 
 
-def level_of(state: str | None) -> Level:
-    """Of a state; one that is not known yet is worth a look."""
-    return "idle" if state is None else _LEVELS.get(state, "warn")
+def level_of(judgement: str, warning: str | None = None) -> Level:
+    """Of a judgement; what is well, and will be trouble if nobody does anything, is worth a look."""
+    level = _LEVELS[judgement]
+    return "warn" if level == "good" and warning else level
 
 
-def sink_level(sink: Mapping[str, Any], fresh: Mapping[str, Any]) -> tuple[Level, str | None]:
-    """Of a sink, and why it is worse than its state says.
-
-    Args:
-        sink: of ``status --json``.
-        fresh: how old what its readers see is.
-    """
-    level = level_of(sink["state"])
-    if level == "good" and fresh.get("age") is not None and fresh["age"] > OLD_SECONDS:
-        return "warn", fresh.get("reason") or "what was committed does not reach it: look at the source"
-    if level == "good" and sink["lag_events"] is None:
-        return "warn", "the log's ends are not known: Kafka does not answer"
-    return level, sink["warning"]
-
-
-def source_level(source: Mapping[str, Any]) -> Level:
-    """Of connector and slot."""
-    failed = source["connector"] in ("FAILED", "absent") or "FAILED" in source["tasks"] or source["tables"]
-    if failed or source["slot_active"] is False or source["slot_active"] is None or source["error"]:
-        return "bad"
-    return "good" if source["connector"] == "RUNNING" else "warn"
+def beside(state: str, error: str | None) -> Judgement:
+    """How a generation is that readers do not see, by what its flows say: how old it is disturbs nobody."""
+    return judge_flow(FlowFacts("", state, error=error, age=0.0), Judgement("well"))
 
 
 def worst(levels: list[Level]) -> Level:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.http.pages.levels import ORDER, Level, level_of, sink_level, source_level, worst
+from console.http.pages.levels import ORDER, Level, beside, level_of, worst
+from operations.overview.changes import KINDS
 from operations.overview.history import History
 from operations.overview.watching import Seen
+from operations.status.source import budget
 
 # A look that is older than this says so: a server that is away keeps the next one waiting.
 STALE_SECONDS = 10.0
@@ -23,7 +25,7 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
         now: epoch seconds.
     """
     status = None if seen is None else seen.status
-    source = None if status is None else {**status["source"], "level": source_level(status["source"])}
+    source = None if status is None else _source(status["source"])
     sinks = [] if seen is None or status is None else [_sink(one, seen, histories) for one in status["sinks"]]
     sinks.sort(key=lambda one: (ORDER.index(one["level"]), -(one["age"] or 0.0), one["sink"]))
     tables = (seen.tables if seen else None) or []
@@ -43,6 +45,7 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
         "log": log,
         "sinks": sinks,
         "reading": reading,
+        "changes": [_change(one, seen) for one in sorted(tables, key=lambda one: one["table"])] if seen else [],
         "captured": len(tables),
         "evolving": [] if status is None else status["evolving"],
         "file": None if status is None else status["file"],
@@ -55,25 +58,39 @@ def _words(seen: Seen | None, source: Any, log: Any, sinks: Sequence[Mapping[str
         return "The first look at the servers is under way."
     if seen.errors.get("status"):
         return "The pipeline's status can't be had."
-    parts = []
-    if source is not None and source["level"] in ("bad", "warn"):
-        parts.append(f"source: {_first(source['error']) or _connector(source)}")
-    if log is not None and log["level"] == "bad":
-        parts.append("log: Kafka does not answer")
-    parts += [
-        f"{one['sink']}: {one['state']}" + (f", {_first(one['cause'])}" if one["cause"] else "")
-        for one in sinks
-        if one["level"] in ("bad", "warn")
-    ]
-    busy = [f"{one['sink']}: {one['state']}" for one in sinks if one["level"] == "busy"]
-    return "; ".join(parts or busy) or "All is well."
+    parts: list[tuple[Level, str]] = []
+    if source is not None:
+        parts.append((source["level"], f"source: {_worst_of(source)}"))
+    if log is not None:
+        parts.append((log["level"], "log: Kafka does not answer"))
+    parts += [(one["level"], f"{one['sink']}: {_worst_of(one)}") for one in sinks]
+    wrong = [text for level in ("bad", "warn") for one, text in parts if one == level]
+    busy = [f"{one['sink']}: {one['judgement']}" for one in sinks if one["level"] == "busy"]
+    return "; ".join(wrong or busy) or "All is well."
 
 
-def _connector(source: Mapping[str, Any]) -> str:
-    if source["slot_active"] is False:
-        return "nobody reads from the slot"
-    tables = next(iter(source["tables"].values()), None)
-    return tables or f"connector {source['connector']}"
+def _source(source: Mapping[str, Any]) -> dict[str, Any]:
+    """The way into the log, and what its slot keeps: of how much, and for how long that will do."""
+    wal = budget(dict(source))
+    # Changes of a table that is missing in the publication are lost meanwhile; `status` tells of it beside how it is.
+    warning = next(iter(source["tables"].values()), None) or (
+        f"the WAL that the slot keeps: {100 * wal.share:.0f} % of what it may"
+        if wal.share is not None and wal.level not in (None, "none")
+        else None
+    )
+    return {
+        **source,
+        "level": level_of(source["judgement"], warning),
+        "warning": warning,
+        "full_bytes": wal.full_bytes,
+        "share": None if wal.share is None else min(wal.share, 1.0),
+        "held": wal.held,
+    }
+
+
+def _worst_of(one: Mapping[str, Any]) -> str:
+    """How it is and why; of what is well, what will be trouble."""
+    return f"{one['judgement']}, {_first(one['cause'])}" if one["cause"] else _first(one["warning"])
 
 
 def _first(text: str | None) -> str:
@@ -83,13 +100,15 @@ def _first(text: str | None) -> str:
 def _sink(sink: Mapping[str, Any], seen: Seen, histories: Mapping[str, History]) -> dict[str, Any]:
     name = sink["sink"]
     fresh = seen.freshness.get(name) or {"as_of": None, "age": None, "reason": None}
-    level, why = sink_level(sink, fresh)
     builds = {one["generation"]: one for one in (seen.generations or {}).get(name, [])}
     flows = sink["flows"]
+    kept = seen.kept or {"letters": {}, "verified": {}, "batches": {}}
     return {
         **sink,
-        "level": level,
-        "cause": sink["last_error"] or why,
+        "letters": kept["letters"].get(name),
+        "verified": kept["verified"].get(name),
+        "batches": kept["batches"].get(name) or [],
+        "level": level_of(sink["judgement"], sink["warning"]),
         "age": fresh["age"],
         "keeps": fresh["reason"],
         "rates": seen.rates.get(name) or {"log": None, "read": None, "written": None},
@@ -99,7 +118,7 @@ def _sink(sink: Mapping[str, Any], seen: Seen, histories: Mapping[str, History])
         "rejected": sum(flow["rejected"] for flow in flows),
         "deferred": sum(flow["deferred"] for flow in flows),
         "line": sparkline(histories.get(name)),
-        "flow_list": [{**flow, "level": level_of(flow["state"])} for flow in flows],
+        "flow_list": [{**flow, "level": level_of(flow["judgement"], flow["warning"])} for flow in flows],
     }
 
 
@@ -110,9 +129,12 @@ def _build(one: Mapping[str, Any], more: Mapping[str, Any], sink: Mapping[str, A
     share = None
     if total is not None and one["lag_events"] is not None:
         share = 1.0 if total == 0 else max(0.0, min(1.0, 1 - one["lag_events"] / total))
+    living = one["stage"] == "living"
+    judgement = sink["judgement"] if living else beside(one["state"], one["last_error"]).judgement
     return {
         **one,
-        "level": level_of(one["state"]),
+        "level": level_of(judgement),
+        "judgement": judgement,
         "why": more.get("why"),
         "created_at": more.get("created_at"),
         "promoted_at": more.get("promoted_at"),
@@ -134,6 +156,12 @@ def _log(status: Any, sinks: Sequence[Mapping[str, Any]], tables: Sequence[Mappi
         "records": None if not records or None in records else sum(records),
         "topics": len(tables),
     }
+
+
+def _change(one: Mapping[str, Any], seen: Seen) -> dict[str, Any]:
+    """What is done to a table: rows by Postgres's count, and a second."""
+    rates = seen.changes.get(one["table"]) or dict.fromkeys(KINDS)
+    return {**one, "kinds": {kind: {"count": one[kind], "rate": rates[kind]} for kind in KINDS}}
 
 
 def _table(one: Mapping[str, Any]) -> dict[str, Any]:

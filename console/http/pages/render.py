@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,11 @@ def moment(epoch: float | None) -> str:
     return "" if not epoch else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch))
 
 
+def clock(epoch: float | None) -> str:
+    """``10:00:00``, in UTC: of what is minutes old."""
+    return "" if not epoch else time.strftime("%H:%M:%S", time.gmtime(epoch))
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HTTP / "templates"),
@@ -61,7 +67,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"count": count, "span": span, "rate": rate, "size": size, "moment": moment}
+    made.filters |= {
+        "count": count,
+        "span": span,
+        "rate": rate,
+        "size": size,
+        "moment": moment,
+        "clock": clock,
+        "pattern": re.escape,
+    }
     for name in made.list_templates():  # compiled now, and not while the first who asks waits
         made.get_template(name)
     return made

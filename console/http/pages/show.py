@@ -44,7 +44,8 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
     view = seen(asked)
     found = next((one for one in view["sinks"] if one["sink"] == sink), None)
     if found is not None:  # this page's colour is this sink's
-        words = found["state"] + (f": {found['cause'].splitlines()[0]}" if found["cause"] else "")
+        told = found["cause"] or found["warning"]
+        words = found["judgement"] + (f": {told.splitlines()[0]}" if told else "")
         view |= {"level": found["level"], "words": words}
     jobs = [job.to_dict() for job in asked.jobs.newest(sink)[:5]]
     template = "_sink.html" if part == "live" else "sink.html"

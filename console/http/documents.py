@@ -1,0 +1,145 @@
+"""What rows and documents are asked for: letters, differences, explain, preview; and what a file would change.
+
+Each answers as the command line's ``--json``. What rows hold is told to who may operate, and only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from cdc.errors import Refused
+from cdc.pipeline import Pipeline, load
+from console.http.reports import Asked
+from console.http.served import Served
+from operations.apart import Apart
+from operations.explain.hidden import without_values
+from operations.explain.report import explain_report
+from operations.letters.listing import LIMIT, letter_report, letters_report
+from operations.letters.wanted import Wanted, moment
+from operations.plan import plan
+from operations.run.machines import alone
+from operations.verify.last import last_verified
+
+router = APIRouter()
+LONGEST = 500
+Name = Annotated[str | None, Query(max_length=LONGEST)]
+Names = Annotated[tuple[Annotated[str, Query(max_length=LONGEST)], ...], Query(description="May be repeated.")]
+Values = Annotated[bool, Query(description="Also what rows hold; only for who may operate.")]
+
+
+def sees(request: Request, *, values: bool) -> bool:
+    """Whether what rows hold is told: it was asked for, by a role that may."""
+    return values and request.state.role == "operate"
+
+
+def wanted(
+    sink: Names = (),
+    view: Names = (),
+    table: Names = (),
+    key: Names = (),
+    cause: Annotated[str | None, Query(max_length=1_000, description="A regular expression.")] = None,
+    since: Annotated[str | None, Query(max_length=50, description="30m, 2h, 7d ago, or a date or time.")] = None,
+    generation: Annotated[int | None, Query(ge=1, description="Of one sink; else the one that readers see.")] = None,
+) -> Wanted:
+    """Which letters are meant."""
+    return Wanted(sink, view, table, key, cause, None if since is None else moment(since), generation)
+
+
+Meant = Annotated[Wanted, Depends(wanted)]
+
+
+@router.get("/v1/letters")
+def letters(
+    request: Request,
+    asked: Asked,
+    meant: Meant,
+    each: Annotated[int, Query(ge=0, le=10_000, description="So many are told one by one too, the newest.")] = LIMIT,
+    values: Values = False,
+) -> dict[str, Any]:
+    """As `headwater letters list --json`: the letters that stand, by cause. Asks Kafka and the sinks."""
+    return letters_report(asked.pipeline, meant, values=sees(request, values=values), each=each)
+
+
+@router.get("/v1/letters/show")
+def letter(request: Request, asked: Asked, meant: Meant, values: Values = False) -> dict[str, Any]:
+    """As `headwater letters show --json`: letters with their records and documents, 20 at the most."""
+    return letter_report(asked.pipeline, meant, values=sees(request, values=values))
+
+
+@router.get("/v1/differences")
+def differences(asked: Asked) -> dict[str, Any]:
+    """What the last verification of each sink has found, without what rows hold; asks no server."""
+    return last_verified(asked.pipeline)
+
+
+@router.get("/v1/explain")
+def explain(
+    request: Request,
+    asked: Asked,
+    sink: Annotated[str, Query(max_length=LONGEST)],
+    key: Annotated[str, Query(max_length=LONGEST)],
+    view: Name = None,
+    expected: Annotated[bool, Query(description="Also build it from Postgres; may start Spark.")] = False,
+    values: Values = False,
+) -> dict[str, Any]:
+    """As `headwater explain --json`: why a document looks as it does."""
+    named = sink, key, view
+    report = _apart(asked, explained, *named) if expected else explain_report(asked.pipeline, *named)
+    return report if sees(request, values=values) else without_values(report)
+
+
+@router.get("/v1/preview")
+def preview(
+    request: Request,
+    asked: Asked,
+    view: Annotated[str, Query(max_length=LONGEST)],
+    key: Name = None,
+    where: Annotated[str | None, Query(max_length=10_000, description="SQL over the root's columns.")] = None,
+    sample: Annotated[int, Query(ge=1, le=1_000)] = 5,
+    diff: Annotated[bool, Query(description="What differs from what the sink's readers see.")] = False,
+    sink: Name = None,
+) -> dict[str, Any]:
+    """As `headwater preview --json`, or `preview --diff --json`; it is all values, so only for who may operate."""
+    if request.state.role != "operate":
+        raise Refused("a preview shows what rows hold: this token may not see that", fix="use one that may operate")
+    return _apart(asked, previewed, view, (key, where, sample), sink, diff)
+
+
+@router.get("/v1/plan")
+def planned(asked: Asked) -> dict[str, Any]:
+    """As `headwater plan --json`: what `apply` would change. Changes nothing; asks all servers."""
+    return plan(asked.pipeline).to_dict()
+
+
+# -- what may start Spark: in a process of its own, which ends with it -------------------------------------------------
+
+
+def _apart(asked: Served, step: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    with Apart(step, asked.file, *arguments) as process:
+        return process.result()
+
+
+def explained(say: Callable[[str], None], file: Any, sink: str, key: str, view: str | None) -> dict[str, Any]:
+    """The other process's part of ``explain``."""
+    return explain_report(_loaded(file), sink, key, view, expected=True, progress=say)
+
+
+def previewed(
+    say: Callable[[str], None], file: Any, view: str, which: tuple[Any, ...], sink: str | None, diff: bool
+) -> dict[str, Any]:
+    """The other process's part of ``preview``."""
+    from operations.preview.asked import Asked as Rows
+    from operations.preview.diff import diff_report
+    from operations.preview.previewer import Previewer
+
+    with Previewer(say) as previewer:
+        if diff:
+            return diff_report(previewer, _loaded(file), view, Rows(*which), sink)
+        return previewer.report(_loaded(file), view, Rows(*which))
+
+
+def _loaded(file: Any) -> Pipeline:
+    return alone(load(file), None)

@@ -1,0 +1,152 @@
+"""What somebody has asked the server to do with a sink: each a job with an id, a log and a result.
+
+    <state_dir>/<pipeline>/.jobs/<id>.json
+
+A job's file outlives the server that does it: one whose server is gone was ``cut``, and the same again goes on, as with
+the verb that does the same. No sink can be called `.jobs`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cdc.errors import HeadwaterError, StateError
+from cdc.pipeline import Pipeline
+from operations.jobs.job import Job, Verb, refuse_unfit, told
+from operations.jobs.work import work
+from operations.state_folder import chosen_sinks, numbered_state_dir, state_dir
+from spark.files import write_atomic
+
+# Of these the newest are kept, and of each the newest lines.
+JOBS_KEPT, LINES_KEPT = 100, 200
+
+
+class Jobs:
+    """The jobs of one pipeline; of a kind one at a time a sink (``Job.hinders``).
+
+    Args:
+        pipeline: gives the file as it is now.
+    """
+
+    def __init__(self, pipeline: Callable[[], Pipeline]) -> None:
+        self._pipeline = pipeline
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._threads: dict[str, threading.Thread] = {}
+
+    def close(self) -> None:
+        """What is done in a process of its own is asked to end; the rest is waited for a moment."""
+        self._stop.set()
+        for thread in list(self._threads.values()):
+            thread.join(timeout=5.0)
+
+    def newest(self, sink: str | None = None) -> list[Job]:
+        """Jobs, the newest first.
+
+        Args:
+            sink: only of this one, and those that are about all.
+        """
+        folder = self._folder()
+        found = [job for path in sorted(folder.glob("*.json"), reverse=True) if (job := _read(path)) is not None]
+        return [job for job in found if sink is None or job.sink in (None, sink)]
+
+    def get(self, number: str) -> Job | None:
+        """A job by its id; None if there is none."""
+        return next((job for job in self.newest() if job.id == number), None)
+
+    def begin(
+        self, verb: Verb, sink: str | None, *, generation: int | None = None, why: str | None = None, **asked: Any
+    ) -> Job:
+        """Begin a job in the background.
+
+        Args:
+            verb: what.
+            sink: the sink's name; None for all of them, and for tables.
+            generation: which one; without it the one that the verb would take.
+            why: of a pause.
+            asked: what else is said, by the names of ``operations.jobs.job.TAKES``; None for what is not.
+
+        Raises:
+            ConfigError: no such sink, or the verb does not take what was said (terminal).
+            StateError: another job on it is running (transient by nature).
+        """
+        pipeline = self._pipeline()
+        chosen_sinks(pipeline, () if sink is None else (sink,))
+        refuse_unfit(verb, sink, {**asked, "generation": generation, "why": why})
+        said = {name: value for name, value in asked.items() if value is not None}
+        with self._lock:
+            running = next((job for job in self.newest() if job.hinders(verb, sink)), None)
+            if running is not None:
+                who = "" if running.sink is None else f"sink {running.sink}: "
+                raise StateError(f"{who}{running.verb} is under way", fix="wait until it has ended")
+            number = f"{int(time.time() * 1000):013d}-{secrets.token_hex(3)}"
+            job = Job(number, verb, sink, generation, why, said, began=time.time())
+            self._write(job)
+            self._forget_old()
+        thread = threading.Thread(target=self._do, args=(job, pipeline), name=f"job {job.id}", daemon=True)
+        self._threads[job.id] = thread
+        thread.start()
+        return job
+
+    def wait(self, job: Job, seconds: float) -> Job:
+        """The job as it is once it has ended, or after so many seconds."""
+        thread = self._threads.get(job.id)
+        if thread is not None:
+            thread.join(timeout=seconds)
+        return self.get(job.id) or job
+
+    def _do(self, job: Job, pipeline: Pipeline) -> None:
+        said: list[str] = []
+
+        def say(line: str) -> None:
+            said.append(line)
+            self._write(replace(job, lines=tuple(said[-LINES_KEPT:])))
+
+        try:
+            result, error = work(job, pipeline, say, self._stop), None
+        except HeadwaterError as raised:
+            result, error = None, told(raised)
+        except Exception as raised:  # a defect: the page says so, and goes on
+            result, error = None, told(HeadwaterError(f"{type(raised).__name__}: {raised}"))
+        state = "done" if error is None else "failed"
+        lines = tuple(said[-LINES_KEPT:])
+        self._write(replace(job, state=state, ended=time.time(), lines=lines, result=result, error=error))
+        self._threads.pop(job.id, None)
+
+    def _write(self, job: Job) -> None:
+        folder = numbered_state_dir(self._pipeline()) / self._pipeline().name / ".jobs"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / f"{job.id}.json", json.dumps(asdict(job)))
+
+    def _forget_old(self) -> None:
+        for path in sorted(self._folder().glob("*.json"), reverse=True)[JOBS_KEPT:]:
+            path.unlink(missing_ok=True)
+
+    def _folder(self) -> Path:
+        pipeline = self._pipeline()
+        return state_dir(pipeline) / pipeline.name / ".jobs"
+
+
+def _read(path: Path) -> Job | None:
+    try:
+        raw = json.loads(path.read_text())
+        known = {one.name for one in fields(Job)}
+        job = Job(**{name: value for name, value in raw.items() if name in known} | {"lines": tuple(raw["lines"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # being removed, or written by another version
+    return replace(job, state="cut") if job.state == "running" and not _alive(job) else job
+
+
+def _alive(job: Job) -> bool:
+    try:
+        return abs(psutil.Process(job.pid).create_time() - job.started) < 2.0
+    except psutil.Error:
+        return False

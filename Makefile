@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
+DIST ?= dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-failover test-cluster chaos test-compose test-containers images lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-failover test-cluster chaos test-compose test-containers images wheels release lint format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,6 +50,11 @@ test-ryw: setup ## applications wait for 10,000 writes of theirs while everythin
 images: setup ## build the container images of Headwater and every server (IMAGES=name … BASE=image)
 	@$(BIN)/python -m deploy.images $(IMAGES) $(if $(BASE),--base $(BASE))
 
+wheels: setup ## wheels and source archives of Headwater and its client into dist/ (DIST=folder)
+	@rm -rf $(DIST) && $(BIN)/uv build -q --out-dir $(DIST) . && $(BIN)/uv build -q --out-dir $(DIST) client && ls $(DIST)
+
+release: wheels images ## what is handed out: dist/ and the container images, all of the version in pyproject.toml
+
 test-compose: setup ## images, docker-compose.yml, the flights example, kills under load (15 minutes; needs Docker, or root to install it)
 	@$(BIN)/python -m deploy.compose.proof
 
@@ -78,4 +84,4 @@ lock: setup ## compute requirements.lock anew from pyproject.toml
 
 clean: ## stop our servers and remove everything made here (not the download cache)
 	@test ! -x $(BIN)/headwater || $(BIN)/headwater down --wipe --yes
-	@rm -rf $(VENV) .headwater .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf $(VENV) dist .headwater .pytest_cache .mypy_cache .ruff_cache

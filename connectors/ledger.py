@@ -32,12 +32,8 @@ class LedgerEntry:
     silent: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
-    def covered_by(self, consumed: Mapping[str, Mapping[int, int]]) -> bool:
-        """Whether a consumer that will next read ``consumed`` has everything up to ``lsn``. Pure."""
-        return self.behind(consumed) == 0
-
     def behind(self, consumed: Mapping[str, Mapping[int, int]]) -> int:
-        """How many offsets such a consumer has still to go. Pure."""
+        """How many offsets a consumer that will next read ``consumed`` lacks of everything up to ``lsn``. Pure."""
         return sum(
             max(end - consumed.get(topic, {}).get(partition, 0), 0)
             for topic, ends in self.offsets.items()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -18,9 +21,22 @@ CONNECT_SECONDS = 10
 # Our statements read catalogues or change a few objects. One that takes longer waits for a lock; an ALTER TABLE that
 # waits blocks every reader that comes after it, so it must give up rather than stop the application.
 LOCK_SECONDS = 10
+# A host that has gone away without a word (a network that drops packets, a machine without power): bytes that nobody
+# has confirmed for so long (milliseconds), or silence that so many questions of the kernel do not break (seconds), end
+# the connection. Else it is held for the two hours of the kernel's own keepalive.
+DEAD_NETWORK: dict[str, Any] = {
+    "tcp_user_timeout": 30_000,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+}
 STATEMENT_SECONDS = 60
 # libpq gives no SQLSTATE for a refused login; these parts of its messages mean that trying again is no use.
-TERMINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password")
+TERMINAL = (
+    *("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in", "no password"),
+    *("may start a WAL sender", "to start walsender"),
+)
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -44,9 +60,14 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         user, secret = source.setup_user, source.setup_password or SecretStr("")
     with _answering(source, user):
         connection = _open(source, user, secret)
-        connection.execute("SET search_path = pg_catalog, pg_temp")
-        connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
-        connection.execute(sql.SQL("SET statement_timeout = {}").format(sql.Literal(f"{STATEMENT_SECONDS}s")))
+        try:
+            with within(connection, CONNECT_SECONDS):
+                connection.execute("SET search_path = pg_catalog, pg_temp")
+                connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
+                connection.execute(sql.SQL("SET statement_timeout = {}").format(sql.Literal(f"{STATEMENT_SECONDS}s")))
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
@@ -69,7 +90,7 @@ def replication_command(source: Source, command: str) -> list[tuple[Any, ...]]:
         return answer.fetchall() if answer.description else []
 
 
-def _open(source: Source, user: str, secret: SecretStr, **more: str) -> Connection:
+def _open(source: Source, user: str, secret: SecretStr, **more: Any) -> Connection:
     return psycopg.connect(
         host=source.host,
         port=source.port,
@@ -80,8 +101,35 @@ def _open(source: Source, user: str, secret: SecretStr, **more: str) -> Connecti
         connect_timeout=CONNECT_SECONDS,
         application_name="headwater",
         autocommit=True,
-        **more,  # type: ignore[arg-type]
+        **DEAD_NETWORK,
+        **more,
     )
+
+
+@contextmanager
+def within(connection: Connection, seconds: float) -> Iterator[None]:
+    """Cut the connection if the block takes longer.
+
+    A server process that is frozen, with its machine alive, confirms every byte and never answers: no timeout of TCP
+    ends that, and the server's own timeouts are frozen with it.
+
+    Args:
+        connection: asked inside the block by this thread; cut, it raises psycopg.OperationalError there.
+        seconds: longer than the server's own timeouts, which say more.
+    """
+    watch = threading.Timer(seconds, _cut, [connection])
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+        watch.join()
+
+
+def _cut(connection: Connection) -> None:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -104,8 +152,13 @@ def _answering(source: Source, user: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(what: str, *, fix: str = "") -> Iterator[None]:
+def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
     """Turn an error of Postgres inside the block into a SourceError that says what was being done.
+
+    Args:
+        what: is being done.
+        fix: what to do when it fails; empty for what mostly helps.
+        denied: what to do when the role may not; empty for ``fix``.
 
     Raises:
         SourceUnavailable: the connection broke or a lock was not had in time (transient).
@@ -122,7 +175,9 @@ def explained(what: str, *, fix: str = "") -> Iterator[None]:
     except psycopg.errors.InsufficientPrivilege as error:
         raise SourceError(
             f"{what}: {_last_line(error)}",
-            fix=fix or "set source.setup_user to the role that owns the tables and may CREATE in the database",
+            fix=denied
+            or fix
+            or "set source.setup_user to the role that owns the tables and may CREATE in the database",
         ) from error
     except psycopg.OperationalError as error:
         raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error
@@ -143,4 +198,9 @@ def _last_line(error: psycopg.Error) -> str:
     """The line of a message that says why; libpq lists every address it tried before it."""
     diagnostic = error.diag.message_primary if error.diag else None
     lines = str(error).strip().splitlines()
-    return (diagnostic or (lines[-1] if lines else type(error).__name__)).removeprefix("FATAL: ").strip()
+    return (
+        (diagnostic or (lines[-1] if lines else type(error).__name__))
+        .removeprefix("FATAL: ")
+        .removeprefix("DETAIL: ")
+        .strip()
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,15 @@ PASSING = {409, 500, 502, 503, 504}
 EXACTLY_ONCE = (
     "set exactly.once.source.support=enabled on every worker, or allow duplicates (which the sinks withstand) with "
     "connect.options: {exactly.once.support: requested}"
+)
+
+# Failures of Debezium's that say nothing to whoever reads them.
+KNOWN = (
+    (
+        re.compile(r"IndexOutOfBoundsException: Index (\d+) out of bounds for length \1\b"),
+        "it has miscounted columns, as it does when a table with a stored generated column is read again while it is"
+        " written to (dbz#2020; it gets over it in a quiet moment, see docs/schema-changes.md)",
+    ),
 )
 
 
@@ -260,11 +270,12 @@ def failure(name: str, status: Status) -> ConnectError:
 
 
 def first_line(trace: str) -> str:
-    """A stack trace's first line, and its root cause if that says more."""
+    """A stack trace's first line, and its root cause if that says more; what it means, if that is known."""
     lines = [line.strip() for line in trace.strip().splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     first = lines[0] if lines else ""
-    return f"{first} (cause: {causes[-1]})" if causes and causes[-1] not in first else first
+    said = f"{first} (cause: {causes[-1]})" if causes and causes[-1] not in first else first
+    return next((f"{words}: {said}" for sign, words in KNOWN if sign.search(said)), said)
 
 
 def _message(answer: requests.Response) -> str:

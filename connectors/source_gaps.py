@@ -28,10 +28,7 @@ from connectors.postgres import Connection, connect
 from connectors.rest import ConnectClient
 
 READ_AGAIN = "`headwater resnapshot FILE --all`, then `headwater run FILE`"
-BEGIN_AGAIN = (
-    "`headwater drop FILE --topics --keep-sinks`, then `headwater apply FILE --wait`, then for each sink"
-    " `headwater rebuild FILE SINK --auto`"
-)
+BEGIN_AGAIN = "`headwater recapture FILE`, which tells first what it costs"
 FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
 
 # A worker that does not answer within this time is asked again at the next check.
@@ -76,13 +73,19 @@ class Remembered:
 Follow = Callable[[Connection, Pipeline, Remembered, Moment, tuple[str, int] | None], None]
 
 
-def check_source(pipeline: Pipeline, remembered: Remembered | None, follow: Follow | None = None) -> Remembered | None:
+def check_source(
+    pipeline: Pipeline,
+    remembered: Remembered | None,
+    follow: Follow | None = None,
+    told: Callable[[str | None], None] = lambda refused: None,
+) -> Remembered | None:
     """Whether the log can still be continued: to be asked at a runner's start and then now and again.
 
     Args:
         pipeline: the loaded file.
         remembered: what the last call returned, in this process or before; None at the very first.
         follow: asked when a standby of the same cluster was promoted; None refuses every other timeline.
+        told: is told in a line that the server has refused the login, and None when it has taken it.
 
     Returns:
         What to remember from now on. The same as given when a server does not answer: that is no gap.
@@ -94,8 +97,11 @@ def check_source(pipeline: Pipeline, remembered: Remembered | None, follow: Foll
     """
     try:
         connection = connect(pipeline.source)
-    except SourceError:  # down, or it refuses the login: the sinks go on with what the log holds
+    except SourceError as error:  # down, or it refuses the login: the sinks go on with what the log holds
+        if not error.transient:
+            told(error.what)
         return remembered
+    told(None)
     try:
         with connection:
             return _check(connection, pipeline, remembered, follow)

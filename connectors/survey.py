@@ -5,7 +5,7 @@ The reasons are those of ``headwater check``, found by the same functions, befor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -76,12 +76,13 @@ class Survey:
         tables: ``schema.table`` -> those that can be captured.
         facts: of these.
         left_out: what can't be, in order of names; columns too.
-        notes: good to know before the first ``check``.
+        notes: good to know of what is captured, before the first ``check``.
         foreign_keys: of ``tables``, also to tables that are not among them.
         sizes: of ``tables``.
         roles: by name.
         user: who asked.
         wal_level: the server's setting.
+        whole: schemas that were asked for as ``schema.*``, and all of whose tables can be captured.
     """
 
     tables: Mapping[str, Table]
@@ -93,6 +94,7 @@ class Survey:
     roles: Mapping[str, Role]
     user: str
     wal_level: str
+    whole: tuple[str, ...] = ()
 
 
 def survey(connection: Connection, patterns: Sequence[str] = (), own_schema: str = "headwater") -> Survey:
@@ -123,17 +125,22 @@ def survey(connection: Connection, patterns: Sequence[str] = (), own_schema: str
     catalogue, facts = _read(connection, plain)
     tables, notes = dict[str, Table](), list[LeftOut]()
     for name in plain:
-        findings = [*kind_findings(facts[name]), *key_findings(catalogue.tables[name], facts[name])]
+        findings = [
+            *kind_findings(facts[name], connection.info.server_version),
+            *key_findings(catalogue.tables[name], facts[name]),
+        ]
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         broken = _left_out(name, errors[0]) if errors else _unsupported_key(catalogue.tables[name])
         if broken is not None:
             left_out.append(broken)
             continue
         tables[name] = catalogue.tables[name]
-        notes += [_left_out(name, finding) for finding in findings]
-        notes += [LeftOut(f"{name}.{c.name}", why) for c in tables[name].columns if (why := unsupported(c))]
+        for finding in findings:  # a note tells of columns that are not captured, a warning of what is, with a danger
+            (left_out if finding.level is Level.NOTE else notes).append(_left_out(name, finding))
+        left_out += [LeftOut(f"{name}.{c.name}", why) for c in tables[name].columns if (why := unsupported(c))]
         notes += [LeftOut(f"{name}.{c.name}", why) for c in tables[name].columns if (why := lossy(c))]
     _some(tables, left_out, patterns)
+    every = [name for name, kind in kinds.items() if kind in "rp"]
     return Survey(
         tables,
         {name: facts[name] for name in tables},
@@ -144,6 +151,9 @@ def survey(connection: Connection, patterns: Sequence[str] = (), own_schema: str
         roles,
         connection.info.user,
         str(level[0]) if level else "",
+        tuple(
+            schema for schema in _schemas(patterns) if set(_tables_of(schema, every)) == set(_tables_of(schema, tables))
+        ),
     )
 
 
@@ -161,6 +171,16 @@ def _chosen(kinds: Collection[str], patterns: Sequence[str]) -> list[str]:
             )
         chosen |= dict.fromkeys(found)
     return [name for name in kinds if not patterns or name in chosen]
+
+
+def _schemas(patterns: Sequence[str]) -> list[str]:
+    """The schemas that are asked for as a whole, by their names."""
+    named = [pattern.removesuffix(".*") for pattern in dict.fromkeys(patterns) if pattern.endswith(".*")]
+    return [schema for schema in named if not set("*?[.") & set(schema)]
+
+
+def _tables_of(schema: str, names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if name.startswith(f"{schema}."))
 
 
 def _matches(name: str, pattern: str) -> bool:

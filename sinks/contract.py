@@ -158,6 +158,10 @@ class Target(Protocol):
         """The generation that readers see now; None if nothing is there."""
         ...
 
+    def claimed(self, target: str) -> int | None:
+        """The newest token that has claimed this generation; None if none has."""
+        ...
+
     def there(self, target: str) -> bool:
         """Whether what this generation has been set up to write to is still there: not after its server was emptied."""
         ...
@@ -258,8 +262,4 @@ class Sink(Target, Protocol):
 
     def bulk_load(self, target: str, on: bool) -> None:
         """Around a load from nothing: the target may neglect its readers while it is on. ``setup`` turns it off."""
-        ...
-
-    def claimed(self, target: str) -> int | None:
-        """The newest token that has claimed this generation; None if none has."""
         ...

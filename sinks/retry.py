@@ -20,6 +20,20 @@ FIRST_SECONDS = 0.05
 CAP_SECONDS = 10.0
 
 
+_lock, _made = threading.Lock(), 0
+
+
+def repeats() -> int:
+    """How often anything in this process has waited to try again, since it began."""
+    return _made
+
+
+def _repeating() -> None:
+    global _made  # noqa: PLW0603 (workers tell by the difference what a task has cost)
+    with _lock:
+        _made += 1
+
+
 def quiet(_reason: str) -> None:
     """The default ``on_wait``: say nothing."""
 
@@ -70,6 +84,7 @@ class Patience:
                 + ("the sink was closed." if self._stop.is_set() else f"gave up after {waited:.0f} s."),
                 fix="bring the server back (headwater ps shows local ones), then run again.",
             )
+        _repeating()
         self._on_wait(reason)
         pause = random.uniform(0, min(CAP_SECONDS, FIRST_SECONDS * 2 ** min(self._attempt, 16)))  # noqa: S311
         if self._give_up is not None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from console.log_lines import say
 from operations.run.flow_lines import LINE_SECONDS, FlowLines
 from operations.status.caught_up import Goal
 from spark.runner import Running
@@ -27,7 +26,7 @@ class FlowBars:
 
     def __init__(self, goal: Goal, *, terminal: bool, line_seconds: float = LINE_SECONDS) -> None:
         self.goal = goal
-        self.lines = None if terminal else FlowLines(goal, partial(click.echo, err=True), line_seconds)
+        self.lines = None if terminal else FlowLines(goal, say, line_seconds)
         self.bars: dict[str, TaskID] = {}
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.progress = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))

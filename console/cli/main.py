@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Any
 
 import click
 
@@ -32,6 +33,7 @@ VERBS = {
     "resume": "let a paused sink go on",
     "verify": "compare every sink with Postgres, row by row",
     "resnapshot": "read tables, or some of their rows, again",
+    "recapture": "go on with a database that is another one by now: an upgrade, an older copy",
     "rebuild": "fill a new generation of a sink from offset 0, beside the living one",
     "generations": "list every sink's generations",
     "promote": "make readers see a generation",
@@ -83,22 +85,22 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except HeadwaterError as error:
-        click.echo(f"error [{error.code}]: {error}", err=True)
+        _last_word(error, f"error [{error.code}]: {error}")
         sys.exit(1)
     except ConnectionError as error:  # py4j: where Java was, nobody listens any more
-        click.echo(
+        _last_word(
+            error,
             f"error [{ClusterError.code}]: a process that this one needs has ended: {error.strerror or error}\n"
             "  what it means: Spark's Java machine, most likely; nothing is lost, offsets are where they were\n"
             "  what to do: start this command again; spark-*.log in the pipeline's state folder has its last words",
-            err=True,
         )
         sys.exit(1)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        click.echo(
+        _last_word(
+            error,
             f"error [{HeadwaterError.code}]: {place}{error.strerror or error}\n"
             "  what to do: look at that path and its rights (engine.state_dir, HEADWATER_HOME), and at the disk",
-            err=True,
         )
         sys.exit(1)
     except click.ClickException as error:
@@ -109,3 +111,25 @@ def main() -> None:
         sys.exit(1)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except Exception as error:
+        if not _told_as_json(error):
+            raise
+        sys.exit(1)
+
+
+def _last_word(error: BaseException, text: str) -> None:
+    spoken = _log_lines()
+    if spoken is None:
+        click.echo(text, err=True)
+    else:
+        spoken.last_word(error, text)
+
+
+def _told_as_json(error: BaseException) -> bool:
+    spoken = _log_lines()
+    return spoken is not None and spoken.last_defect(error)
+
+
+def _log_lines() -> Any:
+    """What `run` and `serve` say things with; None for verbs that have not loaded it, nor pay for it."""
+    return sys.modules.get("console.log_lines")

@@ -43,38 +43,25 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
     """
     from cdc.pipeline import load
-    from connectors.apply import plan_pipeline
     from console.cli.show_action import show_action
-    from operations.edits.pending import pending, told
-    from operations.gate import refuse_wrong_views
-    from operations.generations.outdated import line, needed
-    from operations.schema.said import migrations
+    from operations.plan import plan
 
-    pipeline = load(file)
-    actions = plan_pipeline(pipeline)
-    changed = migrations(pipeline, migration)
-    refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
-    sinks = needed(pipeline)
-    edits = pending(pipeline)
-    asked = edits.lines() if edits is not None else []
+    found = plan(load(file), migration, lambda line: click.echo(line, err=True))
+    asked = found.asked()
     if as_json:
-        changes = [action.to_dict() for action in actions]
-        told_all = {"changes": changes, "sinks": sinks, "tables": changed, "run": told(edits)}
-        print_json({"pipeline": pipeline.name, **told_all})
+        print_json(found.to_dict())
     else:
-        for action in actions:
+        for action in found.actions:
             show_action(action)
-        for one in sinks:
-            click.echo(click.style("~ ", fg="yellow") + line(one, str(file)))
-        for table in changed:
+        for said in found.lines(str(file)):
+            click.echo(click.style("~ ", fg="yellow") + said)
+        for table in found.tables:
             show_migration(table)
         for said in asked:
             click.echo(click.style("~ ", fg="yellow") + said)
-        if actions or asked:
-            click.echo(f"{len(actions) + len(asked)} changes; `headwater apply {file}` makes them")
-        elif not sinks and not changed:
-            click.echo("nothing to change")
-    sys.exit(DIFFERENCES if actions or sinks or changed or asked else 0)
+        if closing := found.closing(str(file)):
+            click.echo(closing)
+    sys.exit(DIFFERENCES if found.actions or found.sinks or found.tables or asked else 0)
 
 
 def show_migration(table: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import errno
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from operations.run.engine import Engine
     from operations.run.halting import Halting
     from operations.run.patience import Stop
-    from operations.run.source_watch import SourceWatch
+    from operations.run.source_watch import First, SourceWatch
     from operations.schema.evolving import Evolving
+    from spark.runner import Running
 
 # How often progress is looked at and status files are written.
 STEP_SECONDS = 0.5
@@ -47,6 +48,7 @@ Examples:
   headwater run pipeline.yaml --master spark://host:7077
   headwater run pipeline.yaml --serve 8470          (with the HTTP API of `headwater serve`)
   headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
+  headwater run pipeline.yaml --take-over           (with a state folder that was put back from an older copy)
 """
 )
 @pipeline_argument
@@ -63,6 +65,9 @@ Examples:
     metavar="PORT",
     help="Also answer over HTTP, here only.",
 )
+@click.option(
+    "--take-over", "taking_over", is_flag=True, help="Also sinks that another state folder's process has run since."
+)
 @master_option
 def command(
     file: Path,
@@ -70,6 +75,7 @@ def command(
     until_caught_up: bool,
     timeout: float | None,
     port: int | None,
+    taking_over: bool,
     master: str | None,
 ) -> None:
     """Keep the sinks of a pipeline in sync with its source.
@@ -78,7 +84,9 @@ def command(
     kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
     kept up to date, also one that `rebuild` finishes while this runs. A sink that can't be run (its view does not fit
     the tables any more, its target is gone) is `failed` in `status` with the reason and the command that mends it; the
-    others go on. What is away when it begins is waited for. A sink that is paused (`headwater pause`) is left alone.
+    others go on. What is away when it begins is waited for. A sink that is paused (`headwater pause`) is left alone,
+    and so is one that `run` with another state folder (on another machine, say) has written to since: `--take-over`
+    goes on from where this folder is.
 
     A changed file is taken up when it was applied (`headwater apply`), not when it was saved: sinks come and go, and
     the next generation of a changed view is built, compared with Postgres and shown. What has not changed goes on.
@@ -86,6 +94,7 @@ def command(
     Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
     error that concerns all of them, or with --until-caught-up a sink that could not be filled.
     """
+    from console.log_lines import log_lines
     from operations.run.patience import Asked, Stop
 
     stop = Stop()
@@ -93,7 +102,9 @@ def command(
     signal.signal(signal.SIGTERM, stop.ask)
     signal.signal(signal.SIGINT, stop.ask)
     try:
-        with _serving(file, port):
+        with log_lines(), _serving(file, port):
+            if taking_over:
+                _take_over(file, only)
             failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
     except Asked:  # before anything ran: there is nothing to end
         failed = False
@@ -124,13 +135,14 @@ def _run(
     from cdc.pipeline import loads
     from cdc.pipeline.loading import read_pipeline
     from console.cli.flow_bars import FlowBars
+    from console.log_lines import belongs_to, speaks_json
     from operations.accepted import text_of
     from operations.catalogue import source_catalogue
     from operations.edits.file_watch import FileWatch
     from operations.letters.watch import LetterWatch
     from operations.losses.losses import Losses
-    from operations.pausing import paused_lines, refuse_paused
-    from operations.run.engine import open_engine, warn_outdated
+    from operations.pausing import refuse_paused
+    from operations.run.engine import open_engine
     from operations.run.halting import Halting
     from operations.run.machines import with_master
     from operations.run.patience import Waiting, patiently
@@ -140,10 +152,11 @@ def _run(
 
     until, data = None if timeout is None else time.monotonic() + timeout, read_pipeline(file)
     pipeline, taken = with_master(loads(data, str(file)), master), text_of(file, data)
+    belongs_to(pipeline.name)
     if until_caught_up:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
-    with _judged(pipeline, only) as keeper, SourceWatch(pipeline) as source:
+    with _judged(pipeline, only) as keeper, SourceWatch(pipeline, _first(pipeline, only, stop, until)) as source:
         with Waiting(pipeline, only) as waiting:
             catch_up(pipeline, only, _say)
             engine = patiently(
@@ -156,15 +169,12 @@ def _run(
         edits: FileWatch | None = None
         try:
             if not until_caught_up:  # who only catches up does so with the file that he began with
-                edits = FileWatch(engine, source, losses, taken, only, master)
-            for line in [*warn_outdated(pipeline, engine.builds), *engine.refused.lines, *paused_lines(engine.paused)]:
-                _say(f"warning: {line}")
-            if source.forgetful:
-                _say(f"warning: {FORGETFUL}")
+                edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go)
+            _warn(engine, source)
             with (
                 LetterWatch(engine),
                 Goal(pipeline, engine.runner.running) as goal,
-                FlowBars(goal, terminal=is_terminal(), line_seconds=LINE_SECONDS) as bars,
+                FlowBars(goal, terminal=is_terminal() and not speaks_json(), line_seconds=LINE_SECONDS) as bars,
             ):
                 catching_up = until_caught_up
                 _supervise(
@@ -179,8 +189,8 @@ def _run(
                     edits=edits,
                     evolving=evolving,
                 )
-            errors = dict(engine.runner.errors)
-            nothing_left, missing = engine.runner.all_failed, bool(errors or engine.refused.lines)
+            failed = [run for run in engine.runner.running if run.failed]
+            nothing_left, missing = engine.runner.all_failed, bool(failed or engine.refused.lines)
         finally:
             halting.close()
             evolving.close()
@@ -188,10 +198,47 @@ def _run(
             if edits is not None:
                 edits.close()
             engine.close()
-    for flow, reason in errors.items():
-        _say(f"error: {flow} failed: {reason}")
+    _tell_failed(failed)
     # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
     return nothing_left or (until_caught_up and missing)
+
+
+def _warn(engine: Engine, source: SourceWatch) -> None:
+    """Say what is not as it should be, as it begins."""
+    from cdc.journal import after
+    from operations.pausing import paused_lines
+    from operations.run.engine import warn_outdated
+
+    outdated = warn_outdated(engine.pipeline, engine.builds)
+    for line in [*outdated, *engine.refused.lines, *paused_lines(engine.paused)]:
+        _say(after("warning: ", line))
+    if source.forgetful:
+        _say(f"warning: {FORGETFUL}")
+
+
+def _tell_failed(failed: Sequence[Running]) -> None:
+    from cdc.journal import Line
+
+    for run in failed:
+        _say(Line(f"error: {run.flow.title} failed: {run.last_error or ''}", **run.flow.about))
+
+
+def _take_over(file: Path, only: Sequence[str]) -> None:
+    from cdc.pipeline import load
+    from operations.generations.elsewhere import take_over
+
+    take_over(load(file), only)
+
+
+def _first(pipeline: Pipeline, only: Sequence[str], stop: Stop, until: float | None) -> First:
+    """How the first look at the source is had: what it needs may be away, a promoted server's connector for one."""
+    from operations.run.patience import Waiting, patiently
+
+    def first(check: Callable[[], None]) -> None:
+        with Waiting(pipeline, only) as waiting:
+            patiently(check, stop, _say, waiting.tell, until)
+
+    return first
 
 
 @contextmanager
@@ -275,4 +322,6 @@ def _follow(
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    from console.log_lines import say
+
+    say(line)

@@ -41,5 +41,7 @@ def command(files: tuple[Path, ...], host: str, port: int, names: tuple[str, ...
     typed into the page's form.
     """
     from console.http.server import serve
+    from console.log_lines import log_lines, say
 
-    serve(files, host, port, names, lambda line: click.echo(line, err=True))
+    with log_lines():
+        serve(files, host, port, names, say)

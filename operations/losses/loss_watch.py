@@ -17,7 +17,7 @@ from sinks.configure import plain_config
 from sinks.factory import open_target
 from sinks.redis import RedisSink
 from spark.flow import has_set_up
-from spark.register import as_defined
+from spark.made_of import as_defined
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,8 @@ class LossWatch:
                         for target, there in self._there(sink, number).items():
                             self._judge(target, there)
                     except HeadwaterError as error:
-                        log.debug("sink %s, generation %d: %s", sink, number, error)
+                        about = {"sink": sink, "generation": number}
+                        log.debug("sink %s, generation %d: %s", sink, number, error, extra=about)
             finally:
                 self._looked = suspects
 

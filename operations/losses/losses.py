@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc.errors import Fenced, HeadwaterError
+from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.loss_note import LossNote
@@ -118,18 +119,17 @@ class Losses:
         for sink in self.sinks:
             one = self.healing.get(sink)
             if sink in engine.paused:
-                said += self._left_alone(one)
+                said += all_about(self._left_alone(one), sink=sink)
                 continue
             if one is None:
                 if self._is_lost(sink):
                     self.healing[sink] = one = _Healing(sink)
                     self._stop_lost(engine, sink)
-                    said.append(
-                        f"sink {sink}: its server has forgotten what readers saw; it is made again from offset 0"
-                    )
+                    text = f"sink {sink}: its server has forgotten what readers saw; it is made again from offset 0"
+                    said.append(Line(text, sink=sink))
                 else:
                     continue
-            said += self._step(engine, one)
+            said += all_about(self._step(engine, one), sink=sink)
         return said
 
     def _left_alone(self, one: _Healing | None) -> list[str]:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ClusterUnavailable, Fenced, HeadwaterError
+from cdc.journal import Line, after, telling
 from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
 from operations.catalogue import source_catalogue
@@ -19,12 +20,13 @@ from operations.generations.promote import LEVEL_SECONDS, Say, promote
 from operations.opened import Opened, accept, open_generation
 from operations.pausing import Pause, paused_sinks
 from operations.refusals import Refusals
+from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
 from operations.run.session import open_spark
 from operations.state_folder import chosen_sinks, register_of
 from spark.cluster import ended, is_local
 from spark.flow import Flow
-from spark.register import outdated
+from spark.made_of import outdated
 from spark.runner import Runner, Start
 
 # A process that has waited for so long beyond its time is dead.
@@ -46,6 +48,7 @@ class Engine:
         only: the sinks that were asked for; none for all.
         refused: generations that can't be run, and why.
         paused: sinks that are left alone.
+        spans: told each batch, when the file asks for traces.
     """
 
     pipeline: Pipeline
@@ -57,6 +60,7 @@ class Engine:
     snapshot_lsn: int
     refused: Refusals
     paused: dict[str, Pause] = field(default_factory=dict)
+    spans: BatchSpans | None = None
 
     def follow(self) -> list[str]:
         """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
@@ -74,7 +78,7 @@ class Engine:
             title = f"{build.sink}, generation {build.generation.number}"
             if build.generation.number not in self._kept(build.sink):
                 self._let_go(build)
-                said.append(f"{title}: let go, it is being retired")
+                said.append(Line(f"{title}: let go, it is being retired", **build.about))
         for name in self._sinks():
             here = {build.generation.number for build in self.builds if build.sink == name}
             kept = self._kept(name)
@@ -92,9 +96,9 @@ class Engine:
                 self.catalogue = source_catalogue(self.pipeline)
             self.builds.append(self._take_up(sink, number))
         except HeadwaterError as error:  # its rebuild may not have let go of it yet
-            return [f"warning: {self.refused.lines[-1]}"] if self.refused.add(sink, number, error) else []
+            return [after("warning: ", self.refused.lines[-1])] if self.refused.add(sink, number, error) else []
         self.refused.mended(sink, number)
-        return [f"{sink}, generation {number}: kept up to date from now on"]
+        return [Line(f"{sink}, generation {number}: kept up to date from now on", sink=sink, generation=number)]
 
     def _take_up(self, sink: str, number: int) -> Opened:
         build = open_generation(self.pipeline, self.catalogue, sink, number)
@@ -107,7 +111,7 @@ class Engine:
 
     def take_again(self, build: Opened) -> list[str]:
         """Open a generation that runs here anew, with what is known of the source now; what was done, a line each."""
-        self._let_go(build)
+        self._let_go(build, anew=True)
         return self._try(build.sink, build.generation.number)
 
     def follow_pauses(self) -> list[str]:
@@ -117,8 +121,9 @@ class Engine:
             self._let_go(build)
         for name in self.paused:
             self.refused.forget(name, ())
-        said = [f"sink {name}: paused {why.words}" for name, why in self.paused.items() if name not in before]
-        return said + [f"sink {name}: resumed" for name in before if name not in self.paused]
+        new = {name: why for name, why in self.paused.items() if name not in before}
+        said = [Line(f"sink {name}: paused {why.words}", sink=name) for name, why in new.items()]
+        return [*said, *(Line(f"sink {name}: resumed", sink=name) for name in before if name not in self.paused)]
 
     def adopt(
         self, pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str], reopened: Sequence[tuple[str, int]]
@@ -135,14 +140,17 @@ class Engine:
             what was done, a line each.
         """
         gone = [build for build in self.builds if build.sink not in pipeline.sinks]
-        for build in [*gone, *(b for b in self.builds if (b.sink, b.number) in reopened)]:
+        for build in gone:
             self._let_go(build)
+        for build in [build for build in self.builds if (build.sink, build.number) in reopened]:
+            self._let_go(build, anew=True)
         self.pipeline, self.catalogue, self.only = pipeline, catalogue, only
         self.refused.adopt(pipeline)
-        return [f"{build.sink}, generation {build.number}: let go, it is not in the file any more" for build in gone]
+        why = "let go, it is not in the file any more"
+        return [Line(f"{build.sink}, generation {build.number}: {why}", **build.about) for build in gone]
 
-    def _let_go(self, build: Opened) -> None:
-        self.runner.remove(build.generation.folder)
+    def _let_go(self, build: Opened, *, anew: bool = False) -> None:
+        self.runner.remove(build.generation.folder, anew=anew)
         build.generation.unlock()
         self.builds.remove(build)
 
@@ -190,6 +198,8 @@ class Engine:
             logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
         for build in self.builds:
             build.generation.unlock()
+        if self.spans is not None:
+            self.spans.close()
         with suppress(Exception):
             self.spark.stop()
 
@@ -245,7 +255,7 @@ def _opened(
     refused: Refusals,
     paused: Mapping[str, Pause] = MappingProxyType({}),
 ) -> Engine:
-    snapshot_lsn = read_snapshot_lsn(pipeline)
+    snapshot_lsn, spans = read_snapshot_lsn(pipeline), batch_spans(pipeline)
     names = sorted({build.sink for build in builds}) or chosen_sinks(pipeline, only)
     rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
     # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.
@@ -267,7 +277,8 @@ def _opened(
         with suppress(Exception):
             spark.stop()
         raise
-    return Engine(pipeline, catalogue, spark, Runner(spark, flows), builds, only, snapshot_lsn, refused, dict(paused))
+    runner = Runner(spark, flows, tell=None if spans is None else spans.tell)
+    return Engine(pipeline, catalogue, spark, runner, builds, only, snapshot_lsn, refused, dict(paused), spans)
 
 
 def accepted_flows(
@@ -280,34 +291,36 @@ def accepted_flows(
     return flows
 
 
-def finish_promotion(pipeline: Pipeline, sink: str, after: float, say: Say) -> None:
-    """End a promotion that was begun more than ``after`` seconds ago: its process has died, and writers wait for it.
+def finish_promotion(pipeline: Pipeline, sink: str, since: float, say: Say) -> None:
+    """End a promotion that was begun more than ``since`` seconds ago: its process has died, and writers wait for it.
 
     Doing it while that process is at work after all does no harm. A target that does not answer is asked again later.
     """
     register = register_of(pipeline, sink)
-    begun = register.promotion(after)
-    if begun is not None and not begun.moving:
-        # Nobody was moved yet, and whoever waited for the new generation to come so far has died, or still waits.
-        if register.promotion(LEVEL_SECONDS + PAUSE_SECONDS) is not None:
-            register.give_up_promotion(begun.number)
-            say(f"sink {sink}: the promotion of generation {begun.number} was cut before it began: promote again")
-    elif begun is not None:
+    # Whoever moves nobody yet may wait so long for the new generation to come as far as the old one.
+    given_up = register.give_up_unmoved(max(since, LEVEL_SECONDS + PAUSE_SECONDS))
+    if given_up is not None:
+        words = f"sink {sink}: the promotion of generation {given_up} was cut before it began: promote again"
+        say(Line(words, sink=sink, generation=given_up))
+    cut = register.cut_promotion(since)
+    if cut is not None:
+        say = telling(say, sink=sink, generation=cut)
         try:
-            promote(pipeline, sink, begun.number, say, behind_too=True)  # some views may be shown already
+            promote(pipeline, sink, cut, say, behind_too=True)  # some views may be shown already
         except HeadwaterError as error:
-            say(f"sink {sink}: the promotion of generation {begun.number} could not be finished: {error.what}")
+            say(f"sink {sink}: the promotion of generation {cut} could not be finished: {error.what}")
 
 
 def warn_outdated(pipeline: Pipeline, builds: Sequence[Opened]) -> list[str]:
     """A line for each sink whose living generation was made of something else than the file says now."""
-    said = []
+    said: list[str] = []
     for build in builds:
         number, started = build.generation.number, build.definition is None
         living = started and number == register_of(pipeline, build.sink).living()
         if living and (differs := outdated(pipeline, build.generation)):
-            said.append(
+            text = (
                 f"sink {build.sink} goes on as generation {number} was defined; the file differs "
                 f"({', '.join(differs[:3])}): `headwater rebuild FILE {build.sink}` makes a new generation"
             )
+            said.append(Line(text, **build.about))
     return said

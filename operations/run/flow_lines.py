@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from cdc.journal import Line
 from operations.pace import pace
 from operations.status.caught_up import Goal
 from spark.runner import Running
@@ -51,7 +52,9 @@ class FlowLines:
         waiting = f" · {status.deferred:,} documents to be written" if status.deferred else ""
         # Before the log's end is known, or how much a fill has to read, there is no share to tell.
         way = f"{100 * done // total}% of the log{self._pace(title, done, total)} · " if total else ""
-        self.say(f"{title}: {status.state} · {way}{status.records:,} records{waiting}{trouble}")
+        batch = status.batch_id if status.batch_id >= 0 else None
+        about = {**run.flow.about, "batch": batch, "state": status.state, "records": status.records}
+        self.say(Line(f"{title}: {status.state} · {way}{status.records:,} records{waiting}{trouble}", **about))
 
     def _pace(self, title: str, done: int, total: int) -> str:
         """``, 12,000/s, 3 min left``; nothing when it is done or has not begun."""

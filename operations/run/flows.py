@@ -20,6 +20,7 @@ from cdc.resolve import view_tables
 from cdc.types import supported
 from cdc.used import used_columns
 from cdc.view import View
+from operations.generations.elsewhere import refuse_elsewhere
 from operations.kept_shapes import Frozen, read_frozen
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
@@ -120,7 +121,7 @@ def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
         (view,) = flow.spec.views
         settings = row_store_settings(build.pipeline, build.generation, view) | {"token": build.token}
         flow, start = replace(flow, spec=replace(flow.spec, row_store=settings)), start_joined
-    return flow, _checked(start)
+    return flow, _ours(build, _checked(start))
 
 
 def reading(pipeline: Pipeline, sink: Any) -> Reading:
@@ -130,6 +131,7 @@ def reading(pipeline: Pipeline, sink: Any) -> Reading:
         client=pipeline.kafka.options_plain(),
         max_offsets=pipeline.engine.max_offsets_per_trigger,
         trigger_ms=pipeline.engine.trigger_ms if sink.trigger_ms is None else sink.trigger_ms,
+        traces=pipeline.policy.traces,
         tombstone_seconds=int(pipeline.kafka.tombstone_retention_hours * 3600),
     )
 
@@ -142,6 +144,16 @@ def start_warehouse_of(build: Opened) -> Start:
         catalog=catalog_name(build.sink),
         lease=build.generation.lease,
     )
+
+
+def _ours(build: Opened, start: Start) -> Start:
+    """Look at each start of a flow whether its generation is still what the state folder says, before it is claimed."""
+
+    def look_and_start(spark: SparkSession, flow: Flow) -> Query:
+        refuse_elsewhere(build, flow)
+        return start(spark, flow)
+
+    return look_and_start
 
 
 def _checked(start: Start) -> Start:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, TableChanged
+from cdc.journal import all_about
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views, view_tables
 from connectors.marker_watch import MarkerWatch
@@ -87,4 +88,4 @@ class Halting:
             self.engine.catalogue = source_catalogue(self.engine.pipeline)
         except HeadwaterError as error:  # gone in this moment: with what was known; it is tried again
             said.append(f"warning: {error.what}")
-        return said + self.engine.take_again(build)
+        return all_about(said + self.engine.take_again(build), **build.about)

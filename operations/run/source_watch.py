@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +34,10 @@ CONNECTOR_SECONDS = 5.0
 WAL_SECONDS = 5.0
 
 
+# Makes the first check.
+First = Callable[[Callable[[], None]], None]
+
+
 def memory(pipeline: Pipeline) -> Path:
     """Where what was seen of the source is remembered."""
     return state_dir(pipeline) / pipeline.name / "source.json"
@@ -54,10 +58,13 @@ class SourceWatch:
 
     Args:
         pipeline: the loaded file.
+        first: makes the first check; may make it again while what it needs is away.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, first: First = lambda check: check()) -> None:
         self.pipeline = pipeline
+        self._first = first
+        self._refused: str | None = None
         self.error: HeadwaterError | None = None
         self.news: deque[str] = deque()
         self._tables = TableWatch(pipeline)
@@ -71,8 +78,9 @@ class SourceWatch:
 
         Raises:
             SlotLost, LogGap, SourceChanged: the log can't be continued (terminal).
+            ConnectUnavailable: a promoted server can't be followed without its answer (transient).
         """
-        self.check()
+        self._first(self.check)
         self._tables.look()
         self._thread.start()
         return self
@@ -104,13 +112,21 @@ class SourceWatch:
         except (ValueError, TypeError) as error:
             raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or remove it") from error
         try:
-            seen = check_source(self.pipeline, known, follow)
+            seen = check_source(self.pipeline, known, follow, self._told)
         except SlotLost as error:
             raise with_reason(self.pipeline, error) from error
         if seen is not None and seen != known:
             write_atomic(path, json.dumps(seen.to_dict()))
             if known is not None and seen.timeline != known.timeline:
                 self.news.append(f"the database has failed over to timeline {seen.timeline}, and is followed")
+
+    def _told(self, refused: str | None) -> None:
+        """Postgres has refused the login, or has not: a password that was changed there must not go unnoticed."""
+        if refused is not None and refused != self._refused:
+            self.news.append(f"warning: {refused}: sinks go on with what the log holds, and nobody watches the source")
+        elif refused is None and self._refused is not None:
+            self.news.append("Postgres takes the login again")
+        self._refused = refused
 
     def _watch(self) -> None:
         checked = looked = time.monotonic()

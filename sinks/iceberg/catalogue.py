@@ -26,6 +26,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 BUSY_MS = 30_000
 # The table's property that says which generation it is.
 GENERATION = "headwater.generation"
+# And which holder of its lease has claimed it last. Spark shows stars for a property with "token" in its name.
+LEASE = "headwater.lease"
 # A swap that meets a commit is tried again; a commit takes longer than a swap.
 SWAP_TRIES = 50
 
@@ -180,6 +182,20 @@ def living(sink: Any, catalog: str, view: str) -> int | None:
             return generation_of(load_table(opened, sink, view))
         except SinkRefused:
             return None
+
+
+def claimed(sink: Any, catalog: str, view: str, generation: int) -> int | None:
+    """The newest lease token that has claimed a generation's table; None if there is no table, or if none has.
+
+    Raises:
+        SinkUnavailable: the catalogue does not open (transient).
+    """
+    with open_catalog(sink, catalog) as opened:
+        try:
+            token = load_table(opened, sink, view, generation).properties.get(LEASE)
+        except SinkRefused:
+            return None
+    return None if token is None else int(token)
 
 
 def promote_table(sink: Any, catalog: str, view: str, new: int, old: int) -> None:

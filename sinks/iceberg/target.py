@@ -90,6 +90,10 @@ class IcebergTarget:
         """See the contract."""
         return catalogue.living(self._place, self._catalog, target)
 
+    def claimed(self, target: str) -> int | None:
+        """See the contract."""
+        return catalogue.claimed(self._place, self._catalog, target, self._number(target))
+
     def there(self, target: str) -> bool:
         """See the contract."""
         try:

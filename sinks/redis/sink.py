@@ -26,6 +26,7 @@ from sinks.rounds import rounds
 log = logging.getLogger(__name__)
 
 MAX_KEY_BYTES = 8192  # Redis would take 512 MB; nobody means that
+_SAID: set[tuple[str, str, str]] = set()  # what this process has warned of already
 OLDEST = 5  # 5.0: scripts replicate their effects, so EXPIRE and SET are exact on replicas
 
 
@@ -62,15 +63,22 @@ class RedisSink:
         if info.get("role") == "slave":
             raise SinkRefused(f"{who} is a replica and can't be written", fix="give the url of its master")
         if info.get("maxmemory") and info.get("maxmemory_policy") != "noeviction":
-            log.warning(
-                "%s may evict keys (%s): readers must take a missing key for a miss, and verify will miss it too",
-                who,
-                info.get("maxmemory_policy"),
-            )
+            self._say_eviction(str(info.get("maxmemory_policy")))
         with self._server.once("setup"):
             self._claim_keys(self._server.client())
             for where in self._names.values():
                 self._claim(where)
+
+    def _say_eviction(self, policy: str) -> None:
+        """Once in a process: a sink is opened again and again, for each of its flows and after each failure."""
+        said = (self._settings.who, self._settings.key_prefix, policy)
+        if said not in _SAID:
+            _SAID.add(said)
+            log.warning(
+                "%s may evict keys (%s): readers must take a missing key for a miss, and verify will miss it too",
+                self._settings.who,
+                policy,
+            )
 
     def _claim_keys(self, client: Client) -> None:
         """Claim the keys of all views, or of none."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import orjson
 
@@ -26,6 +26,22 @@ CHUNK = 2000
 NOBODY = Attempt()
 
 T = TypeVar("T")
+
+
+class Memory(NamedTuple):
+    """Of a node.
+
+    Attributes:
+        used: bytes that it has taken.
+        limit: ``maxmemory``; 0 for none.
+    """
+
+    used: int
+    limit: int
+
+
+def _memory(answer: Mapping[str, Any]) -> Memory:
+    return Memory(int(answer.get("used_memory", 0)), int(answer.get("maxmemory", 0)))
 
 
 class Talk:
@@ -126,6 +142,23 @@ class Talk:
             f"{self.who}: {self.settings.title} has lost its marks",
             means="the server was emptied, or restored from an older copy; the flow starts again and finds out",
         )
+
+    def memory(self) -> dict[str, Memory]:
+        """What each node that takes writes has in memory, by ``host:port``; all that the server holds, not this view.
+
+        Raises:
+            SinkUnavailable: no answer in time (transient).
+        """
+
+        def ask(client: Any) -> dict[str, Memory]:
+            if not self.settings.cluster:
+                at = client.get_connection_kwargs()
+                name = f"{at['host']}:{at['port']}" if "host" in at else str(at["path"])
+                return {name: _memory(client.info("memory"))}
+            nodes = client.get_primaries()
+            return {node.name: _memory(client.info("memory", target_nodes=node)) for node in nodes}
+
+        return self.patiently(ask)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

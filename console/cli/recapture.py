@@ -1,0 +1,55 @@
+"""``headwater recapture``: go on with a database that is another one by now."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+from console.cli.options import confirm, json_option, pipeline_argument, print_json
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headwater recapture pipeline.yaml              (tells what it costs, and asks)
+  headwater recapture pipeline.yaml --yes        (after pg_upgrade, a blue/green switch, an older backup)
+"""
+)
+@pipeline_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+def command(file: Path, yes: bool, as_json: bool) -> None:
+    """Capture the database anew, and build every sink again beside what readers see.
+
+    For a database in another history: another system identifier (pg_upgrade, a blue/green switch), an older copy, a
+    timeline that can't be followed. `run` must not be alive. Readers keep what they have until each sink's new
+    generation was compared with Postgres; the one that it replaces is removed then. Killed, the same command goes on.
+
+    Exit code 0: every sink equals Postgres, start `headwater run`; 2: one differs, and its readers still see what they
+    saw; 1: error.
+    """
+    from cdc.pipeline import load
+    from operations.recapture import begun, costs, recapture
+
+    pipeline = load(file)
+    say = partial(click.echo, err=True)
+    if begun(pipeline) is None:
+        for line in costs(pipeline):
+            say(f"- {line}")
+        if not yes:
+            confirm("Capture it anew?")
+    else:
+        say("going on with what was begun")
+    report = recapture(pipeline, file, say)
+    if as_json:
+        print_json(report)
+    else:
+        for sink in report["sinks"]:
+            good = "equals Postgres" if sink["equal"] else "differs from Postgres: run the same command again"
+            click.echo(f"sink {sink['sink']}: readers see generation {sink['generation']}; what was built {good}")
+        if report["equal"]:
+            click.echo(f"captured anew in {report['seconds']:.0f} s: `headwater run {file}` goes on")
+    sys.exit(0 if report["equal"] else 2)

@@ -1,0 +1,200 @@
+"""Captures a database anew that is another one by now, and builds every sink again beside what readers see.
+
+For what no place in the log leads over: an upgrade by pg_upgrade, a green copy, a restore of an older backup. Positions
+of the two histories can't be compared, so topics are made anew and every table is read again; readers keep what they
+have until each new generation was compared with Postgres. How far it is stands in a note in the state folder, so that
+the same command goes on wherever it was killed.
+
+Docs: docs/runbooks.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import ConnectError, StateError
+from cdc.pipeline import Pipeline, loads
+from cdc.pipeline.loading import read_pipeline
+from connectors.apply import apply
+from connectors.database.history import read_moment
+from connectors.drop import drop
+from connectors.postgres import connect
+from connectors.snapshot import wait_snapshot
+from operations.accepted import Text, hand_over, text_of
+from operations.apart import Apart
+from operations.edits.build import build
+from operations.freshness.note import forget_source_note
+from operations.generations.outdated import cost
+from operations.generations.retire import retire
+from operations.pausing import refuse_paused
+from operations.run.source_watch import forget, memory
+from operations.state_folder import numbered_state_dir, register_of, registers_of, state_dir
+from spark.files import write_atomic
+
+Say = Callable[[str], None]
+FILE = "recapture.json"
+STEP_SECONDS = 0.5
+# What is known of the tables in the history that is left: its positions would be held against the next one's.
+SHAPES = ("shapes.json", "catalogue.json")
+
+
+@dataclass(frozen=True)
+class Recapture:
+    """How far one is.
+
+    Attributes:
+        since: when it was begun (epoch seconds).
+        dropped: the old capture is removed.
+        captured: every row is in the new topics.
+        sinks: name -> whether its new generation equals Postgres, of those that were built.
+    """
+
+    since: float
+    dropped: bool = False
+    captured: bool = False
+    sinks: dict[str, bool] = field(default_factory=dict)
+
+
+def begun(pipeline: Pipeline) -> Recapture | None:
+    """One that has not come to its end; None if there is none.
+
+    Raises:
+        StateError: its note can't be read (terminal).
+    """
+    path = _path(pipeline)
+    try:
+        return Recapture(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise StateError(f"{path} can't be read: {error}", fix="remove it, then run the same command again") from error
+
+
+def costs(pipeline: Pipeline) -> list[str]:
+    """What it will take and what is given up, a line each.
+
+    Raises:
+        SourceError: Postgres does not answer (transient), or refuses.
+    """
+    said = [_history(pipeline), "topics, slot and connector are made anew, and every table is read again"]
+    for sink in pipeline.sinks:
+        if register_of(pipeline, sink).generation().started:
+            found = cost(pipeline, sink)
+            much = "" if not found["documents"] else f": about {found['documents']:,}, {found['minutes']:g} minutes"
+            said.append(f"sink {sink} is built again beside what readers see{much}; older generations are removed")
+    return [*said, "dead letters are forgotten, and write tokens that were given out before say nothing any more"]
+
+
+def _history(pipeline: Pipeline) -> str:
+    with connect(pipeline.source) as connection:
+        now = read_moment(connection)
+    where = f"{pipeline.source.host}:{pipeline.source.port}"
+    try:
+        known = json.loads(memory(pipeline).read_text())["system_identifier"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return f"{where} has the system identifier {now.system_identifier}"
+    if known == now.system_identifier:
+        return f"{where} is the Postgres cluster that was captured, by its system identifier"
+    return f"{where} has the system identifier {now.system_identifier}; what was captured had {known}"
+
+
+def recapture(pipeline: Pipeline, file: Path, say: Say) -> dict[str, Any]:
+    """Do it, or go on with it.
+
+    Args:
+        pipeline: the loaded file.
+        file: its path.
+        say: told what happens, a line each.
+
+    Returns:
+        the shape of ``--json``: ``equal`` is whether every new generation equals Postgres, and readers see it.
+
+    Raises:
+        StateError: a sink is paused, or a process runs one (terminal; nothing was changed).
+        HeadwaterError: a server refused, or does not answer: the same command goes on.
+    """
+    refuse_paused(pipeline, list(pipeline.sinks), "nothing was changed")
+    _refuse_running(pipeline)
+    at = begun(pipeline) or Recapture(time.time())
+    numbered_state_dir(pipeline)
+    _note(pipeline, at)
+    if not at.dropped:
+        _leave(pipeline, say)
+        at = _note(pipeline, replace(at, dropped=True))
+    data = read_pipeline(file)
+    if not at.captured:
+        apply(loads(data, str(file)), lambda action: say(f"{action.kind} {action.name}: {action.detail}"))
+        hand_over(pipeline, text_of(file, data))
+        say("every table is read again")
+        if not wait_snapshot(pipeline).done:
+            raise ConnectError("the snapshot did not come to its end", fix="run the same command again")
+        at = _note(pipeline, replace(at, captured=True))
+    for sink, register in registers_of(pipeline, ()).items():
+        if not at.sinks.get(sink) and register.generation().started:
+            at = _note(
+                pipeline, replace(at, sinks={**at.sinks, sink: _build(pipeline, text_of(file, data), sink, say)})
+            )
+    equal = all(at.sinks.values())
+    if equal:
+        _path(pipeline).unlink(missing_ok=True)
+    sinks = [
+        {"sink": sink, "generation": register_of(pipeline, sink).living(), "equal": good}
+        for sink, good in at.sinks.items()
+    ]
+    return {"pipeline": pipeline.name, "equal": equal, "sinks": sinks, "seconds": round(time.time() - at.since, 1)}
+
+
+def _refuse_running(pipeline: Pipeline) -> None:
+    for sink, register in registers_of(pipeline, ()).items():
+        for number in register.written():
+            if register.generation(number).lease.held_by_other():
+                raise StateError(
+                    f"sink {sink} is run by another process",
+                    means="it would go on with the capture that is left; nothing was changed",
+                    fix="stop `headwater run` first",
+                )
+
+
+def _leave(pipeline: Pipeline, say: Say) -> None:
+    """Remove the old capture, what is known of its history, and all generations that readers do not see."""
+    for sink, register in registers_of(pipeline, ()).items():
+        for entry in register.entries():
+            if entry.stage != "living":
+                retire(pipeline, sink, entry.number, say)
+    say("removing slot, topics and connector of the database that was captured")
+    drop(pipeline, topics=True)
+    forget(pipeline)
+    forget_source_note(pipeline)
+    folder = state_dir(pipeline) / pipeline.name
+    for path in [*(folder / name for name in SHAPES), *folder.glob("*/evolution.json")]:
+        path.unlink(missing_ok=True)
+
+
+def _build(pipeline: Pipeline, taken: Text, sink: str, say: Say) -> bool:
+    """A sink's new generation, in a process of its own; the one that it replaces is of no use any more."""
+    with Apart(build, taken, sink, None) as child:
+        while not child.ended():
+            for line in child.lines():
+                say(line)
+            time.sleep(STEP_SECONDS)
+        for line in child.lines():
+            say(line)
+        equal = child.result()
+    if equal:
+        for entry in register_of(pipeline, sink).previous():
+            retire(pipeline, sink, entry.number, say)
+    return equal
+
+
+def _path(pipeline: Pipeline) -> Path:
+    return state_dir(pipeline) / pipeline.name / FILE
+
+
+def _note(pipeline: Pipeline, at: Recapture) -> Recapture:
+    write_atomic(_path(pipeline), json.dumps(asdict(at)))
+    return at

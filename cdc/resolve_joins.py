@@ -30,6 +30,8 @@ Orders = tuple[Order, ...]
 
 # Words that Spark SQL takes for values, where a column of that name is not.
 _CONSTANTS = frozenset(("true", "false", "null"))
+# How the remedy ends where no index is known over the columns of an edge.
+NO_CONSTRAINT = "has no unique constraint over it"
 
 
 def resolve_tree(pipeline: Pipeline, catalogue: Catalogue, name: str, model: View, table: Table) -> Node:
@@ -302,4 +304,4 @@ def _by_key(named: Collection[str], pairs: str, table: Table) -> str:
     larger = [key for key in table.unique_keys if set(named) < set(key)]
     if larger:
         return f"name a whole key: ({', '.join(larger[0])}) or {pairs}"
-    return f"join by a key: {pairs}; ({columns}) is none, as long as {table.qualified} has no unique constraint over it"
+    return f"join by a key: {pairs}; ({columns}) is none, as long as {table.qualified} {NO_CONSTRAINT}"

@@ -25,7 +25,7 @@ from connectors.postgres import connect
 from operations.state_folder import register_of, state_dir
 from sinks.configure import check_mapping
 from spark.files import write_atomic
-from spark.register import as_defined
+from spark.made_of import as_defined
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

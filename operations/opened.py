@@ -19,7 +19,7 @@ from operations.rowstore import row_store_settings
 from operations.state_folder import followed_timelines, numbered_state_dir
 from sinks.rowstore.settings import StoreSettings
 from spark.flow import flow_name
-from spark.register import as_defined, define, keep_definition, proposed
+from spark.made_of import as_defined, define, keep_definition, proposed
 from spark.state import Generation, Identity
 from spark.status import FlowStatus, state_of
 from truth.expected import Form
@@ -58,6 +58,11 @@ class Opened:
     def number(self) -> int:
         """Which generation it is."""
         return self.generation.number
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What lines about it are about (cdc/journal.py)."""
+        return {"sink": self.sink, "generation": self.number}
 
     @property
     def part(self) -> Sink:

@@ -19,6 +19,7 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from cdc.errors import StateError
+from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from operations.state_folder import chosen_sinks, numbered_state_dir, register_of, state_dir
 from spark.files import write_atomic
@@ -84,7 +85,8 @@ def resume_before(pipeline: Pipeline, pause: Pause) -> float:
 
 def paused_lines(found: Mapping[str, Pause]) -> list[str]:
     """What `run` says of sinks that it leaves alone, a line each."""
-    return [f"sink {name} is paused {pause.words}: `headwater resume FILE {name}`" for name, pause in found.items()]
+    way = "`headwater resume FILE"
+    return [Line(f"sink {name} is paused {pause.words}: {way} {name}`", sink=name) for name, pause in found.items()]
 
 
 def refuse_paused(pipeline: Pipeline, sinks: Sequence[str], what: str) -> None:

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from cdc.errors import ConfigError, HeadwaterError, StateError
+from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from operations.state_folder import register_of
 
@@ -75,7 +76,7 @@ class Refusals:
     @property
     def lines(self) -> list[str]:
         """What is the matter, a text each."""
-        return [known.reason for known in self._of.values()]
+        return [Line(known.reason, sink=sink, generation=number) for (sink, number), known in self._of.items()]
 
     def failure(self) -> HeadwaterError:
         """The error of a command that has nothing left to run."""

@@ -26,18 +26,27 @@ def row_store_settings(pipeline: Pipeline, generation: Generation, view: str) ->
     Raises:
         ConfigError: the file has no ``row_store``.
     """
-    part = pipeline.row_store
-    if part is None:
+    if pipeline.row_store is None:
         raise ConfigError(f"view {view} joins tables, and the file has no row_store", fix="add `row_store: {url: …}`")
+    return reading_settings(pipeline) | {
+        "namespace": namespace(pipeline.name, generation.sink, view, generation.number),
+        "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
+        "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
+        "give_up_seconds": GIVE_UP_SECONDS,
+        "away_seconds": away_seconds(pipeline),
+    }
+
+
+def reading_settings(pipeline: Pipeline) -> dict[str, Any]:
+    """Where the row store of a file that has one is, for who asks its server and no view's rows; holds secrets."""
+    part = pipeline.row_store
+    assert part is not None
     return {
         "url": part.url,
         "user": part.user,
         "password": None if part.password is None else part.password.get_secret_value(),
         "cluster": part.cluster,
         "ca_certs": part.ca_certs,
-        "namespace": namespace(pipeline.name, generation.sink, view, generation.number),
-        "title": f"{pipeline.name}/{generation.sink}/{view}/g{generation.number}",
-        "fade_seconds": int(pipeline.kafka.tombstone_retention_hours * 3600),
-        "give_up_seconds": GIVE_UP_SECONDS,
-        "away_seconds": away_seconds(pipeline),
+        "namespace": "",
+        "title": pipeline.name,
     }

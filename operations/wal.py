@@ -15,9 +15,8 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from cdc.sizes import size_words
-from connectors.postgres import connect
 from connectors.wal.budget import Budget, Sample, judge
-from connectors.wal.look import Look, look
+from connectors.wal.look import Look
 from connectors.wal.pins import long_ones
 from connectors.wal.release import Released
 from operations.state_folder import numbered_state_dir, state_dir
@@ -50,24 +49,6 @@ class Window:
             kept = (*kept, Sample(now, seen.retained_bytes))
         open_ones = {pin.xid: self.first_seen.get(pin.xid, now) for pin in seen.pins if pin.xid}
         return Window(kept, open_ones)
-
-
-def wal_report(pipeline: Pipeline) -> dict[str, Any]:
-    """How the WAL that the slot keeps stands to the budget; one connection, a few queries.
-
-    Args:
-        pipeline: the loaded file. A `run` that is alive, with the same state folder, is what knows of the growth.
-
-    Returns:
-        ``retained_bytes``, ``budget_bytes``, ``limit_bytes``, ``growth_bytes_per_second``, ``seconds_to_full``,
-        ``level`` and ``pinned_by`` (docs/json-output.md).
-
-    Raises:
-        SourceUnavailable: Postgres does not answer (transient).
-        SourceError: it refuses the login (terminal).
-    """
-    with connect(pipeline.source) as connection:
-        return judged(pipeline, look(connection, pipeline.source.slot)).to_dict()
 
 
 def judged(pipeline: Pipeline, seen: Look | None, window: Window | None = None, before: str | None = None) -> Budget:

@@ -72,11 +72,11 @@ class AppliedListener:
     """
 
     def __init__(self) -> None:
-        self._folders: dict[str, Path] = {}
+        self._folders: dict[str, tuple[Path, Mapping[str, Any]]] = {}
 
-    def follow(self, title: str, folder: Path) -> None:
+    def follow(self, title: str, folder: Path, about: Mapping[str, Any]) -> None:
         """From now on write what the query of this name has applied into a flow's folder."""
-        self._folders[title] = folder
+        self._folders[title] = folder, about
 
     # -- called by Java -----------------------------------------------------------------------------------------------
 
@@ -85,14 +85,15 @@ class AppliedListener:
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         """A batch has ended."""
+        about: Mapping[str, Any] = {}
         try:
             progress = event.progress()
-            folder = self._folders.get(progress.name())
+            folder, about = self._folders.get(progress.name(), (None, {}))
             if folder is not None:
                 ends = json.loads(progress.sources()[0].endOffset())
                 write_somehow(folder / FILE, json.dumps({"batch": progress.batchId(), "offsets": ends}))
         except Exception as error:  # a full disk, or a machine that is going away: the checkpoint tells, a little later
-            _log.debug("a batch's end could not be told: %s", error)
+            _log.debug("a batch's end could not be told: %s", error, extra=dict(about))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         """There is nothing to apply."""
@@ -109,13 +110,14 @@ class AppliedListener:
 _listeners: dict[SparkSession, AppliedListener] = {}
 
 
-def tell_applied(spark: SparkSession, title: str, folder: Path) -> None:
+def tell_applied(spark: SparkSession, title: str, folder: Path, about: Mapping[str, Any]) -> None:
     """Have it written down what a query applies; to be called before it starts.
 
     Args:
         spark: the session that runs it.
         title: the query's name.
         folder: the flow's.
+        about: what lines about it are about.
     """
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -128,4 +130,4 @@ def tell_applied(spark: SparkSession, title: str, folder: Path) -> None:
         wrapper = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
         streams: Any = spark.streams
         streams._jsqm.addListener(wrapper(listener))
-    _listeners[spark].follow(title, folder)
+    _listeners[spark].follow(title, folder, about)

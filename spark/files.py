@@ -1,4 +1,4 @@
-"""Files that are replaced in one step."""
+"""Files that are replaced in one step, and how to see that they were."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ from pathlib import Path
 from cdc.errors import DiskFull
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+Stamp = tuple[int, int, int]
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Something else each time that a file was written, or replaced; None while there is none that can be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def write_atomic(path: Path, text: str) -> None:

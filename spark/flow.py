@@ -30,10 +30,12 @@ from spark import replay
 from spark.applied import tell_applied
 from spark.checkpoint import check_checkpoint, committed_offsets, planned, trim
 from spark.expressions import compute, entries_with_rows, entry_schema
+from spark.record import RECORD
 from spark.source import read_changelog
 from spark.spec import FlowSpec
 from spark.state import rebuild_command
 from spark.status import FlowStatus
+from spark.traces import observed_traces
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
 # The flow of a sink's plain views.
@@ -50,12 +52,14 @@ class Reading:
         max_offsets: records a micro-batch may hold at the most.
         tombstone_seconds: how long the log remembers deletes.
         trigger_ms: 0 for "as soon as there is something", else the least time between two batches.
+        traces: whether spans are looked for in the records' headers.
     """
 
     bootstrap: str
     client: Mapping[str, str]
     max_offsets: int | None
     trigger_ms: int = 0
+    traces: bool = False
     tombstone_seconds: int = 7 * 86400
 
 
@@ -84,6 +88,11 @@ class Flow:
         """``sink/flow``, as status shows it; ``sink@generation/flow`` beside or after the first generation."""
         generation = self.spec.generation
         return f"{self.spec.sink}/{self.name}" if generation == 1 else f"{self.spec.sink}@{generation}/{self.name}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What lines about it are about (cdc/journal.py)."""
+        return {"sink": self.spec.sink, "generation": self.spec.generation, "flow": self.name}
 
     @property
     def checkpoint(self) -> Path:
@@ -142,7 +151,7 @@ class Flow:
         raise StateError(
             f"sink {self.spec.sink}: the target of {view} holds rows, but nothing in {self.folder} says from where",
             means="its checkpoints are lost, or another pipeline fills it; rows deleted meanwhile would stay for ever",
-            fix=f"point engine.state_dir at the old state, or empty it: `headwater drop FILE --sink {self.spec.sink}`",
+            fix=f"point engine.state_dir at the old state; or {rebuild_command(self.spec.sink)}",
         )
 
 
@@ -216,14 +225,16 @@ def _config_of(config: Mapping[str, Any], names: set[str]) -> Mapping[str, Any]:
 def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None) -> DataFrame:
     """The flow's records, from offset 0, or from ``starts``, where it has no checkpoint yet."""
     reading = flow.reading
-    return read_changelog(
+    records = read_changelog(
         spark,
         bootstrap=reading.bootstrap,
         topics=sorted(flow.spec.topics),
         client=reading.client,
         max_offsets=reading.max_offsets,
         starts=starts,
+        traces=reading.traces,
     )
+    return observed_traces(records).select(*RECORD.names) if reading.traces else records
 
 
 def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
@@ -246,7 +257,10 @@ def observed(summary: DataFrame) -> DataFrame:
     """A summary whose totals come with Spark's progress reports, where ``spark.status`` reads them."""
     return summary.observe(
         "applied",
-        *(F.sum(name).alias(name) for name in ("records", "written", "stale", "deleted", "rejected")),
+        *(
+            F.sum(name).alias(name)
+            for name in ("records", "written", "stale", "deleted", "rejected", "retries", "sink_us")
+        ),
         F.max("position").alias("position"),
         F.max("ts_ms").alias("ts_ms"),
     )
@@ -257,7 +271,7 @@ def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
     if flow.reading.trigger_ms:
         writer = writer.trigger(processingTime=f"{flow.reading.trigger_ms} milliseconds")
     replays = planned(flow.checkpoint) > committed_offsets(flow.checkpoint)[0]
-    tell_applied(writer._spark, flow.title, flow.folder)
+    tell_applied(writer._spark, flow.title, flow.folder, flow.about)
     query = writer.start()
     if replays:
         replay.spare(query)

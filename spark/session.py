@@ -144,6 +144,7 @@ def build_session(
     if cluster.is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _launch({"spark.master": master, **settings}, quiet.output(log))
+    quiet.hush()
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc.errors import ConfigError
 from spark.record import RECORD
+from spark.traces import traceparent
 
 # librdkafka's names for what the Java client calls otherwise; everything else is passed on under its own name.
 _SASL = {
@@ -53,6 +54,7 @@ def read_changelog(
     max_offsets: int | None,
     fetch_wait_ms: int = 10,
     starts: Mapping[str, Mapping[int, int]] | None = None,
+    traces: bool = False,
 ) -> DataFrame:
     """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
 
@@ -63,13 +65,17 @@ def read_changelog(
         max_offsets: records a micro-batch may hold at the most; bounds memory and replay. None for no bound.
         fetch_wait_ms: how long a broker may hold an empty fetch. The default of 500 made every other batch wait 600 ms.
         starts: where a query without a checkpoint begins instead: topic -> partition -> offset.
+        traces: also the span that wrote a record, if it bears one, as a last column.
     """
     options = _options(bootstrap, topics, client, fetch_wait_ms)
     if starts is not None:
         options["startingOffsets"] = json.dumps(starts)
     if max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets)
-    return spark.readStream.format("kafka").options(**options).load().select(*RECORD.names)
+    if traces:
+        options["includeHeaders"] = "true"
+    more = [traceparent()] if traces else []
+    return spark.readStream.format("kafka").options(**options).load().select(*RECORD.names, *more)
 
 
 def read_slice(

@@ -4,6 +4,7 @@
                                                 /lease.json
                                                 /<flow>/checkpoint/   (Spark's)
                                                 /<flow>/status.json
+                                                /<flow>/claim.json
 
 Spark trusts its checkpoint folder blindly: a lost ``metadata`` file silently makes a new query (SPARK-55058), an empty
 or missing offset file fails in ways that do not name the cause. So we look before Spark does.
@@ -21,6 +22,9 @@ from cdc.errors import SourceChanged, StateError, TopicRecreated
 from spark.files import write_atomic
 from spark.lease import Lease
 from spark.status import FlowStatus
+
+# In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
+CLAIM = "claim.json"
 
 
 @dataclass(frozen=True)
@@ -198,10 +202,7 @@ class Generation:
             )
 
     def _afresh(self) -> str:
-        return (
-            "if that is meant: `headwater drop FILE --topics --keep-sinks`, `headwater apply FILE --wait`, then "
-            + rebuild_command(self.sink)
-        )
+        return "if that is meant: `headwater recapture FILE`, which tells first what it costs"
 
     def lock(self) -> int:
         """Hold the generation for this process; returns the token that its writes carry (spark/lease.py).
@@ -217,7 +218,7 @@ class Generation:
 
 
 def _has_written(flow: Path) -> bool:
-    if any(path.name != "status.json" for path in flow.iterdir()):
+    if any(path.name not in ("status.json", CLAIM) for path in flow.iterdir()):
         return True
     try:
         status = json.loads((flow / "status.json").read_text())

@@ -1,17 +1,18 @@
 """The warehouse: an Iceberg table a view, holding its current state, changed by one MERGE a batch.
 
 Exactly once: ``foreachBatch`` may run a batch again after a crash, so each commit carries the query's id and the
-batch's number and offsets in its snapshot summary, and a batch that finds itself there does nothing. Rows also carry
-the position they came from, and an older one never replaces a newer one.
+batch's number and offsets in its snapshot summary, and a batch that finds itself there does nothing. All three count:
+a checkpoint that was put back from an older copy gives its next batches numbers that the table knows, of other records.
+Rows also carry the position they came from, and an older one never replaces a newer one.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.join.expressions import quoted
+from cdc.journal import about
 from cdc.log import letters as deadletters
 from cdc.view import View
 from sinks.contract import UNVERSIONED
@@ -35,16 +37,14 @@ from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_t
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import with_computed
 from spark.lease import Lease
+from spark.pulse import GROUP, MERGES
 from spark.spec import FlowSpec
 from spark.write import OWN, letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
 GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
-# Spark shows stars in place of the value of a property with "token" in its name.
-GENERATION, LEASE = iceberg.GENERATION, "headwater.lease"
+GENERATION, LEASE = iceberg.GENERATION, iceberg.LEASE
 _QUERY, _BATCH, _OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
-# One merge at a time: two at once would take every task slot (and twice the memory) from the cache's 10 ms tasks.
-_ONE_MERGE = threading.Lock()
 
 
 def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -176,6 +176,7 @@ class Merger:
 
     def __init__(self, place: TablePlace, spec: FlowSpec, checkpoint: Path, lease: Lease) -> None:
         (self.view,) = spec.views.values()
+        self.about = {"sink": spec.sink, "generation": spec.generation, "flow": self.view.name}
         self.place, self.spec, self.checkpoint, self.lease = place, spec, checkpoint, lease
         self.table = ""
 
@@ -187,29 +188,32 @@ class Merger:
         """
         query_id = json.loads((self.checkpoint / "metadata").read_text())["id"]
         spark = batch.sparkSession
-        with _ONE_MERGE:
+        group = spark.sparkContext.getLocalProperty(GROUP) or query_id
+        with about(**self.about, batch=batch_id), MERGES.turn(group):
             self.table = self.place.find()
             self.lease.check()
             self.place.check(spark, self.table)
-            done, empty = self._history(spark, query_id)
-            if done >= batch_id:
-                return
             marks = {
                 _QUERY: query_id,
                 _BATCH: str(batch_id),
                 _OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
             }
+            done, empty = self._history(spark, marks)
+            if done:
+                return
             # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
             for name, value in marks.items():
                 spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
             self._apply(spark, self._source(batch), empty=empty)
 
-    def _history(self, spark: SparkSession, query_id: str) -> tuple[int, bool]:
-        """The newest batch of this query that the table's history holds (-1 for none), and whether there is any."""
-        of_query = F.when(F.col("summary")[_QUERY] == query_id, F.col("summary")[_BATCH].cast("bigint"))
+    def _history(self, spark: SparkSession, marks: Mapping[str, str]) -> tuple[bool, bool]:
+        """Whether the table's history holds the very batch with these marks, and whether it holds nothing at all."""
+        this = reduce(
+            and_, (F.coalesce(F.col("summary")[name] == value, F.lit(False)) for name, value in marks.items())
+        )
         snapshots = spark.table(f"{self.table}.snapshots")
-        newest, count = snapshots.agg(F.max(of_query), F.count("*")).collect()[0]
-        return (-1 if newest is None else int(newest)), count == 0
+        found, count = snapshots.agg(F.max(this), F.count("*")).collect()[0]
+        return bool(found), count == 0
 
     def _source(self, batch: DataFrame) -> DataFrame:
         """The newest row of each key, as ``table_rows`` gives them."""

@@ -21,6 +21,7 @@ from cdc.view import merge_fields
 from sinks.awake import Awake
 from sinks.contract import Answer, Item, Outcome, Sink
 from sinks.factory import open_sink
+from sinks.retry import repeats
 from spark.behind import Behind
 from spark.computed import Failure, Results
 from spark.ending import end_task
@@ -41,13 +42,15 @@ SUMMARY = pa.schema(
         ("stale", pa.int64()),
         ("deleted", pa.int64()),
         ("rejected", pa.int64()),
+        ("retries", pa.int64()),
+        ("sink_us", pa.int64()),
         ("position", pa.int64()),
         ("ts_ms", pa.int64()),
     ]
 )
 SUMMARY_DDL = (
     "view string, records bigint, written bigint, stale bigint, deleted bigint, rejected bigint, "
-    "position bigint, ts_ms bigint"
+    "retries bigint, sink_us bigint, position bigint, ts_ms bigint"
 )
 
 
@@ -118,6 +121,7 @@ def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.Reco
     writes: Behind[list[DeadLetter]] = Behind()
     awake = Awake(0.0 if spec.row_store else spec.away_seconds)  # steps in a row store are watched there
     awake.begin()
+    held = repeats()  # a worker has one task at a time
     try:
         for batch in decoded:
             awake.check()
@@ -128,6 +132,7 @@ def apply_decoded(packed: bytes, decoded: Iterable[Decoded]) -> Iterator[pa.Reco
             deadletters.send(spec.dead_letters, [*batch.letters, *chain(*writes.ended())])
         deadletters.send(spec.dead_letters, list(chain(*writes.finish())))
         end_task(spec, packed)
+        totals[""]["retries"] += repeats() - held
     finally:
         writes.abandon()
     yield _summary(totals | written)
@@ -142,7 +147,9 @@ def _write(
     letters: list[DeadLetter] = []
     for view, group in by_view.items():
         awake.check()
-        answers = sink.write(view, [Item(entry.id, entry.version, entry.document) for entry in group])
+        items, began = [Item(entry.id, entry.version, entry.document) for entry in group], time.perf_counter_ns()
+        answers = sink.write(view, items)
+        totals[view]["sink_us"] += (time.perf_counter_ns() - began) // 1000
         letters += _account(spec, group, answers, totals[view])
     return letters
 

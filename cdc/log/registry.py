@@ -87,8 +87,8 @@ class Schemas:
                     raise RegistryError(
                         f"the schema registry at {url} is empty, but records name schema {number}",
                         means="it has lost its schemas, or it is another registry: no record of Avro can be read",
-                        fix="bring its data back or correct source.registry.url; else `headwater drop FILE --topics "
-                        "--keep-sinks`, `headwater apply FILE --wait`, and rebuild the sinks",
+                        fix="bring its data back or correct source.registry.url; else `headwater recapture "
+                        "FILE`, which tells first what it costs",
                     ) from error
                 return None
             if schema.schema_type not in (None, "AVRO"):

@@ -128,6 +128,11 @@ class Policy(Part):
         DeadLetters(), "What no sink would take: how long it is kept, and what of it.", shown_default="see below"
     )
 
+    traces: bool = entry(
+        False,
+        "Whether each batch is a span of OpenTelemetry, with links to the spans that wrote its records (`traceparent` "
+        "in their headers). Needs `headwater[otel]`.",
+    )
     alert: Alert | None = entry(None, "Whom to tell when something is bad; nobody if it is left out.")
 
     @property

@@ -105,11 +105,6 @@ class RedisCluster:
             return client.execute_command(*words)
 
     @staticmethod
-    def _info(port: int) -> Any:
-        with redis.Redis(HOST, port, socket_timeout=10) as client:
-            return client.info("memory")
-
-    @staticmethod
     def _until(done: Any, what: str) -> None:
         until = time.monotonic() + READY_SECONDS
         while True:

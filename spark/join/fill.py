@@ -25,6 +25,7 @@ from sinks.contract import Sink
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from spark.applied import forget_applied
+from spark.batches import SUMMED
 from spark.files import write_atomic
 from spark.flow import Flow, map_in_arrow
 from spark.join import health
@@ -38,7 +39,6 @@ from spark.write import SUMMARY_DDL
 # Offsets a slice: what a crash repeats, some seconds of work; a job costs about 0.3 s to begin.
 SLICE = 100_000
 LEAST_SLICE = 5_000
-_SUMMED = ("records", "written", "stale", "deleted", "rejected")
 
 
 def load(flow: Flow) -> FillState | None:
@@ -195,7 +195,7 @@ class Fill:
 
     def _report(self, summary: Sequence[Row], seconds: float) -> None:
         """As Spark reports a micro-batch, for whoever adds these up."""
-        totals = {name: sum(row[name] for row in summary) for name in _SUMMED}
+        totals = {name: sum(row[name] for row in summary) for name in SUMMED}
         ends = {name: max((row[name] for row in summary), default=0) for name in ("position", "ts_ms")}
         took = int(seconds * 1000) or 1
         report = SimpleNamespace(

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.join.view import JoinedView
+from cdc.journal import about
 from sinks.rowstore.redis import RedisRowStore
 from spark.checkpoint import committed_offsets
 from spark.files import write_atomic
@@ -78,6 +79,12 @@ class JoinedQuery:
             return dict(self._query.status)
         return {"message": "Filling" if self._fill is not None else "Initializing"}
 
+    @property
+    def groups(self) -> Sequence[str]:
+        """By which names its jobs are known to Spark."""
+        query = self._query
+        return [self._group] if query is None else [self._group, str(query.runId)]
+
     def progress(self) -> tuple[Phase, int, int]:
         """The phase, and how many records of how many the fill has gone through in both of its passes."""
         if self._fill is None:
@@ -106,7 +113,8 @@ class JoinedQuery:
     def _run(self) -> None:
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._pool or "default")
-            self._phases()
+            with about(**self._flow.about):
+                self._phases()
         except Exception as error:  # whatever it is, the runner decides by its text
             if not self._stop.is_set():
                 self._error = error
@@ -161,7 +169,10 @@ class JoinedQuery:
 def _numbered(report: Any, before: int) -> Any:
     """A report under its number in the flow's whole sequence of batches."""
     return SimpleNamespace(
-        batchId=report.batchId + before, durationMs=report.durationMs, observedMetrics=report.observedMetrics
+        batchId=report.batchId + before,
+        durationMs=report.durationMs,
+        observedMetrics=report.observedMetrics,
+        timestamp=report.timestamp,
     )
 
 

@@ -16,6 +16,7 @@ from benchmarks import (
     idle,
     joins,
     loads,
+    page,
     rebuild,
     ryw,
     scaling,
@@ -42,6 +43,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "schema": schema.measure,
     "ryw": ryw.measure,
     "status": status.measure,
+    "page": page.measure,
     "suite": suite.measure,
 }
 # Takes a quarter of an hour and the machine for itself.

@@ -136,14 +136,7 @@ class World(Scenario):
             "tables": ["bank.accounts"],
             "trigger_seconds": 10,
         }
-        for path, value in self.extra.items():
-            *parents, last = path.split(".")
-            place = document
-            for key in parents:
-                place = place.setdefault(key, {})
-            place[last] = value
-        with self.file.open("w") as out:
-            YAML().dump(document, out)
+        self.write_file(document)
 
     def pipeline(self) -> Pipeline:
         """The loaded file."""

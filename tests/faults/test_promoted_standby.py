@@ -19,29 +19,14 @@ from connectors.promotion import follow
 from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
 from connectors.source_gaps import check_source
-from deploy.local.endpoints import Endpoints
 from examples.shop.workload import run_workload
-from tests.support.postgres import OwnPostgres, own_postgres
+from tests.support.postgres import Elsewhere, OwnPostgres, own_postgres
 from tests.support.scenario import Scenario
 from tests.support.servers import Servers
 from tests.support.source import eventually, source_database
 from tests.support.standby import SLOT, standby_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
-
-
-class Elsewhere:
-    """The stack's servers, with another Postgres."""
-
-    def __init__(self, stack: Servers, postgres: OwnPostgres) -> None:
-        self._stack, self._postgres = stack, postgres
-
-    @property
-    def endpoints(self) -> Endpoints:
-        return self._postgres.endpoints(self._stack.endpoints)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stack, name)
 
 
 def guard(primary: OwnPostgres) -> None:

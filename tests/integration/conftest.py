@@ -12,7 +12,7 @@ from deploy.local.endpoints import Endpoints
 from examples.common import Server, connect, conninfo
 from tests.support import inside
 from tests.support.local import ready
-from tests.support.servers import servers
+from tests.support.servers import Servers, servers
 from tests.support.sinks import Subject, subject_on
 from tests.support.source import SourceDatabase, source_database
 
@@ -25,9 +25,15 @@ def spark_with_jars() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def stack() -> Endpoints:
+def local_stack() -> Servers:
+    """The servers; started when they do not run."""
+    return ready()
+
+
+@pytest.fixture(scope="session")
+def stack(local_stack: Servers) -> Endpoints:
     """Where the running servers are."""
-    return ready().endpoints
+    return local_stack.endpoints
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
 
-from cdc.pipeline import Pipeline, load
+from cdc.pipeline import load
 from deploy.local.endpoints import Endpoints
 from operations.apart import Apart
 from operations.losses import losses as module
@@ -24,6 +23,7 @@ from operations.status.sinks import _sink
 from sinks.configure import plain_config
 from sinks.contract import Item
 from sinks.factory import open_sink
+from tests.support.losing import engine_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
 DATABASE = "/11"  # of its own: FLUSHDB is FLUSHALL for whoever is in it alone
@@ -65,18 +65,6 @@ def client(stack: Endpoints) -> Iterator[redis.Redis]:
         made.flushdb()
 
 
-class Builds:
-    """The generations of the cache that are kept: all are held here."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-
-    def __iter__(self) -> Iterator[Any]:
-        register = register_of(self.pipeline, "cache")
-        for number in register.kept():
-            yield SimpleNamespace(sink="cache", generation=register.generation(number))
-
-
 class Run:
     """What `run` does about losses, with a sink that is written to without Spark."""
 
@@ -85,8 +73,7 @@ class Run:
         self.stopped: list[Path] = []
         self.said: list[str] = []
         self.verbs: list[str] = []
-        runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
-        self.engine = cast(Any, SimpleNamespace(paused={}, runner=runner, builds=Builds(self.pipeline)))
+        self.engine = engine_of(self.pipeline, self.stopped)
         register_of(self.pipeline, "cache").generation(1).note_views(["order", "card"])
         self.first = open_sink({**plain_config(self.pipeline, "cache", 1, ["order", "card"]), "token": 1})
         self.first.setup()

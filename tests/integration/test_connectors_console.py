@@ -33,21 +33,8 @@ sinks: {{cache: {{type: redis, url: "redis://127.0.0.1", view: t}}}}
 
 
 def written(source: SourceDatabase, folder: Path, tables: str) -> str:
-    ends = source.endpoints
     path = folder / "pipeline.yaml"
-    path.write_text(
-        FILE.format(
-            name=source.name,
-            host=ends.postgres_host,
-            port=ends.postgres_port,
-            user=source.replicator,
-            owner=source.owner,
-            password=source.password,
-            tables=tables,
-            kafka=ends.kafka,
-            connect=ends.connect_url,
-        )
-    )
+    path.write_text(source.filled_in(FILE, tables=tables))
     return str(path)
 
 

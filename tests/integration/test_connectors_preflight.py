@@ -137,8 +137,9 @@ def test_whole_schema_and_partitioned_root_are_fine(check: Callable[..., str]) -
         "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)",
         "CREATE TABLE q (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id + 1) STORED)",
     )
-    assert text.startswith("note")
+    assert "error" not in text.splitlines()[0]
     assert "generated columns are not captured: g" in text
+    assert "has a stored generated column (g)" in text  # Postgres 18: Debezium's task may fail over it
 
 
 @pytest.mark.parametrize(
@@ -324,19 +325,8 @@ sinks: {{cache: {{type: redis, url: "redis://127.0.0.1", view: t}}}}
 
 def test_command_prints_json_and_exits_by_the_worst_finding(source: SourceDatabase, tmp_path: Path) -> None:
     source.execute("CREATE TABLE t (id int)")
-    ends = source.endpoints
     path = tmp_path / "pipeline.yaml"
-    path.write_text(
-        FILE.format(
-            name=source.name,
-            host=ends.postgres_host,
-            port=ends.postgres_port,
-            user=source.replicator,
-            password=source.password,
-            kafka=ends.kafka,
-            connect=ends.connect_url,
-        )
-    )
+    path.write_text(source.filled_in(FILE))
     result = CliRunner().invoke(command, [str(path), "--json"])
     assert result.exit_code == 1
     report = json.loads(result.output)

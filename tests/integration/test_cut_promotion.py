@@ -16,7 +16,7 @@ from operations.run.engine import finish_promotion
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.factory import open_sink
-from spark.register import define
+from spark.made_of import define
 from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack

@@ -13,14 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from cdc.errors import ConfigError
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
 from cdc.view import View
 from spark.computed import reason
 from spark.entries import Decoded, Entry, EntryDecoder
-from spark.expressions import PREFIX, compute, entry_batch, without_tallies
+from spark.expressions import PREFIX, analyse, compute, entry_batch, without_tallies
 from spark.join import child_expressions
 from spark.join.records import RecordReader
+from spark.quiet import hush
 from spark.session import SETTINGS
 from spark.spec import FlowSpec
 from spark.warehouse import ENTRY, GONE, LETTER, table_rows, with_expressions
@@ -74,6 +76,22 @@ def spark() -> Iterator[SparkSession]:
 
 def view_with(fields: Mapping[str, str], where: str | None = None) -> View:
     return replace(View.identity(TABLE), name="v", fields=dict(fields), where=where)
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [("a < 5 AN b", r"PARSE_SYNTAX_ERROR.*'b'"), ("nothing + 1", r"UNRESOLVED_COLUMN.*nothing"), ("s[5]", "s")],
+)
+def test_what_spark_refuses_is_told_with_its_reason_and_nothing_else(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str], expression: str, why: str
+) -> None:
+    hush()
+    over = rf"is not Spark SQL over public\.t: \[.*{why}"
+    with pytest.raises(ConfigError, match=over):
+        analyse(spark, view_with({"f": expression}))
+    with pytest.raises(ConfigError, match=over):
+        child_expressions.analysed(spark, joined(Aggregate("n", TABLE, (("id", "id"),), "max", value=expression)))
+    assert "ContextLogger" not in capfd.readouterr().err
 
 
 def spec_of(view: View) -> FlowSpec:

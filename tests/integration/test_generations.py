@@ -32,6 +32,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
         made.close()
 
 
+@pytest.fixture(autouse=True)
+def stopped(shop: Scenario) -> Iterator[None]:
+    """Also after a test that failed: its `run` holds the sink that the next one would start."""
+    yield
+    shop.stop()
+
+
 def generations(shop: Scenario, sink: str) -> dict[int, dict[str, Any]]:
     report = json.loads(shop.run("generations", "--json", "--sink", sink))
     return {one["generation"]: one for one in report["sinks"][0]["generations"]}
@@ -39,6 +46,11 @@ def generations(shop: Scenario, sink: str) -> dict[int, dict[str, Any]]:
 
 def stages(shop: Scenario, sink: str) -> dict[int, str]:
     return {number: one["stage"] for number, one in generations(shop, sink).items()}
+
+
+def needed(shop: Scenario) -> dict[str, dict[str, Any]]:
+    """The sinks that need a new generation, by `plan`."""
+    return {one["sink"]: one for one in json.loads(shop.run("plan", "--json", ok=ANY_PLAN))["sinks"]}
 
 
 def followed(shop: Scenario, sink: str, number: int) -> None:
@@ -91,18 +103,17 @@ def test_what_readers_see_can_not_be_retired(shop: Scenario) -> None:
 def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scenario) -> None:
     shop.start("--sink", "search")
     before = max(stages(shop, "search"))
-    assert json.loads(shop.run("plan", "--json", ok=ANY_PLAN))["sinks"] == []
+    assert needed(shop) == {}
     document = YAML(typ="safe").load(shop.file.read_text())
     view = shop.view("product")
     document["views"][view]["fields"]["shout"] = "upper(name)"
     document["sinks"]["search"]["mapping"]["shout"] = {"type": "keyword"}
     with shop.file.open("w") as out:
         YAML().dump(document, out)
-    plan = json.loads(shop.run("plan", "--json", ok=(2,)))
-    (needed,) = plan["sinks"]
-    assert needed["sink"] == "search"
-    assert needed["because"] == [f"views.{view}.fields.shout added", "sink.mapping.shout added"]
-    assert needed["documents"] is not None and needed["minutes"] is not None
+    # The view is the cache's as well, if another test has made a generation of that.
+    wanted = needed(shop)["search"]
+    assert wanted["because"] == [f"views.{view}.fields.shout added", "sink.mapping.shout added"]
+    assert wanted["documents"] is not None and wanted["minutes"] is not None
     assert "new generation needed, because" in shop.run("plan", ok=(2,))
     # The living generation goes on as it was defined, also after a start with the new file.
     shop.stop()
@@ -114,7 +125,7 @@ def test_a_changed_view_is_planned_built_beside_and_can_be_left_again(shop: Scen
     assert (report["stage"], report["equal"], report["generation"]) == ("living", True, before + 1)
     found = one(shop, view)
     assert found["shout"] == found["name"].upper()
-    assert json.loads(shop.run("plan", "--json", ok=ANY_PLAN))["sinks"] == []
+    assert "search" not in needed(shop)
     shop.run("rollback", "search")
     assert "shout" not in one(shop, view)
     shop.run("promote", "search")

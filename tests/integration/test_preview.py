@@ -142,7 +142,8 @@ def test_composite_keys_and_keys_that_are_nowhere(seen: Seen) -> None:
     assert seen.report("item", "3|1")["documents"][0]["document"]["productId"] == 5
     missing = seen.report("item", "3,1", ok=1)
     assert missing["documents"] == [] and "3|1" in missing["near"]
-    assert seen.report("order", "no number", ok=1)["documents"] == []
+    wrong = seen.report("order", "no number", ok=1)
+    assert wrong["documents"] == [] and "no number is not a bigint" in wrong["not_a_key"]
 
 
 def test_the_report_has_the_documented_keys(seen: Seen) -> None:

@@ -126,3 +126,48 @@ def test_a_repair_is_one_commit_and_what_was_there_twice_is_there_once(tmp_path:
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["rows"] == [[1, "right", 800]] + [[key, f"row {key}", 800] for key in (2, 3, 4, 7, 8, 9)]
     assert found["commits"] == 1 and found["refused"] == {}
+
+
+HISTORY = """
+import sys, json
+from pyspark.sql import SparkSession
+from spark.warehouse import Merger
+properties, jars = json.loads(sys.argv[1]), sys.argv[2]
+builder = SparkSession.builder.master("local[1]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+builder = builder.config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+builder = builder.config("spark.sql.catalog.hw_lake", "org.apache.iceberg.spark.SparkCatalog")
+for key, value in properties.items():
+    builder = builder.config(f"spark.sql.catalog.hw_lake.{key}", value)
+spark = builder.getOrCreate()
+merger = Merger.__new__(Merger)
+merger.table = "hw_lake.flights.seen"
+spark.sql("CREATE NAMESPACE IF NOT EXISTS hw_lake.flights")
+spark.sql(f"CREATE TABLE {merger.table} (id bigint) USING iceberg")
+marks = lambda number, offsets: {
+    "headwater.query-id": "q", "headwater.batch-id": str(number), "headwater.offsets": offsets}
+said = [merger._history(spark, marks(0, "a"))]
+for number in (0, 1, 2):
+    for name, value in marks(number, f'{{"t":{{"0":{number}}}}}').items():
+        spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
+    spark.range(1).writeTo(merger.table).append()
+said += [merger._history(spark, marks(2, '{"t":{"0":2}}')), merger._history(spark, marks(1, '{"t":{"0":1}}'))]
+said += [merger._history(spark, marks(1, '{"t":{"0":9}}')), merger._history(spark, marks(3, '{"t":{"0":3}}'))]
+print(json.dumps(said))
+spark.stop()
+"""
+
+
+def test_a_batch_is_known_by_its_offsets_and_not_by_its_number_alone(tmp_path: Path) -> None:
+    """A checkpoint that was put back gives its next batch a number that the table knows, of other records."""
+    made = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="flights")
+    jars = ",".join(str(jar) for jar in artifacts.spark_jars())
+    argv = [sys.executable, "-c", HISTORY, json.dumps(iceberg.spark_properties(made)), jars]
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": root}
+    ran = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    empty, newest, before, of_other_records, next_one = json.loads(ran.stdout.splitlines()[-1])
+    assert empty == [False, True]
+    assert newest == before == [True, False]
+    assert of_other_records == next_one == [False, False]

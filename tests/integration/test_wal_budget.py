@@ -21,11 +21,12 @@ from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
 from connectors.source_gaps import check_source
 from connectors.wal import pins
+from connectors.wal.look import look
 from connectors.wal.release import release
 from operations.run import source_watch
 from operations.run.source_watch import SourceWatch
 from operations.status.source import SourceState, line
-from operations.wal import read_release, wal_report
+from operations.wal import judged, read_release
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack
@@ -99,7 +100,9 @@ def test_who_holds_the_slot_is_named(
         time.sleep(1)
 
         def pinned(pipeline: Pipeline) -> list[dict[str, Any]]:
-            return [pin for pin in wal_report(pipeline)["pinned_by"] if pin["pid"] == pid]
+            with connect(pipeline.source) as connection:
+                budget = judged(pipeline, look(connection, pipeline.source.slot)).to_dict()
+            return [pin for pin in budget["pinned_by"] if pin["pid"] == pid]
 
         # A role that may not see the session does not guess how old it is; once much is kept, any may be the one.
         assert pinned(applied) == []

@@ -8,10 +8,9 @@ import time
 from typing import Any
 
 import psycopg
-from ruamel.yaml import YAML
 
-from examples.common import REPLICATION_ROLE, ensure_database
-from tests.support.joined import Joined
+from examples.common import ensure_database
+from tests.support.own_tables import OwnTables
 
 BANKS, ACCOUNTS, EACH = 3, 10, 1000
 GRAND_TOTAL = f"{ACCOUNTS * EACH}.00"
@@ -71,7 +70,7 @@ def contract(rng: random.Random) -> str:
     return rng.randbytes(5_000).hex()
 
 
-class Bank(Joined):
+class Bank(OwnTables):
     """The bank behind one pipeline with two sinks."""
 
     @property
@@ -91,36 +90,8 @@ class Bank(Joined):
         self.readable(allowed=False)
 
     def write_pipeline(self) -> None:
-        endpoints = self.stack.endpoints
-        source = {
-            "host": endpoints.postgres_host,
-            "port": endpoints.postgres_port,
-            "database": self.name,
-            "user": REPLICATION_ROLE,
-            "password": "${HEADWATER_SOURCE_PASSWORD}",
-            "setup_user": OWNER,
-            "setup_password": "${HEADWATER_SETUP_PASSWORD}",
-            "tables": ["public.banks", "public.accounts"],
-        }
-        cache = {"type": "redis", "url": endpoints.redis_cache_url, "key_prefix": f"{self.name}:"}
-        search = {"type": "elasticsearch", "url": endpoints.elasticsearch_url}
-        document = {
-            "version": 1,
-            "name": self.name,
-            "source": source,
-            "kafka": {"bootstrap": endpoints.kafka},
-            "connect": {"url": endpoints.connect_url},
-            "views": {self.view(name): view for name, view in VIEWS.items()},
-            "row_store": {"url": endpoints.redis_store_url},
-            "sinks": {
-                "cache": cache | {"views": [self.view("bank"), self.view("account")]},
-                "search": search | {"views": [self.view("bank")]},
-            },
-            "policy": {"toast": "allow"},
-            "engine": {"state_dir": str(self.folder / "state")},
-        }
-        with self.file.open("w") as out:
-            YAML().dump(document, out)
+        sinks = {"cache": self.cache(["bank", "account"]), "search": self.search(["bank"])}
+        self.write_own(["public.banks", "public.accounts"], VIEWS, sinks, policy={"toast": "allow"})
 
     def held(self) -> dict[str, Any]:
         """What both sinks show."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import threading
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from confluent_kafka import Producer
-from ruamel.yaml import YAML
 
-from examples.common import REPLICATION_ROLE, ensure_database
-from tests.support.joined import Joined
+from examples.common import ensure_database
+from tests.support.own_tables import OwnTables, Writing
 
 OWNER = "evolving_owner"
 ROWS = 300
@@ -44,7 +39,7 @@ SELECT 'card', t.id::text, jsonb_build_object('id', t.id, 'n', t.n,
 
 
 @dataclass
-class Evolving(Joined):
+class Evolving(OwnTables):
     """The pipeline.
 
     Attributes:
@@ -74,45 +69,9 @@ class Evolving(Joined):
         self.readable(allowed=False)
 
     def write_pipeline(self) -> None:
-        endpoints = self.stack.endpoints
-        source: dict[str, Any] = {
-            "host": endpoints.postgres_host,
-            "port": endpoints.postgres_port,
-            "database": self.name,
-            "user": REPLICATION_ROLE,
-            "password": "${HEADWATER_SOURCE_PASSWORD}",
-            "setup_user": OWNER,
-            "setup_password": "${HEADWATER_SETUP_PASSWORD}",
-            "tables": ["public.things", "public.parts"],
-            "format": self.form,
-        }
-        source["registry"] = {"url": endpoints.registry_url}  # JSON does not ask for it
-        document = {
-            "version": 1,
-            "name": self.name,
-            "source": source,
-            "kafka": {"bootstrap": endpoints.kafka},
-            "connect": {"url": endpoints.connect_url},
-            "views": {self.view(name): view for name, view in VIEWS.items()},
-            "row_store": {"url": endpoints.redis_store_url},
-            "sinks": {
-                "cache": {
-                    "type": "redis",
-                    "url": endpoints.redis_cache_url,
-                    "key_prefix": f"{self.name}:",
-                    "views": [self.view(name) for name in VIEWS],
-                },
-                "search": {
-                    "type": "elasticsearch",
-                    "url": endpoints.elasticsearch_url,
-                    "view": self.view("thing"),
-                    "mapping": {"n": {"type": "long"}},
-                },
-            },
-            "engine": {"state_dir": str(self.folder / "state")},
-        }
-        with self.file.open("w") as out:
-            YAML().dump(document, out)
+        source = {"format": self.form, "registry": {"url": self.stack.endpoints.registry_url}}  # JSON does not ask it
+        sinks = {"cache": self.cache(VIEWS), "search": self.search(["thing"], mapping={"n": {"type": "long"}})}
+        self.write_own(["public.things", "public.parts"], VIEWS, sinks, source)
 
     def held(self) -> dict[str, Any]:
         """What both sinks show."""
@@ -136,52 +95,28 @@ class Evolving(Joined):
             assert not wrong, f"{view}: {len(wrong)} differ, like {next(iter(wrong.items()))}\n{self.log()}"
             assert found[view].keys() == documents.keys()
 
-    def produce(self, table: str, key: bytes, value: bytes) -> None:
-        """Write into a table's topic, as nobody should."""
-        producer = Producer({"bootstrap.servers": self.stack.endpoints.kafka})
-        producer.produce(f"{self.name}.public.{table}", key=key, value=value)
-        assert producer.flush(30) == 0
 
+class Writer(Writing):
+    """Writes rows of both tables."""
 
-class Writer(threading.Thread):
-    """Writes rows of both tables until it is told to end; ``with`` does."""
+    least = 100
 
     def __init__(self, conninfo: str) -> None:
-        super().__init__()
-        self.conninfo, self.random, self.ended = conninfo, random.Random(7), threading.Event()
+        super().__init__(conninfo)
         self.largest = 20_000
-        self.committed = 0
-        self.error: BaseException | None = None
 
-    def run(self) -> None:
+    def row(self, connection: psycopg.Connection[Any]) -> None:
         rng = self.random
-        try:
-            with psycopg.connect(self.conninfo, autocommit=True) as connection:
-                while not self.ended.is_set():
-                    key, kind = rng.randrange(1, ROWS + 50), rng.random()
-                    if kind < 0.15:
-                        connection.execute("DELETE FROM things WHERE id = %s", [key])
-                    else:
-                        connection.execute(
-                            "INSERT INTO things (id, a, n, price) VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE "
-                            "SET a = excluded.a, n = excluded.n, price = excluded.price",
-                            [key, rng.choice((None, "", "b")), rng.randrange(self.largest), rng.randrange(1000) / 100],
-                        )
-                    connection.execute(
-                        "UPDATE parts SET weight = %s, thing = %s WHERE id = %s",
-                        [rng.randrange(40), key, rng.randrange(1, 2 * ROWS)],
-                    )
-                    self.committed += 1
-                    time.sleep(0.01)
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self) -> Writer:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.join()
-        assert self.error is None, self.error
-        assert self.committed > 100
+        key, kind = rng.randrange(1, ROWS + 50), rng.random()
+        if kind < 0.15:
+            connection.execute("DELETE FROM things WHERE id = %s", [key])
+        else:
+            connection.execute(
+                "INSERT INTO things (id, a, n, price) VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE "
+                "SET a = excluded.a, n = excluded.n, price = excluded.price",
+                [key, rng.choice((None, "", "b")), rng.randrange(self.largest), rng.randrange(1000) / 100],
+            )
+        connection.execute(
+            "UPDATE parts SET weight = %s, thing = %s WHERE id = %s",
+            [rng.randrange(40), key, rng.randrange(1, 2 * ROWS)],
+        )

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from cdc.view import View
 from deploy.local import artifacts
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
+from spark.batches import Batch
 from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading, start_live
 from spark.lease import Lease
@@ -70,18 +72,23 @@ def flow_of(said: Mapping[str, Any], name: str, view: View, config: Mapping[str,
     """A flow of the one table."""
     letters = {"topic": f"{said['topic']}-letters", "client": {"bootstrap.servers": said["kafka"]}}
     spec = FlowSpec(name, {view.name: view}, {said["topic"]: (view.name,)}, {said["topic"]: TABLE}, config, letters)
-    return Flow(name, spec, Reading(said["kafka"], {}, None), Path(said["folder"]) / "g1" / name)
+    return Flow(
+        name,
+        spec,
+        Reading(said["kafka"], {}, None, traces=said.get("traces", False)),
+        Path(said["folder"]) / "g1" / name,
+    )
 
 
 def _counted(query: Any, flow: Flow, records: int) -> dict[str, Any]:
     """Let it read so many records; what its status counts then."""
     try:
         _until_read(query, flow, records)
-        meter, until = Meter(), time.monotonic() + 10
+        meter, told, until = Meter(), list[Batch](), time.monotonic() + 10
         while meter.totals["records"] < records and time.monotonic() < until:
-            meter.read(query)  # a report follows its batch's commit by a moment
+            meter.read(query, told.append)  # a report follows its batch's commit by a moment
             time.sleep(0.1)
-        return {"totals": meter.totals, "batches": meter.batch_id + 1}
+        return {"totals": meter.totals, "batches": meter.batch_id + 1, "told": [asdict(batch) for batch in told]}
     finally:
         query.stop()
 

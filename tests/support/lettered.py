@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from confluent_kafka import Producer
 from elasticsearch import Elasticsearch
-from ruamel.yaml import YAML
 
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import load
-from examples.common import REPLICATION_ROLE, ensure_database
-from tests.support.joined import Joined
+from examples.common import ensure_database
+from tests.support.own_tables import OwnTables
 
 OWNER = "lettered_owner"
 ROWS = 40
@@ -37,7 +35,7 @@ LONG = 40_000
 
 
 @dataclass
-class Lettered(Joined):
+class Lettered(OwnTables):
     """The pipeline: ``thing`` and the joined ``card`` in Elasticsearch, ``thing`` in Redis, which takes everything."""
 
     @property
@@ -55,42 +53,9 @@ class Lettered(Joined):
         self.readable(allowed=False)
 
     def write_pipeline(self) -> None:
-        endpoints, both = self.stack.endpoints, [self.view(name) for name in VIEWS]
-        document = {
-            "version": 1,
-            "name": self.name,
-            "source": {
-                "host": endpoints.postgres_host,
-                "port": endpoints.postgres_port,
-                "database": self.name,
-                "user": REPLICATION_ROLE,
-                "password": "${HEADWATER_SOURCE_PASSWORD}",
-                "setup_user": OWNER,
-                "setup_password": "${HEADWATER_SETUP_PASSWORD}",
-                "tables": ["public.things", "public.parts"],
-            },
-            "kafka": {"bootstrap": endpoints.kafka},
-            "connect": {"url": endpoints.connect_url},
-            "views": {self.view(name): view for name, view in VIEWS.items()},
-            "row_store": {"url": endpoints.redis_store_url},
-            "sinks": {
-                "search": {
-                    "type": "elasticsearch",
-                    "url": endpoints.elasticsearch_url,
-                    "views": both,
-                    "mapping": {"code": {"type": "integer"}, "name": {"type": "keyword"}, "note": {"type": "keyword"}},
-                },
-                "cache": {
-                    "type": "redis",
-                    "url": endpoints.redis_cache_url,
-                    "key_prefix": f"{self.name}:",
-                    "view": self.view("thing"),
-                },
-            },
-            "engine": {"state_dir": str(self.folder / "state")},
-        }
-        with self.file.open("w") as out:
-            YAML().dump(document, out)
+        mapping = {"code": {"type": "integer"}, "name": {"type": "keyword"}, "note": {"type": "keyword"}}
+        sinks = {"search": self.search(VIEWS, mapping=mapping), "cache": self.cache(["thing"])}
+        self.write_own(["public.things", "public.parts"], VIEWS, sinks)
 
     # -- letters -------------------------------------------------------------------------------------------------------
 
@@ -134,9 +99,3 @@ class Lettered(Joined):
         """Change a mapping in place, as an operator does."""
         with Elasticsearch(self.stack.endpoints.elasticsearch_url) as client:
             client.indices.put_mapping(index=self.view(view), properties=properties)
-
-    def produce(self, table: str, key: bytes, value: bytes) -> None:
-        """Write into a table's topic, as nobody should."""
-        producer = Producer({"bootstrap.servers": self.stack.endpoints.kafka})
-        producer.produce(f"{self.name}.public.{table}", key=key, value=value)
-        assert producer.flush(30) == 0

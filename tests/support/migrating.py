@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -13,10 +12,9 @@ from typing import Any
 import psycopg
 import redis
 import requests
-from ruamel.yaml import YAML
 
-from examples.common import REPLICATION_ROLE, ensure_database
-from tests.support.joined import Joined
+from examples.common import ensure_database
+from tests.support.own_tables import OwnTables, Writing
 
 OWNER = "evolving_owner"
 ROWS = 200
@@ -42,7 +40,7 @@ VIEWS: dict[str, Any] = {
 
 
 @dataclass
-class Migrating(Joined):
+class Migrating(OwnTables):
     """The pipeline.
 
     Attributes:
@@ -87,34 +85,12 @@ class Migrating(Joined):
         self.run("apply", "--wait")
 
     def write_pipeline(self) -> None:
-        ends = self.stack.endpoints
-        source: dict[str, Any] = {
-            "host": ends.postgres_host,
-            "port": ends.postgres_port,
-            "database": self.name,
-            "user": REPLICATION_ROLE,
-            "password": "${HEADWATER_SOURCE_PASSWORD}",
-            "tables": ["public.things", "public.parts", *self.tables],
-            "format": self.form,
-        }
-        if self.setup:
-            source |= {"setup_user": OWNER, "setup_password": "${HEADWATER_SETUP_PASSWORD}"}
+        source: dict[str, Any] = {"format": self.form}
         if self.form == "avro":
-            source["registry"] = {"url": ends.registry_url}
-        document = {
-            "version": 1,
-            "name": self.name,
-            "source": source,
-            "kafka": {"bootstrap": ends.kafka},
-            "connect": {"url": ends.connect_url},
-            "policy": {"schema": self.policy},
-            "views": {self.view(name): view for name, view in self.views.items()},
-            "row_store": {"url": ends.redis_store_url},
-            "sinks": {name: self.kinds()[name] for name in self.sinks},
-            "engine": {"state_dir": str(self.folder / "state")},
-        }
-        with self.file.open("w") as out:
-            YAML().dump(document, out)
+            source["registry"] = {"url": self.stack.endpoints.registry_url}
+        kept = {name: self.kinds()[name] for name in self.sinks}
+        tables = ["public.things", "public.parts", *self.tables]
+        self.write_own(tables, self.views, kept, source, setup=self.setup, policy={"schema": self.policy})
 
     def readable(self, *, allowed: bool) -> None:
         """Never taken away: what is built by itself is shown only after it was compared with the tables."""
@@ -123,19 +99,9 @@ class Migrating(Joined):
     def kinds(self) -> dict[str, dict[str, Any]]:
         """The sinks of the file, by name; ``sinks`` says which of them are there."""
         warehouse = self.folder / "warehouse"
-        ends = self.stack.endpoints
         return {
-            "cache": {
-                "type": "redis",
-                "url": ends.redis_cache_url,
-                "key_prefix": f"{self.name}:",
-                "views": [self.view(name) for name in self.views],
-            },
-            "search": {
-                "type": "elasticsearch",
-                "url": ends.elasticsearch_url,
-                "views": [self.view(name) for name in self.views],
-            },
+            "cache": self.cache(self.views),
+            "search": self.search(self.views),
             "warehouse": {
                 "type": "iceberg",
                 "catalog_uri": str(warehouse / "catalog.db"),
@@ -182,47 +148,25 @@ class Migrating(Joined):
             time.sleep(0.1)
 
 
-class Rows(threading.Thread):
-    """Writes rows, naming only columns that no migration touches; ``with`` ends it."""
+class Rows(Writing):
+    """Writes rows, naming only columns that no migration touches."""
 
-    def __init__(self, conninfo: str) -> None:
-        super().__init__()
-        self.conninfo, self.random, self.over = conninfo, random.Random(7), threading.Event()
-        self.committed = 0
-        self.error: BaseException | None = None
+    pause = 0.02
 
-    def run(self) -> None:
+    def row(self, connection: psycopg.Connection[Any]) -> None:
         rng = self.random
-        try:
-            with psycopg.connect(self.conninfo, autocommit=True) as connection:
-                while not self.over.is_set():
-                    key = rng.randrange(1, ROWS + 50)
-                    if rng.random() < 0.15:
-                        connection.execute("DELETE FROM things WHERE id = %s", [key])
-                    else:
-                        connection.execute(
-                            "INSERT INTO things (id, spare) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE"
-                            " SET spare = excluded.spare",
-                            [key, str(rng.randrange(1000))],
-                        )
-                    connection.execute(
-                        "UPDATE parts SET note = %s, thing = %s WHERE id = %s",
-                        [str(rng.random()), key, rng.randrange(1, 2 * ROWS)],
-                    )
-                    self.committed += 1
-                    time.sleep(0.02)
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self) -> Rows:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self.join()
-        assert self.error is None, self.error
-        assert self.committed
+        key = rng.randrange(1, ROWS + 50)
+        if rng.random() < 0.15:
+            connection.execute("DELETE FROM things WHERE id = %s", [key])
+        else:
+            connection.execute(
+                "INSERT INTO things (id, spare) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET spare = excluded.spare",
+                [key, str(rng.randrange(1000))],
+            )
+        connection.execute(
+            "UPDATE parts SET note = %s, thing = %s WHERE id = %s",
+            [str(rng.random()), key, rng.randrange(1, 2 * ROWS)],
+        )
 
 
 class Readers(threading.Thread):

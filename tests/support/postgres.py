@@ -8,12 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -22,6 +23,7 @@ from deploy.local.account import own, unprivileged
 from deploy.local.endpoints import Endpoints
 from deploy.local.process import run_once
 from deploy.local.services.postgres import SETTINGS, SUPERUSER, Postgres
+from tests.support.servers import Servers
 
 PASSWORD = "own-postgres"
 
@@ -109,6 +111,30 @@ class OwnPostgres:
         shutil.rmtree(self.cluster)
         (self.folder / copy).rename(self.cluster)
 
+    def renumber(self) -> int:
+        """Give the stopped server's cluster another system identifier, as pg_upgrade does, and take its logical slots.
+
+        The identifier stands in pg_control, under a checksum, and at the beginning of each file of the log.
+
+        Returns:
+            the new one.
+        """
+        control = self.cluster / "global" / "pg_control"
+        data = bytearray(control.read_bytes())
+        end = _checked_part(bytes(data))
+        number = int.from_bytes(data[:8], sys.byteorder) + 1
+        data[:8] = number.to_bytes(8, sys.byteorder)
+        data[end : end + 4] = crc32c(bytes(data[:end])).to_bytes(4, sys.byteorder)
+        control.write_bytes(data)
+        for path in (self.cluster / "pg_wal").iterdir():
+            if len(path.name) == 24 and path.is_file():
+                with path.open("r+b") as log:
+                    log.seek(24)
+                    log.write(number.to_bytes(8, sys.byteorder))
+        for slot in (self.cluster / "pg_replslot").iterdir():
+            shutil.rmtree(slot)
+        return number
+
     def promote_later(self) -> None:
         """Make the stopped server take a new timeline at its next start, as after a restore to a point in time.
 
@@ -121,12 +147,69 @@ class OwnPostgres:
         run_once(program, [str(self.bin / program), *arguments], self.folder, self.account)
 
 
+Server = TypeVar("Server", bound=OwnPostgres)
+
+
+class Elsewhere:
+    """The stack's servers, with another Postgres."""
+
+    def __init__(self, stack: Servers, postgres: OwnPostgres) -> None:
+        self._stack, self._postgres = stack, postgres
+
+    @property
+    def endpoints(self) -> Endpoints:
+        return self._postgres.endpoints(self._stack.endpoints)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stack, name)
+
+
+def _checked_part(control: bytes) -> int:
+    """Where pg_control's checksum stands: behind all that it is of."""
+    crc = 0xFFFFFFFF
+    for at in range(512):
+        if at >= 200 and int.from_bytes(control[at : at + 4], sys.byteorder) == crc ^ 0xFFFFFFFF:
+            return at
+        crc = _CRC[(crc ^ control[at]) & 0xFF] ^ (crc >> 8)
+    raise AssertionError("pg_control has another form")
+
+
+def crc32c(data: bytes) -> int:
+    """Castagnoli's checksum, which Postgres takes of its files."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def _row(byte: int) -> int:
+    for _ in range(8):
+        byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRC = [_row(byte) for byte in range(256)]
+
+
 @contextlib.contextmanager
 def own_postgres(**settings: str) -> Iterator[OwnPostgres]:
     """A running server for the duration of a block."""
-    folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=os.environ.get("TMPDIR", "/tmp")))
+    with running(OwnPostgres, "headwater-postgres-", settings) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running(made: Callable[[Path], Server], prefix: str, settings: Mapping[str, str]) -> Iterator[Server]:
+    """A server in a folder of its own, started, for the duration of a block.
+
+    Args:
+        made: the server, given its folder.
+        prefix: of the folder's name.
+        settings: of its start.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("TMPDIR", "/tmp")))
     folder.chmod(0o755)
-    server = OwnPostgres(folder)
+    server = made(folder)
     try:
         server.make()
         server.start(**settings)

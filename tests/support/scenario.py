@@ -26,6 +26,7 @@ from examples.common import Passwords
 from examples.shop import generate
 from examples.shop.workload import WorkloadReport, run_workload
 from tests.support import inside
+from tests.support.log_lines import sentences
 from tests.support.servers import Servers
 
 SHOP = Path(generate.__file__).with_name("pipeline.yaml")
@@ -41,6 +42,7 @@ class Scenario:
 
     Attributes:
         code: another version's source, whose commands are called; None for this one's.
+        sinks: those of the shop's that it has; none for all.
     """
 
     stack: Servers
@@ -50,6 +52,7 @@ class Scenario:
     conninfo: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
     code: Path | None = None
+    sinks: Sequence[str] = ()
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -85,12 +88,18 @@ class Scenario:
             "trigger_seconds": 2,
         }
         document["engine"] = {"state_dir": str(self.folder / "state")}
+        self.write_file(document)
+
+    def write_file(self, document: dict[str, Any]) -> None:
+        """Write the pipeline file, with ``extra`` by its paths."""
         for path, value in self.extra.items():
             *parents, last = path.split(".")
             place = document
             for key in parents:
                 place = place.setdefault(key, {})
             place[last] = value
+        if self.sinks:
+            document["sinks"] = {name: document["sinks"][name] for name in self.sinks}
         with self.file.open("w") as out:
             YAML().dump(document, out)
 
@@ -128,7 +137,7 @@ class Scenario:
         """Run a verb that must end with exit code 1; what it says on standard error."""
         done = self._call(verb, options)
         assert done.returncode == 1, f"headwater {verb} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        return done.stderr
+        return sentences(done.stderr)
 
     def start(self, *options: str) -> None:
         """Start ``headwater run`` and wait until every sink has applied what is in the log."""
@@ -269,9 +278,9 @@ class Scenario:
         return report
 
     def log(self) -> str:
-        """The end of what the runner printed."""
+        """The end of what the runner said, as sentences."""
         path = self.folder / "run.log"
-        return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+        return sentences(path.read_text(errors="replace"))[-3000:] if path.exists() else ""
 
 
 class Load:

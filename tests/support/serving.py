@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-ADDRESS = re.compile(r"serving .* at (http://\S+)")
+ADDRESS = re.compile(r'serving .* at (http://[^\s"]+)')
 
 
 class Server:

@@ -100,10 +100,25 @@ class SourceDatabase:
             "policy": {},
         }
         for part, keys in parts.items():
-            raw[part] = {**raw[part], **keys}
+            raw[part] = {**raw.get(part, {}), **keys}
         pipeline = Pipeline.model_validate(raw)
         self.pipelines = [p for p in self.pipelines if p.name != pipeline.name] + [pipeline]
         return pipeline
+
+    def filled_in(self, text: str, **more: str) -> str:
+        """A pipeline file's text with this database, its roles and the stack's servers in its places."""
+        ends = self.endpoints
+        return text.format(
+            name=self.name,
+            host=ends.postgres_host,
+            port=ends.postgres_port,
+            user=self.replicator,
+            owner=self.owner,
+            password=self.password,
+            kafka=ends.kafka,
+            connect=ends.connect_url,
+            **more,
+        )
 
     def records(self, topic: str, partitions: int = 2) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:
         """Every committed record of a topic, as (key, value), partition by partition."""

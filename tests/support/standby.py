@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.local.account import own
 from deploy.local.services.postgres import SUPERUSER
-from tests.support.postgres import PASSWORD, OwnPostgres
+from tests.support.postgres import PASSWORD, OwnPostgres, running
 from tests.support.source import eventually
 
 SLOT = "standby_one"
@@ -71,17 +67,8 @@ class Standby(OwnPostgres):
 @contextlib.contextmanager
 def standby_of(primary: OwnPostgres, **settings: str) -> Iterator[Standby]:
     """A running standby for the duration of a block."""
-    folder = Path(tempfile.mkdtemp(prefix="headwater-standby-", dir=os.environ.get("TMPDIR", "/tmp")))
-    folder.chmod(0o755)
-    server = Standby(folder, primary)
-    try:
-        server.make()
-        server.start(**settings)
+    with running(lambda folder: Standby(folder, primary), "headwater-standby-", settings) as server:
         yield server
-    finally:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.stop(signal.SIGQUIT)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _left_out(folder: str, names: list[str]) -> list[str]:

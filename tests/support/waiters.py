@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import threading
@@ -76,24 +77,27 @@ class Waiters:
     def _one(self, number: int, over: threading.Event) -> None:
         rng = random.Random(number)
         search = Elasticsearch(self.url, request_timeout=20)
-        connection: psycopg.Connection | None = None
-        for count in itertools.count(1):
-            if over.is_set():
-                break
-            key = 1_000_000 + number * KEYS + rng.randrange(KEYS)
-            try:
-                if connection is None or connection.closed:
-                    connection = psycopg.connect(self.conninfo, connect_timeout=5)
-                token, committed = self._write(connection, rng, key, count)
-            except psycopg.Error as error:  # the server was killed: whether it was committed is not known
-                self.troubles.append(str(error).splitlines()[0])
-                connection = None
-                time.sleep(0.5)
-                continue
-            if token is not None:
-                self._judge(search, token, key, count, committed=committed)
-            time.sleep(self.pause)
-        search.close()
+        with contextlib.ExitStack() as last:
+            last.callback(search.close)
+            connection: psycopg.Connection | None = None
+            for count in itertools.count(1):
+                if over.is_set():
+                    break
+                key = 1_000_000 + number * KEYS + rng.randrange(KEYS)
+                try:
+                    if connection is None or connection.closed:
+                        connection = psycopg.connect(self.conninfo, connect_timeout=5)
+                        last.callback(connection.close)
+                    token, committed = self._write(connection, rng, key, count)
+                except psycopg.Error as error:  # the server was killed: whether it was committed is not known
+                    self.troubles.append(str(error).splitlines()[0])
+                    if connection is not None:
+                        connection.close()
+                    time.sleep(0.5)
+                    continue
+                if token is not None:
+                    self._judge(search, token, key, count, committed=committed)
+                time.sleep(self.pause)
 
     def _write(
         self, connection: psycopg.Connection, rng: random.Random, key: int, count: int

@@ -42,6 +42,8 @@ def documented(verb: str) -> dict[str, Any]:
 def status(**sinks: Mapping[str, Any]) -> dict[str, Any]:
     """A status in the documented shape: each of these sinks as the example's, but for what is said of it."""
     told = documented("status")
+    # The example's slot keeps too much.
+    told["source"]["wal"] |= {"retained_bytes": 2**20, "level": "none", "seconds_to_full": None, "pinned_by": []}
     [like] = told["sinks"]
     told["sinks"] = [{**deepcopy(like), "sink": name, **of} for name, of in sinks.items()]
     return told

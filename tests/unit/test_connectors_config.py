@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,10 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import Pipeline
 from connectors.debezium import connector_config, pattern, redact
 from connectors.names import Names
+from connectors.preflight import toast
+from connectors.preflight.model import Level
+from connectors.preflight.primary_keys import key_findings
+from connectors.preflight.tables import kind_findings
 from connectors.table_facts import TableFacts
 from connectors.timeline_gate import gate
 
@@ -167,6 +173,28 @@ def test_table_keyed_by_its_replica_identity_names_its_key() -> None:
     keyed = Table("public", "log", columns, ("b", "a"), replica_identity="index")
     config = connector_config(pipeline(), catalogue(keyed), [fact(name="public.log", has_primary_key=False)])
     assert config["message.key.columns"] == r"public\.log:b,a"
+
+
+def test_a_table_without_any_key_is_the_check_of_keys_business_alone() -> None:
+    table = Table("public", "log", (Column("a", "text", "text"),), ())
+    keyless = fact(name="public.log", has_primary_key=False, unique_keys=0)
+    assert "message.key.columns" not in connector_config(pipeline(), catalogue(table), [keyless])
+    assert [finding.message for finding in key_findings(table, keyless)] == [
+        "public.log has no primary key: updates and deletes could not be matched with rows"
+    ]
+    for facts, said in ((keyless, 0), (replace(keyless, unique_keys=2), 1)):
+        site = SimpleNamespace(pipeline=pipeline(), facts={"public.log": facts}, catalogue=catalogue(table))
+        assert len(list(toast.run(site))) == said  # type: ignore[arg-type]
+
+
+def test_a_stored_generated_column_is_warned_of_since_postgres_18() -> None:
+    def said(server_version: int, **about: object) -> list[str]:
+        found = kind_findings(fact(generated=("total",), **about), server_version)
+        return [finding.message for finding in found if finding.level is Level.WARNING]
+
+    [message] = said(180000, stored=("total",))
+    assert "stored generated column (total)" in message and "dbz#2020" in message
+    assert said(170005, stored=("total",)) == [] and said(180000, virtual=True) == []
 
 
 def test_generated_columns_are_excluded() -> None:

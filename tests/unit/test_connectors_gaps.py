@@ -68,7 +68,7 @@ def test_the_same_history_goes_on(remembered: Remembered | None) -> None:
 def test_another_history_is_refused(now: Moment, why: str) -> None:
     with pytest.raises(SourceChanged, match=why) as error:
         refuse_moved(pipeline(), now, KNOWN)
-    assert "headwater drop FILE --topics --keep-sinks" in error.value.fix
+    assert "headwater recapture FILE" in error.value.fix
 
 
 def test_a_standby_may_be_behind() -> None:

@@ -258,6 +258,10 @@ def test_a_trace_is_told_by_its_first_line_and_its_root_cause() -> None:
     trace = "a.B: outer\n\tat x.y(Z:1)\nCaused by: c.D: middle\n\tat q\nCaused by: e.F: slot is gone\n\t... 3 more\n"
     assert first_line(trace) == "a.B: outer (cause: e.F: slot is gone)"
     assert first_line("only line") == "only line"
+    lost = "java.lang.IndexOutOfBoundsException: Index 9 out of bounds for length 9"
+    for trace in (f"{lost}\n\tat java.util.x", f"a.ConnectException: died\n\tat b\nCaused by: {lost}"):
+        assert "stored generated column" in first_line(trace)[:150] and lost in first_line(trace)
+    assert "generated" not in first_line(lost.replace("Index 9", "Index 12"))
     assert first_line("") == ""
 
 
@@ -278,6 +282,6 @@ def test_near_misses_prefer_the_same_name_elsewhere() -> None:
 
 def test_ledger_entry_is_covered_when_every_partition_is() -> None:
     ledger = LedgerEntry(5, {"t": {0: 10, 1: 0}, "u": {0: 3}})
-    assert ledger.covered_by({"t": {0: 10}, "u": {0: 4}})
-    assert not ledger.covered_by({"t": {0: 9}, "u": {0: 3}})
-    assert not ledger.covered_by({"t": {0: 10, 1: 0}})
+    assert ledger.behind({"t": {0: 10}, "u": {0: 4}}) == 0
+    assert ledger.behind({"t": {0: 9}, "u": {0: 3}}) == 1
+    assert ledger.behind({"t": {0: 10, 1: 0}}) == 3

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from operations.overview.kept import _told, kept_report
 from operations.state_folder import register_of
 from operations.trace import report as traced
-from tests.support.watched import NOWHERE, status, world
-from tests.unit.test_pages import BUILDS, TABLES
+from spark.batches import KeptBatch
+from tests.support.watched import NOWHERE, World, status, world
+from tests.unit.test_pages import BATCH, BUILDS, TABLES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -31,6 +33,7 @@ def test_overview_job_and_promotion(tmp_path: Path) -> None:
     overview, job, promotion, _ = examples()
     with world(tmp_path, told={"status": status(search={}), "generations": BUILDS, "tables": TABLES}) as made:
         made.look()
+        assert overview["seen"]["kept"].keys() == seen_kept(made).keys()
         seen = made.browser.get("/v1/overview").json()
         assert seen.keys() == overview.keys() and seen["seen"].keys() == overview["seen"].keys()
         for name in ("freshness", "rates"):
@@ -39,6 +42,13 @@ def test_overview_job_and_promotion(tmp_path: Path) -> None:
         register = register_of(made.served.pipeline, "search")
         register.move(register.create("x").number, "ready")
         assert made.browser.get("/v1/sinks/search/promotions/2").json().keys() == promotion.keys()
+
+
+def seen_kept(made: World) -> dict[str, Any]:
+    """Of the maker; what is in it besides is compared with what the test of pages has."""
+    assert examples()[0]["seen"]["kept"]["batches"]["search"][0].keys() == BATCH.keys()
+    assert {"flow", *_told(KeptBatch(1, 2.0, 3))} == BATCH.keys()
+    return kept_report(made.served.pipeline)
 
 
 def test_builds_and_tables(tmp_path: Path) -> None:

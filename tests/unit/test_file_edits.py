@@ -29,7 +29,7 @@ from operations.edits.changes import changes_between
 from operations.edits.file_watch import FileWatch
 from operations.edits.pending import pending
 from operations.state_folder import register_of
-from spark.register import define
+from spark.made_of import define
 
 FILE = """\
 version: 1
@@ -162,9 +162,10 @@ class Run:
             SimpleNamespace(pipeline=files.load(), paused={}, spark=SimpleNamespace(conf=conf), adopt=self._adopt),
         )
         taken = text_of(files.path, files.path.read_bytes())
-        losses = cast(Any, SimpleNamespace(adopt=lambda pipeline, only: None))
+        self.losses = cast(Any, SimpleNamespace(adopt=lambda pipeline, only: None, healing={}))
+        self.let_go = list[tuple[str, int]]()
         source = cast(Any, SimpleNamespace(pipeline=None))
-        self.watch = FileWatch(self.engine, source, losses, taken, (), None, self._start)
+        self.watch = FileWatch(self.engine, source, self.losses, taken, (), None, self._start, self._let_go)
 
     def _adopt(self, pipeline: Pipeline, _catalogue: Any, _only: Any, reopened: Any) -> list[str]:
         self.adopted.append((list(pipeline.sinks), list(reopened)))
@@ -173,6 +174,9 @@ class Run:
     def _start(self, *arguments: Any) -> Any:
         self.children.append(Child(*arguments))
         return self.children[-1]
+
+    def _let_go(self, sink: str) -> None:
+        self.let_go.append((sink, len(self.children)))
 
     def apply(self, text: str) -> list[str]:
         hand_over(self.engine.pipeline, Text(str(self.files.path), text, 5.0))
@@ -247,3 +251,13 @@ def test_a_newer_file_ends_what_the_older_one_asked_for(files: Files, run: Run) 
     run.engine.paused = {"cache": None}
     run.apply(files.text(column="title"))
     assert len(run.children) == 1  # not while it is paused
+
+
+def test_a_sink_has_one_builder_at_a_time(files: Files, run: Run) -> None:
+    """An evolution that filled the sink's next generation when a file was applied went on, and was in the way."""
+    run.losses.healing = {"cache": None}
+    run.apply(files.text(column="title"))
+    assert run.children == [] and run.let_go == []  # it is being made again for another reason
+    run.losses.healing = {}
+    run.watch.step()
+    assert run.let_go == [("cache", 0)] and len(run.children) == 1  # ended before ours begins

@@ -15,22 +15,23 @@ from cdc.pipeline import Pipeline, load
 from connectors.ledger import LedgerEntry
 from connectors.rest import Status
 from operations.freshness import keeper
-from operations.freshness.keeper import Keeper, advance, connector_words
+from operations.freshness.keeper import Keeper, advance
 from operations.freshness.marks import Marks
 from operations.freshness.note import (
     FlowNote,
     SinkNote,
     SourceNote,
     forget_source_note,
-    noted_as_of,
     read_sink_note,
     read_source_note,
     write_sink_note,
     write_source_note,
 )
 from operations.freshness.place import FlowPlace
+from operations.freshness.source_words import connector_words
 from operations.state_folder import register_of
 from spark.status import FlowStatus
+from tests.support.growing_log import GrowingLog
 from tests.unit.test_alive import FILE
 
 NEW = FlowNote(None, None, 0.0)
@@ -47,40 +48,24 @@ def place(at: int, hold: str | None = None, *, void: bool = False) -> FlowPlace:
     return FlowPlace(["t"], {"t": {0: at}} if at else {}, hold, void, at)
 
 
-class _World:
-    """A log that grows, a slot and a flow that follow it, and whoever notes how old it is."""
+class _World(GrowingLog):
+    """A flow follows the log besides, and somebody notes how old it is."""
 
     def __init__(self) -> None:
-        self.now, self.lsn, self.confirmed, self.applied = 1_000.0, 100, 0, 0
-        self.commits = [(self.now, self.lsn)]
-        self.marks, self.note, self.before = Marks(), NEW, None
+        super().__init__()
+        self.note, self.before = NEW, None
         self.hold: str | None = None
 
-    def step(self, what: str) -> None:
-        self.now += 1
-        if what == "commit":
-            self.lsn += 10
-            self.commits.append((self.now, self.lsn))
-        elif what == "look":
-            self.marks.note(self.now, self.lsn)
-        elif what == "confirm":
-            self.confirmed = self.lsn
-            if self.marks.wanting(self.confirmed):
-                self.marks.confirm(LedgerEntry(self.confirmed, {"t": {0: self.confirmed}}))
-        elif what == "apply":
-            self.applied = self.confirmed
-        elif what == "anew":  # the target is made anew, and filled from the beginning
+    def step(self, *what: str) -> None:
+        super().step(*what)
+        if "anew" in what:  # the target is made anew, and filled from the beginning
             self.applied = 0
-        elif what in ("hold", "free"):
-            self.hold = "documents wait" if what == "hold" else None
-        elif what == "restart":  # what was told stays; who looks knows nothing of before
+        elif "hold" in what or "free" in what:
+            self.hold = "documents wait" if "hold" in what else None
+        elif "restart" in what:  # what was told stays; who looks knows nothing of before
             self.marks, self.before = Marks(), None
         now = place(self.applied, self.hold)
         self.note, self.before = advance(self.note, self.before, now, self.marks, self.now), now
-
-    def check(self) -> None:
-        if self.note.as_of is not None:  # nothing that was committed before is missing
-            assert all(lsn <= self.applied for when, lsn in self.commits if when < self.note.as_of)
 
 
 STEPS = ["commit", "look", "confirm", "apply", "anew", "hold", "free", "restart"]
@@ -91,8 +76,8 @@ STEPS = ["commit", "look", "confirm", "apply", "anew", "hold", "free", "restart"
 def test_what_is_noted_is_never_too_young(steps: list[str]) -> None:
     world = _World()
     for step in steps:
-        world.step(step)
-        world.check()
+        world.step(*("confirm", "bound") if step == "confirm" else (step,))
+        world.assert_nothing_is_missing(world.note.as_of)
 
 
 def marks(*entries: tuple[float, int]) -> Marks:
@@ -150,10 +135,12 @@ def test_notes_are_read_as_they_were_written(pipeline: Pipeline) -> None:
     write_source_note(pipeline, source)
     assert read_sink_note(pipeline, "cache") == sink
     assert read_source_note(pipeline) == source
-    assert noted_as_of(pipeline, "cache", [1]) == 1.5
-    assert noted_as_of(pipeline, "cache", [1, 2]) is None  # readers may see either
-    assert noted_as_of(pipeline, "cache", [3]) is None
-    assert noted_as_of(pipeline, "cache", [1], ["other"]) == 1.5  # plain views share `main`
+    assert sink.of([1]) == FlowNote(1.5, 3, 1.9)
+    assert sink.of([1, 2]) == FlowNote(None, None, 1.9, "why")  # readers may see either
+    assert (sink.of([3]).as_of, sink.of([]).as_of) == (None, None)
+    assert sink.of([1], ["other"]).as_of == 1.5  # plain views share `main`
+    two = SinkNote(2.0, 1.0, {1: {"main": FlowNote(1.5, 3, 1.9), "card": FlowNote(1.2, 4, 1.8)}})
+    assert (two.of([1]), two.of([1], ["thing"]).behind) == (FlowNote(1.2, 7, 1.8), 3)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"at": 1}', '{"at": 1, "since": 1, "generations": {"1": {"m": []}}}'])
@@ -192,6 +179,8 @@ def test_connects_words() -> None:
     failed = connector_words("c", Status("RUNNING", ("FAILED",), "a deadlock"))
     assert failed["tasks"] == ("FAILED",) and "a deadlock" in failed["connector_error"]
     assert connector_words("c", Status("RUNNING", ("RUNNING",), ""))["connector_error"] is None
+    silent = connector_words("c", None, "no answer")
+    assert (silent["connector"], silent["connector_error"]) == ("unknown", "no answer")
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -214,8 +203,9 @@ def test_servers_that_are_away_stop_nobody_and_what_was_told_stays(
     write_source_note(pipeline, SourceNote(2.0, 1.0, 1.5))
     with Keeper(pipeline):
         until(lambda: bool((note := read_source_note(pipeline)) and note.error and note.connector_error))
-        until(lambda: bool((note := read_sink_note(pipeline, "cache")) and note.at > 2.0))
+        until(lambda: bool((note := read_sink_note(pipeline, "cache")) and note.at > 2.0 and note.away))
         sink, source = read_sink_note(pipeline, "cache"), read_source_note(pipeline)
     assert sink is not None and source is not None
     assert sink.generations[1]["main"].as_of == 1.5 and sink.at > 2.0
+    assert "Connection refused" in (sink.away or ""), "a sink's server that is gone is told of, whatever its flow says"
     assert source.as_of == 1.5 and "does not answer" in (source.error or "")

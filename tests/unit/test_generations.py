@@ -14,7 +14,8 @@ from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
 from spark.lease import Lease
-from spark.register import Register, as_defined, define, outdated
+from spark.made_of import as_defined, define, outdated
+from spark.register import Register
 
 TEXT = """
 version: 1
@@ -133,6 +134,12 @@ def test_a_promotion_to_a_target_that_is_gone_does_not_keep_it_from_being_remove
     register.give_up_promotion(2)
     register.begin_retiring(2)
     assert register.get(2).stage == "retiring"
+    with pytest.raises(StateError, match="is being removed"):
+        register.move(2, "ready")  # whoever filled it has not noticed
+    register.remove(2)
+    with pytest.raises(StateError, match="was removed"):
+        register.move(2, "ready")
+    assert register.kept() == [1]
 
 
 def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:

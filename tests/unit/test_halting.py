@@ -58,7 +58,10 @@ def test_mended_tables_bring_their_sinks_back_and_a_new_snapshot_all(
     )
     monkeypatch.setattr(halting, "source_catalogue", lambda _: "read again")
     number = SimpleNamespace(number=1)
-    builds = [SimpleNamespace(sink=name, topics={topic}, generation=number) for name, topic in (("a", "t"), ("b", "u"))]
+    builds = [
+        SimpleNamespace(sink=name, topics={topic}, generation=number, about={"sink": name})
+        for name, topic in (("a", "t"), ("b", "u"))
+    ]
     engine = Builds(case.runner, *builds)
     follow = halting.Halting(cast(Any, engine)).follow
     case.step()

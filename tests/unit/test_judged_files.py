@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from cdc.pipeline import Pipeline, load
 from connectors.wal.budget import Budget
 from console.cli import status as verb
 from console.cli.main import cli
-from operations.freshness.note import FlowNote, SinkNote, SourceNote, noted_as_of, write_sink_note, write_source_note
+from operations.freshness.note import FlowNote, SinkNote, SourceNote, write_sink_note, write_source_note
 from operations.freshness.place import Place
 from operations.freshness.waits import Waits
 from operations.letters.writes import WriteLetters
@@ -132,13 +134,47 @@ def test_a_warehouse_may_be_older(tmp_path: Path) -> None:
     assert sink_limit(load(tmp_path / "w.yaml"), "cache") == 30 + 2 * 60
 
 
-def test_a_server_knows_the_age_from_the_first_question(pipeline: Pipeline) -> None:
-    waits = Waits(pipeline, WriteLetters(pipeline))
-    try:
-        as_of, reach = waits.as_of("cache")
-        assert as_of == noted_as_of(pipeline, "cache", [1]) and as_of is not None and reach is None
-    finally:
-        waits.close()
+def asking() -> int:
+    """How many threads ask Postgres and Kafka how old sinks are."""
+    return sum(thread.name == "waits" for thread in threading.enumerate())
+
+
+def test_a_server_asks_nobody_while_run_tells_how_old_it_is(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, before = list[str](), asking()
+
+    def counted(of: Pipeline, sink: str) -> Place:
+        made.append(sink)
+        return Place(of, sink)
+
+    monkeypatch.setattr("operations.freshness.waits.Place", counted)
+    with closing(Waits(pipeline, WriteLetters(pipeline))) as waits:
+        noted(pipeline, ago=2.0, behind=5)
+        as_of, reach = waits.as_of("cache", urge=False)
+        assert as_of is not None and reach is not None and (reach.behind, reach.there) == (5, False)
+        noted(pipeline, ago=9.0)  # a database at rest
+        as_of, reach = waits.as_of("cache", urge=False)
+        assert as_of is not None and time.time() - as_of > 8 and reach is not None and reach.there
+        assert asking() == before and made == ["cache"]
+
+
+@pytest.mark.parametrize("case", ["urged", "silent", "failed", "paused"])
+def test_what_run_does_not_tell_is_measured(pipeline: Pipeline, case: str) -> None:
+    noted(pipeline, ago=1.0, at=60.0 if case == "silent" else 0.0)
+    flow = register_of(pipeline, "cache").generation().flow_folder("main")
+    if case == "failed":
+        status = FlowStatus.read(flow)
+        assert status is not None
+        replace(status, state="failed").write(flow)
+    if case == "paused":
+        pause(pipeline, "cache", "new disks", print)
+    before = asking()
+    with closing(Waits(pipeline, WriteLetters(pipeline))) as waits:
+        # Known from the first question on, unless it can not be trusted.
+        as_of, reach = waits.as_of("cache", urge=case == "urged")
+        assert reach is None and (as_of is None) == (case == "paused")
+        assert asking() == before + 1
 
 
 def test_how_far_flows_are_is_read_as_it_was_told(pipeline: Pipeline) -> None:
@@ -149,6 +185,11 @@ def test_how_far_flows_are_is_read_as_it_was_told(pipeline: Pipeline) -> None:
     (folder / "applied.json").write_text(json.dumps({"batch": 1, "offsets": {"t": {"0": 5}}}))
     [after] = place.flows()[1].values()
     assert after.applied == {"t": {0: 5}} and after.sign != before.sign
+    status = FlowStatus.read(folder)
+    assert status is not None
+    replace(status, got_on=1).write(folder)  # a batch that takes long, and is no hang
+    [later] = place.flows()[1].values()
+    assert later.applied == after.applied and later.sign != after.sign
     (folder / "phase.json").write_text(json.dumps({"phase": "rows"}))
     [filling] = place.flows()[1].values()
     assert filling.hold == "view main is being filled"

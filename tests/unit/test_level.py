@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,9 @@ import pytest
 
 from cdc.errors import StateError
 from operations.generations.level import level
-from spark.register import Promotion, Register
+from spark.promotion import Promotion
+from spark.register import Register
+from spark.state import Identity
 from spark.status import FlowStatus
 
 
@@ -45,6 +48,19 @@ def test_it_is_waited_for_and_told_what_it_lacks(tmp_path: Path) -> None:
     assert level(pipeline, register, 1, 2, 10.0, clock=clock) is None
 
 
+def test_one_that_was_cut_is_given_up_only_while_nobody_was_moved(tmp_path: Path) -> None:
+    register = Register(tmp_path, "shop", "search")
+    register.move(register.create("test").number, "ready")
+    register.begin_promotion(2, 1)
+    assert (register.cut_promotion(0.0), register.give_up_unmoved(60.0)) == (None, None)
+    assert register.promotion() == Promotion(2, 1, moving=False)
+    register.move_readers(2)
+    assert (register.give_up_unmoved(0.0), register.cut_promotion(60.0), register.cut_promotion(0.0)) == (None, None, 2)
+    register.give_up_promotion(2)
+    register.begin_promotion(2, 1)
+    assert (register.give_up_unmoved(0.0), register.promotion()) == (2, None)
+
+
 def test_what_was_cut_is_finished_or_taken_back_and_nothing_else(tmp_path: Path) -> None:
     register = Register(tmp_path, "shop", "search")
     for _ in range(2):
@@ -60,3 +76,35 @@ def test_what_was_cut_is_finished_or_taken_back_and_nothing_else(tmp_path: Path)
         register.begin_promotion(2, 1)
     register.begin_promotion(1, 3)
     assert register.promotion() == Promotion(1, 3)  # back: readers of some views are there still
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_not_compared(tmp_path: Path) -> None:
+    """After another capture the new log is shorter than the old one was: it would be waited for for ever."""
+    register, pipeline = Register(tmp_path, "shop", "search"), SimpleNamespace()
+    bound = Identity("1", 1, "shop", "slot", {"t": "old"}, "spec")
+    for number, offset in ((1, 100), (2, 7)):
+        applied(register, number, "main", offset)
+        register.generation(number).bind(bound)
+    assert level(pipeline, register, 1, 2, 0.0) == "93 records"
+    (register.generation(2).folder / "identity.json").unlink()
+    register.generation(2).bind(replace(bound, topic_ids={"t": "new"}))
+    assert level(pipeline, register, 1, 2, 0.0) is None
+
+
+def test_of_several_topics_only_the_one_that_was_made_anew_is_left_out(tmp_path: Path) -> None:
+    """A table's key changes: generation 1 stops where the former log of it was, the others' go on."""
+    register, pipeline = Register(tmp_path, "shop", "search"), SimpleNamespace()
+    bound = Identity("1", 1, "shop", "slot", {"t": "old", "u": "same"}, "spec")
+    told = {1: {"t": 7_968, "u": 20}, 2: {"t": 4_000, "u": 19}}
+    for number, ids in ((1, bound.topic_ids), (2, {"t": "new", "u": "same"})):
+        applied(register, number, "main", None)
+        folder = register.generation(number).flow_folder("main")
+        status = FlowStatus.read(folder)
+        assert status is not None
+        replace(status, topics=["t", "u"]).write(folder)
+        offsets = {topic: {"0": at} for topic, at in told[number].items()}
+        (folder / "applied.json").write_text(json.dumps({"batch": 1, "offsets": offsets}))
+        register.generation(number).bind(replace(bound, topic_ids=ids))
+    assert level(pipeline, register, 1, 2, 0.0) == "1 records"
+    # The way back: whoever has seen the new log would miss what only that one got, and no wait brings it.
+    assert level(pipeline, register, 2, 1, 60.0) == "all that t got since it was made anew"

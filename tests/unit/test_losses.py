@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
 from spark.runner import explain
+from tests.support.losing import engine_of
 from tests.support.steps import compare, fail, wait, work
 
 TEXT = """\
@@ -212,18 +213,6 @@ def steps(*rebuild: Any, verify: tuple[Any, ...] = (compare, True)) -> Steps:
     return lambda name: {"rebuild": rebuild or FILLS, "verify": verify}.get(name, (work, "done"))
 
 
-class Builds:
-    """The generations of the cache that are kept: all are held here."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-
-    def __iter__(self) -> Iterator[Any]:
-        register = register_of(self.pipeline, "cache")
-        for number in register.kept():
-            yield SimpleNamespace(sink="cache", generation=register.generation(number))
-
-
 class Case:
     """`run`'s loop around the losses of one sink; what a step does is a small function, in a process."""
 
@@ -231,8 +220,7 @@ class Case:
         self.pipeline, self.server, self.said = pipeline, server, list[str]()
         self.asked: list[tuple[Any, ...]] = []
         self.stopped: list[Path] = []
-        runner = SimpleNamespace(running=[], fail=lambda folder, _reason: self.stopped.append(folder))
-        self.engine = cast(Any, SimpleNamespace(paused={}, runner=runner, builds=Builds(self.pipeline)))
+        self.engine = engine_of(self.pipeline, self.stopped)
 
         def start(step: Callable[..., Any], *arguments: Any) -> Apart[Any]:
             assert arguments[0] == Path("shop.yaml")

@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,13 +23,20 @@ from cdc.pipeline import Pipeline, load
 from console.http.app import make_app
 from console.http.guard import Access
 from console.http.served import Pipelines
-from operations.freshness.note import FlowNote, SinkNote, SourceNote, write_sink_note, write_source_note
+from operations.freshness.note import (
+    FlowNote,
+    SinkNote,
+    SourceNote,
+    read_source_note,
+    write_sink_note,
+    write_source_note,
+)
 from operations.state_folder import register_of, state_dir
 from operations.status.judgement import JUDGEMENTS
 from operations.status.metrics import metrics
 from operations.verify.metrics import Totals
 from operations.verify.metrics import metrics as audit_metrics
-from spark.status import FlowStatus
+from spark.status import BATCH_SECONDS, FlowStatus
 from tests.unit.test_alive import FILE
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +54,8 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
     flow = register_of(made, "cache").generation().flow_folder("main")
     flow.mkdir(parents=True)
     status = FlowStatus("cache/main", "running", os.getpid(), 1, 9, 7, 2, 1, 4, 0, 0, 250, None, ["t"], now, restarts=3)
+    buckets = [0, 2, *[0] * (len(BATCH_SECONDS) - 2), 1]
+    status = replace(status, phase_ms={"apply": 900, "other": 100}, batch_buckets=buckets, retries=6, sink_us=1_500_000)
     status.write(flow)
     write_sink_note(made, "cache", SinkNote(now, now - 90, {1: {"main": FlowNote(now - 2, 5, now)}}))
     source = SourceNote(
@@ -60,6 +70,7 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
         slot_active=True,
         slot_retained_bytes=1_000,
         slot_safe_bytes=9_000,
+        row_store={"h:1": {"used_bytes": 70, "limit_bytes": 100}, "h:2": {"used_bytes": 60, "limit_bytes": 0}},
     )
     write_source_note(made, source)
     if verified:
@@ -102,6 +113,36 @@ def test_what_is_told(tmp_path: Path) -> None:
     assert found["headwater_source_judgement", ("well", "p")] == 1
     assert found["headwater_source_slot_safe_bytes", ("p",)] == 9_000
     assert found["headwater_verify_repaired_total", ("p", "cache", "v")] == 2
+
+
+def test_what_batches_take(tmp_path: Path) -> None:
+    text = metrics([pipeline(tmp_path)])
+    found, flow = samples(text), ("main", "1", "p", "cache")
+    spent = {of[2]: value for (name, of), value in found.items() if name == "headwater_flow_phase_seconds_total"}
+    assert spent == {"offsets": 0, "plan": 0, "apply": 0.9, "commit": 0, "other": 0.1}
+    assert found["headwater_flow_sink_seconds_total", flow] == 1.5
+    assert found["headwater_flow_retries_total", flow] == 6
+    spread = {
+        sample.labels["le"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "headwater_flow_batch_duration_seconds_bucket"
+    }
+    assert (spread["0.05"], spread["0.1"], spread["60.0"], spread["300.0"], spread["+Inf"]) == (0, 2, 2, 2, 3)
+    assert found["headwater_flow_batch_duration_seconds_count", flow] == 3
+    assert found["headwater_flow_batch_duration_seconds_sum", flow] == 1.0
+
+
+def test_a_row_stores_memory_is_told_as_long_as_somebody_looks(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    found = samples(metrics([made]))
+    used = {of[0]: value for (name, of), value in found.items() if name == "headwater_row_store_used_bytes"}
+    limits = {of[0]: value for (name, of), value in found.items() if name == "headwater_row_store_limit_bytes"}
+    assert (used, limits) == ({"h:1": 70, "h:2": 60}, {"h:1": 100})
+    note = read_source_note(made)
+    assert note is not None
+    write_source_note(made, replace(note, at=note.at - 60))
+    assert not [name for name, _ in samples(metrics([made])) if "row_store" in name]
 
 
 def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:

@@ -12,17 +12,20 @@ from typing import Any
 import pytest
 
 from cdc.errors import StateError
-from console.http.pages.levels import _LEVELS, ORDER, level_of, sink_level, source_level, worst
-from console.http.pages.model import POINTS, sparkline
+from console.http.pages.levels import _LEVELS, ORDER, beside, level_of, worst
+from console.http.pages.model import POINTS, overview, sparkline
 from console.http.pages.render import count, rate, size, span
 from operations.generations.promotion import promotion_report
-from operations.jobs import Job, Jobs
+from operations.jobs.job import Job
+from operations.jobs.jobs import Jobs
 from operations.overview.history import EVERY_SECONDS, HOUR, History, Sample, sample_of
+from operations.overview.watching import Seen
 from operations.pausing import pause
 from operations.state_folder import register_of
+from operations.status.judgement import BAD, JUDGEMENTS
 from operations.status.sinks import STATES
 from operations.trace.verdict import verdict
-from tests.support.watched import NOWHERE, documented, world
+from tests.support.watched import NOWHERE, documented, status, world
 
 
 @pytest.fixture(autouse=True)
@@ -77,29 +80,34 @@ def test_a_peak_of_an_hour_is_not_lost_in_the_line() -> None:
 # -- colours and words -------------------------------------------------------------------------------------------------
 
 
-def test_every_state_has_a_colour() -> None:
-    every = {*STATES, "never run", "well", "behind", "evolving", "stalled"}
-    assert every <= _LEVELS.keys() and set(_LEVELS.values()) == set(ORDER)
-    assert level_of("a state of tomorrow") == "warn"
+def test_every_judgement_has_a_colour_and_what_alarms_is_red() -> None:
+    assert _LEVELS.keys() == set(JUDGEMENTS) and {*_LEVELS.values(), "warn"} == set(ORDER)
+    assert {name for name in JUDGEMENTS if level_of(name) == "bad"} == BAD
+    assert level_of("well", "a flow has not caught up") == "warn" and level_of("failed", "x") == "bad"
     assert worst(["good", "bad", "idle"]) == "bad" and worst([]) == "idle"
 
 
-def test_a_sink_that_only_seems_well_is_not_green() -> None:
-    sink = {"state": "running", "lag_events": 0, "warning": None}
-    assert sink_level(sink, {"age": 0.5, "reason": None}) == ("good", None)
-    level, why = sink_level(sink, {"age": 300.0, "reason": None})
-    assert level == "warn" and why and "look at the source" in why
-    assert sink_level({**sink, "lag_events": None}, {"age": None})[0] == "warn"
-    source = {**documented("status")["source"]}
-    assert source_level(source) == "good"
-    for wrong in (
-        {"tasks": ["FAILED"]},
-        {"slot_active": False},
-        {"connector": "absent"},
-        {"error": "x"},
-        {"tables": {"t": "x"}},
-    ):
-        assert source_level({**source, **wrong}) == "bad", wrong
+def test_a_generation_beside_the_living_one_is_judged_by_its_own_words() -> None:
+    assert {beside(state, None).judgement for state in STATES} <= set(JUDGEMENTS)
+    assert beside("running", None).judgement == "well"  # however old it is: nobody reads it
+    assert beside("dead", "no room").judgement == "stopped" and beside("filling", None).judgement == "filling"
+
+
+def test_the_page_judges_nothing_by_itself() -> None:
+    """A sink whose flows say that they run, and whose readers see what is old: as `status` has it."""
+    told = status(search={"judgement": "behind", "cause": "what readers see is 300 s old: 7 records wait"}, cache={})
+    told["source"] |= {"judgement": "stalled", "cause": "the slot has not moved", "tables": {}}
+    view = overview(Seen(1, 2.0, 0.1, told), {}, 3.0)
+    assert [(one["sink"], one["level"]) for one in view["sinks"]] == [("search", "bad"), ("cache", "good")]
+    assert view["words"] == (
+        "source: stalled, the slot has not moved; search: behind, what readers see is 300 s old: 7 records wait"
+    )
+    told["source"] |= {"judgement": "well", "cause": None}
+    told["sinks"] = told["sinks"][1:]
+    assert overview(Seen(1, 2.0, 0.1, told), {}, 3.0)["level"] == "good"
+    told["source"]["wal"] |= {"level": "alarm", "retained_bytes": told["source"]["wal"]["budget_bytes"]}
+    view = overview(Seen(1, 2.0, 0.1, told), {}, 3.0)
+    assert view["level"] == "warn" and "100 % of what it may" in view["words"]
 
 
 def test_figures_are_short() -> None:

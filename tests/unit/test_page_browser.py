@@ -74,7 +74,7 @@ def test_a_sink_that_fails_turns_the_page_red_and_green_again_by_itself(
     expect(page.locator(".state.good")).to_contain_text("All is well", timeout=SOON_MS)
     expect(page).to_have_title("flights: good · Headwater", timeout=SOON_MS)
     page.locator("#to-search").focus()
-    become(made, status(search={"state": "retrying", "last_error": "search is away <b>"}, cache={}))
+    become(made, status(search={"judgement": "retrying", "cause": "search is away <b>"}, cache={}))
     expect(page.locator(".state.bad")).to_contain_text("search: retrying, search is away <b>", timeout=SOON_MS)
     expect(page.locator("article.bad h3")).to_contain_text("search")
     expect(page).to_have_title("flights: bad · Headwater")
@@ -120,7 +120,7 @@ def test_a_promotion_is_looked_at_and_a_sink_paused_by_the_keyboard(browser: Bro
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_a_page_fits_and_can_be_read(browser: Browser, shown: tuple[World, str], scheme: Any, width: int) -> None:
     _, url = shown
-    for path in ("/", "/sinks/search", "/trace"):
+    for path in ("/", "/sinks/search", "/trace", "/letters"):
         page, wrong = opened(browser, url + path, color_scheme=scheme, viewport={"width": width, "height": 800})
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
+from cdc.errors import KafkaUnavailable
 from tests.support.watched import NOWHERE, World, documented, status, world
 
 MOST_MS = 50.0
 STATIC = Path(__file__).parents[2] / "console" / "http" / "static"
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>'
+LETTERS = ["/letters", "/letters?sink=search&part=whole", "/letters?sink=search&key=4711&values=1&part=whole"]
 PAGES = ["/", "/sinks/search", "/sinks/search/promote/2", "/trace", "/trace?table=flights&key=1", "/login", "/nowhere"]
+PAGES += LETTERS
 BUILDS = {
     name: [
         {
@@ -40,10 +44,34 @@ BUILDS = {
     ]
     for name in ("search", "cache", "warehouse")
 }
+COUNTS = {"inserted": 1000, "updated": 20, "deleted": 3}
 TABLES = [
-    {"table": "public.flights", "state": "initial", "records": 400, "rows": 1000, "again": False, "gap": NASTY},
-    {"table": "public.planes", "state": "done", "records": 10, "rows": 10, "again": False, "gap": None},
+    {
+        "table": "public.flights",
+        "state": "initial",
+        "records": 400,
+        "rows": 1000,
+        "again": False,
+        "gap": NASTY,
+        **COUNTS,
+    },
+    {"table": "public.planes", "state": "done", "records": 10, "rows": 10, "again": False, "gap": None, **COUNTS},
 ]
+BATCH = {
+    "flow": NASTY,
+    "batch": 7,
+    "at": 1795239427.57,
+    "ms": 200,
+    "parts": {"offsets": 10, "plan": 20, "apply": 150, "commit": 15, "other": 5},
+    "records": 12,
+    "written": 11,
+    "deleted": 1,
+    "stale": 0,
+    "rejected": 0,
+    "from_lsn": "0/2CA35B48",
+    "to_lsn": "0/2CA35C00",
+    "slowest": "apply",
+}
 
 
 def told() -> dict[str, Any]:
@@ -52,12 +80,24 @@ def told() -> dict[str, Any]:
     two = {**one, "generation": 2, "stage": "ready", "lag_events": 12}
     return {
         "status": status(
-            search={"state": "retrying", "last_error": f"search does not answer {NASTY}", "generations": [one, two]},
-            cache={"state": "running"},
-            warehouse={"state": "filling", "lag_events": None, "warning": NASTY},
+            search={"judgement": "retrying", "cause": f"search does not answer {NASTY}", "generations": [one, two]},
+            cache={},
+            warehouse={"judgement": "filling", "cause": NASTY, "lag_events": None, "warning": NASTY},
         ),
         "generations": BUILDS,
         "tables": TABLES,
+        "kept": kept(),
+    }
+
+
+def kept() -> dict[str, Any]:
+    """Letters of the one sink, a verification that has found something, and a batch."""
+    [cache] = documented("verify")["sinks"]
+    found = {**cache, "sink": "search", "at": 1795239427.57, "sample": None, "equal": False}
+    return {
+        "letters": {"search": {"standing": 2, "at": 1.0, "more": False}, "cache": None, "warehouse": None},
+        "verified": {"search": found},
+        "batches": {"search": [BATCH], "cache": [], "warehouse": []},
     }
 
 
@@ -67,8 +107,20 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, value)
 
 
+def letters(**more: Any) -> dict[str, Any]:
+    """Letters as the verb tells them, of rows that hold what hurts a page."""
+    found = documented("letters list")
+    for one in (*found["causes"], *found["letters"]):
+        one |= {"cause": f"refused {NASTY}", "view": "flight"}
+    return found | more
+
+
 @pytest.fixture
-def well(tmp_path: Path) -> Iterator[World]:
+def well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    shown = documented("letters show")
+    shown["letters"][0] |= {"key": NASTY, "reason": NASTY, "document": NASTY}
+    monkeypatch.setattr("console.http.pages.letters.letters_report", lambda *_, **__: letters())
+    monkeypatch.setattr("console.http.pages.letters.letter_report", lambda *_, **__: shown)
     with world(tmp_path, told=told()) as made:
         made.served.watching._fresh = lambda sink: {"as_of": 1.0, "age": 0.4, "reason": None}  # type: ignore[method-assign]
         ready(made)
@@ -135,7 +187,7 @@ def test_a_page_can_be_heard_and_walked_through(well: World, path: str) -> None:
             assert attributes.get(name) is None or attributes[name] in ids
 
 
-@pytest.mark.parametrize("path", ["/", "/?part=live", "/sinks/search", "/sinks/search/promote/2", "/trace"])
+@pytest.mark.parametrize("path", ["/", "/?part=live", "/sinks/search", "/sinks/search/promote/2", "/trace", "/letters"])
 def test_a_page_is_made_in_time(well: World, path: str) -> None:
     took = []
     for _ in range(9):
@@ -147,14 +199,67 @@ def test_a_page_is_made_in_time(well: World, path: str) -> None:
 
 def test_every_link_of_the_pages_leads_somewhere(well: World) -> None:
     seen: set[str] = set()
-    for path in ("/", "/sinks/search", "/sinks/search/promote/2", "/trace"):
+    for path in ("/", "/sinks/search", "/sinks/search/promote/2", "/trace", *LETTERS):
         page = Marks(well.browser.get(path).text)
         seen |= {str(one["href"]) for one in page.all("a") + page.all("link")} - {"#main"}
         seen |= {str(one["src"]) for one in page.all("script")}
     assert {"/sinks/search/promote/2", "/v1/overview", "/static/page.css"} <= seen
     # Both of these ask servers, and tell that these are away.
-    slow = {"/v1/status", "/v1/generations"}
+    slow = {"/v1/status", "/v1/generations", *(one for one in seen if one.startswith("/v1/letters"))}
     assert {one: well.browser.get(one).status_code for one in seen - slow} == dict.fromkeys(seen - slow, 200)
+
+
+def test_from_a_failure_to_the_row_its_record_and_its_document_by_clicks(well: World) -> None:
+    """Each page has the link to the next."""
+    assert "/letters?sink=search" in hrefs(well, "/")
+    assert "/letters?sink=search" in hrefs(well, "/sinks/search")
+    by_cause = hrefs(well, "/letters?sink=search&part=found")
+    assert {"/letters?sink=search&key=4711", "/trace?table=public.flights&key=4711"} <= by_cause
+    [cause] = [str(one) for one in by_cause if "cause=" in str(one)]
+    assert dict(parse_qsl(cause.partition("?")[2]))["cause"] == re.escape(f"refused {NASTY}")
+    page = well.browser.get("/letters?sink=search&key=4711&part=found").text
+    assert "offset 4,710" in page and "/trace?table=public.flights" in page and "Show what it holds" in page
+    assert "<pre" not in page and '"op"' not in page
+    page = well.browser.get("/letters?sink=search&key=4711&values=1&part=found").text
+    assert '"op"' in page and page.count("<pre") == 2
+
+
+def hrefs(made: World, path: str) -> set[str | None]:
+    return {one.get("href") for one in Marks(made.browser.get(path).text).all("a")}
+
+
+def test_letters_that_cannot_be_read_say_why(well: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise KafkaUnavailable("Kafka does not answer", fix="start it")
+
+    monkeypatch.setattr("console.http.pages.letters.letters_report", away)
+    page = well.browser.get("/letters?part=found").text
+    assert "Kafka does not answer" in page and "start it" in page
+    assert "no regular expression" in well.browser.get("/letters?cause=[&part=found").text
+
+
+def test_what_was_verified_batches_operations_and_the_wal_are_shown(well: World) -> None:
+    page = well.browser.get("/").text
+    assert "2 differ" in page and "Never verified" in page
+    assert "Operations by table" in page and "1,000" in page
+    assert re.search(r"<dt>full in</dt><dd><span class=\"small\">it does not grow", page)
+    page = well.browser.get("/sinks/search").text
+    assert "0/2CA35B48 – 0/2CA35C00" in page and 'aria-label="offsets 10 ms, plan 20 ms, apply 150 ms' in page
+    assert "missing: UA" in page and "extra: XX" in page
+    full = {"level": "alarm", "retained_bytes": 9 * 2**30, "growth_bytes_per_second": 2**20, "seconds_to_full": 1024.0}
+    told = well.served.watching._questions["status"](well.served.pipeline)
+    told["source"]["wal"] |= full
+    well.served.watching._questions = {**well.served.watching._questions, "status": lambda _: told}
+    well.look()
+    page = well.browser.get("/").text
+    assert "about 17.1 min" in page and "60 MiB a minute" in page and "90 % of what it may" in page
+
+
+def test_what_is_gone_for_good_needs_more_than_a_click(well: World) -> None:
+    for verb in ("retire", "drop-letters"):
+        answer = well.send(f"/sinks/search/{verb}", csrf=well.csrf())
+        assert answer.status_code == 400 and "being sure" in answer.text
+    assert well.served.jobs.newest() == []
 
 
 def test_the_worst_sink_stands_first(well: World) -> None:

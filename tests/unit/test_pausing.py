@@ -151,9 +151,11 @@ def test_a_generation_is_not_taken(pipeline: Pipeline) -> None:
 class Runner:
     def __init__(self) -> None:
         self.removed: list[Path] = []
+        self.anew: list[bool] = []
 
-    def remove(self, folder: Path) -> None:
+    def remove(self, folder: Path, *, anew: bool = False) -> None:
         self.removed.append(folder)
+        self.anew.append(anew)
 
 
 def engine_of(pipeline: Pipeline) -> Engine:
@@ -175,6 +177,18 @@ def test_run_lets_go_and_takes_up_again(pipeline: Pipeline, monkeypatch: pytest.
     resume(pipeline, "cache")
     assert engine.follow() == ["sink cache: resumed"]
     assert "cache" in tried
+
+
+def test_who_is_opened_anew_is_not_told_to_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table was altered, or a setting: `status` said that the process was told to end, which was alive."""
+    engine = engine_of(pipeline)
+    monkeypatch.setattr(engine, "_try", lambda sink, number: [f"{sink} {number}"])
+    build = cast(Any, SimpleNamespace(sink="cache", number=1, generation=living(pipeline)))
+    engine.builds.append(build)
+    assert engine.take_again(build) == ["cache 1"]
+    engine.builds.append(build)
+    engine.adopt(pipeline, engine.catalogue, (), [("cache", 1)])
+    assert cast(Any, engine.runner).anew == [True, True]
 
 
 def test_a_cache_that_was_lost_is_not_made_again_meanwhile(pipeline: Pipeline) -> None:

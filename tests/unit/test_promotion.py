@@ -74,7 +74,7 @@ def test_another_history_can_not_be_followed(
 ) -> None:
     with pytest.raises(SourceChanged, match=why) as found:
         refuse_other_history(known, NOW, history, witness)
-    assert "headwater drop FILE --topics --keep-sinks" in found.value.fix
+    assert "headwater recapture FILE" in found.value.fix
 
 
 @pytest.mark.parametrize(

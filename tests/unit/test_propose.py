@@ -13,13 +13,13 @@ from cdc.pipeline import Source
 from cdc.pipeline.loading import loads
 from cdc.resolve import resolve_view
 from connectors.foreign_keys import ForeignKey, Sizes
-from connectors.survey import LeftOut, Role, Survey
+from connectors.survey import LeftOut, Role, Survey, _schemas
 from connectors.table_facts import TableFacts
 from operations.propose import names
 from operations.propose.address import read_address
 from operations.propose.proposal import Looked, draft, warehouse_tables
 from operations.propose.roles import propose_roles
-from operations.propose.views import Proposal, Proposed, propose_views
+from operations.propose.views import Proposal, Proposed, newest_first, propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, written
 
 
@@ -114,7 +114,7 @@ def test_a_table_gets_what_it_points_at_and_what_points_at_it() -> None:
     assert joins(found["user"]) == {
         "manager": "refs",
         "orders": "children",
-        "groups": "children",
+        "user_groups": "children",
         "users_by_manager_total": "aggregates",
     }
     orders = next(join for join in found["user"].joins if join.name == "orders")
@@ -127,10 +127,48 @@ def test_a_table_between_two_and_parts_of_others_have_no_view() -> None:
     assert proposal.details == {"public.order_items": "public.orders"}
     found = views(proposal)
     assert set(found) == {"user", "order", "status", "group"}
-    [groups] = [join for join in found["user"].joins if join.name == "groups"]
-    assert (groups.table, groups.on, groups.columns) == ("user_groups", {"id": "user_id"}, ("group_id",))
-    [group] = groups.refs
-    assert (group.name, group.table, group.on) == ("group", "groups", {"group_id": "id"})
+    # It has no columns of its own: the groups themselves stand in the user's document.
+    [step] = [join for join in found["user"].joins if join.hide]
+    assert (step.table, step.on, step.columns, step.shown) == ("user_groups", {"id": "user_id"}, (), ("groups",))
+    [groups] = step.refs
+    assert (groups.name, groups.table, groups.on) == ("groups", "groups", {"group_id": "id"})
+    more = SHOP | tables(table("user_groups", "user_id", "group_id", "rank", key=2))
+    [step] = [join for join in views(propose_views(more, KEYS, NOBODY_KNOWS, joins=True))["user"].joins if join.refs]
+    assert (step.name, step.hide, step.columns, step.shown) == ("groups", False, ("rank",), ("groups",))
+    assert [ref.name for ref in step.refs] == ["group"]
+
+
+def test_a_row_that_there_can_be_but_one_of_is_no_list() -> None:
+    profiles = table("profiles", "user_id", "motto", "created_at", kinds={"created_at": "timestamptz"})
+    badges = replace(table("badges", "id", "holder_id"), unique_keys=(("holder_id",),))
+    keys = [points("profiles", "user_id", "users", "id"), points("badges", "holder_id", "users", "id")]
+    many = Sizes({"public.users": 1, "public.profiles": 5_000}, {})
+    proposal = propose_views(SHOP | tables(profiles, badges), [*KEYS, *keys], many, joins=True)
+    found = {join.name: join for join in views(proposal)["user"].joins}
+    for name in ("profile", "badge"):
+        assert (found[name].kind, found[name].one, found[name].limit, found[name].order_by) == (
+            "children",
+            True,
+            None,
+            "",
+        )
+    assert not found["orders"].one and "profiles_total" not in found
+    made = draft(looked(tables=SHOP | tables(profiles), foreign_keys=(*KEYS, keys[0])), name="x", sinks=("redis",))
+    assert "profile" in joins(views(made.proposal)["user"]), "what is written must be taken"
+    assert "profile: {table: profiles, on: {id: user_id}, one: true}" in written(made)
+
+
+def test_a_column_that_is_filled_at_the_insert_says_when_a_row_came_to_be() -> None:
+    kinds = {"taken_at": "timestamptz", "updated_at": "timestamptz", "due": "date"}
+    made = table("photos", "id", "due", "updated_at", "taken_at", kinds=kinds)
+    assert newest_first(made) == ""
+    assert newest_first(made, ("updated_at", "taken_at")) == "taken_at desc"
+    assert newest_first(made, ("updated_at",)) == ""
+    made = table("photos", "id", "user_id", "due", "updated_at", "taken_at", kinds=kinds)
+    key = points("photos", "user_id", "users", "id")
+    two = SHOP | tables(made)
+    proposal = propose_views(two, [key], NOBODY_KNOWS, joins=True, written={"public.photos": ("taken_at",)})
+    assert [join.order_by for join in views(proposal)["user"].joins if join.name == "photos"] == ["taken_at desc"]
 
 
 def test_a_table_of_codes_is_shown_plain() -> None:
@@ -273,6 +311,17 @@ def test_what_is_left_out_is_a_comment_whatever_it_says() -> None:
     assert loads(text, "p.yaml", {SOURCE_PASSWORD: "a", SETUP_PASSWORD: "b"}).name == "other"
 
 
+def test_what_was_left_out_is_told_and_what_is_only_good_to_know_apart_from_it() -> None:
+    made = draft(looked(notes=(LeftOut("public.orders.created_at", "loses its sign"),)), name="x", sinks=("redis",))
+    assert [one.name for one in made.left_out] == ["public.users.password_hash"]
+    left_out, _, good = written(made).partition("# Left out:\n")[2].partition("# Good to know:\n")
+    assert "public.users.password_hash: in no document: it looks like a secret" in left_out
+    assert "public.orders.created_at: loses its sign" in good and "created_at" not in left_out
+    # Into a warehouse no document is made of it; why its table is not there is said.
+    bare = draft(looked(), name="x", sinks=("iceberg",))
+    assert [one.name for one in bare.left_out] == ["public.users"]
+
+
 def test_what_looks_like_a_variable_is_none() -> None:
     source = Source(host="${HOST}", database="a${b", user="own", tables=("public.any",))
     text = written(draft(replace(looked(), source=source), name="x", sinks=("redis",)))
@@ -287,6 +336,13 @@ def test_a_view_that_would_be_refused_is_left_out_with_the_reason(monkeypatch: p
     made = draft(found, name="x", sinks=("redis",))
     assert "other" not in views(made.proposal)
     assert any(one.name == "view other" and "user_key" in one.why for one in made.left_out)
+
+
+def test_a_schema_that_was_asked_for_as_a_whole_stays_one() -> None:
+    text = written(draft(looked(whole=("public",)), name="x", sinks=("redis",)))
+    assert '    - "public.*" ' in text and "- public.orders" not in text
+    assert loads(text, "p.yaml", {SOURCE_PASSWORD: "a", SETUP_PASSWORD: "b"}).source.tables == ("public.*",)
+    assert _schemas(["public.*", "sales.order*", "*.*", "public.*", "orders"]) == ["public"]
 
 
 def test_a_warehouse_has_no_two_tables_of_one_name() -> None:

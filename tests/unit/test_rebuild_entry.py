@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
-from operations.rebuild import Rebuild
+from operations.rebuild import Rebuild, build_next
 from operations.state_folder import register_of
-from spark.register import define
+from spark.made_of import define
 
 TEXT = """\
 version: 1
@@ -96,3 +97,83 @@ def test_a_flow_that_never_made_its_target_has_not_lost_it(
     begun(pipeline(tmp_path), "main")
     assert entry(pipeline(tmp_path)) == number
     assert retired == ([] if number == 2 else [2])
+
+
+# -- what `run` builds by itself --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The generations that were filled, without Spark."""
+    filled: list[int] = []
+
+    def run(self: Rebuild, *, auto: bool) -> dict[str, Any]:
+        filled.append(self._entry().number)
+        return {"equal": True, "auto": auto}
+
+    monkeypatch.setattr(Rebuild, "run", run)
+    monkeypatch.setattr("operations.rebuild.signal.signal", lambda *_: None)
+    yield filled
+
+
+def ready(made: Pipeline, *, own: bool) -> None:
+    """A generation that was filled of a file."""
+    register = register_of(made, "cache")
+    generation = register.generation(register.create("views.order.columns changed", own=own).number)
+    generation.folder.mkdir(parents=True)
+    define(generation, made, ["public.orders"])
+    register.move(generation.number, "ready")
+
+
+def test_one_that_run_has_built_from_the_file_of_before_goes(
+    tmp_path: Path, retired: list[int], built: list[int]
+) -> None:
+    """Else every retry would say that it waits to be promoted, and the file's own would never be built."""
+    said: list[str] = []
+    ready(pipeline(tmp_path), own=True)
+    assert build_next(said.append, pipeline(tmp_path, "id, n"), Path("shop.yaml"), "cache")
+    assert retired == [2] and built == [3]
+    assert "from another file (views.order.columns" in said[0] and "removed" not in said[0]
+    assert register_of(pipeline(tmp_path), "cache").get(3).own
+
+
+def test_one_that_a_person_has_built_stays_and_is_not_recommended(
+    tmp_path: Path, retired: list[int], built: list[int]
+) -> None:
+    """Promoted, as the remedy once said, it would show what the file of before said."""
+    ready(pipeline(tmp_path), own=False)
+    with pytest.raises(StateError, match="is ready, and of another file") as caught:
+        build_next(lambda _line: None, pipeline(tmp_path, "id, n"), Path("shop.yaml"), "cache")
+    assert retired == [] and built == []
+    assert "retire" in (caught.value.fix or "") and "promote" not in (caught.value.fix or "")
+
+
+def test_what_a_person_goes_on_with_is_that_persons(tmp_path: Path, retired: list[int]) -> None:
+    begun(pipeline(tmp_path))
+    register = register_of(pipeline(tmp_path), "cache")
+    assert entry(pipeline(tmp_path)) == 2 and not register.get(2).own
+    register.remove(2)
+    assert register.create("views changed", own=True).own
+    assert entry(pipeline(tmp_path)) == 3 and not register.get(3).own and retired == []
+
+
+def test_one_that_is_being_filled_is_left_to_its_builder(tmp_path: Path, retired: list[int]) -> None:
+    """It was once said to be removed, and its stage taken from it, while its process went on."""
+    begun(pipeline(tmp_path))
+    lease = register_of(pipeline(tmp_path), "cache").generation(2).lease
+    lease.take()
+    try:
+        with pytest.raises(StateError, match=r"generation 2 was begun from another file .* and is being filled"):
+            entry(pipeline(tmp_path, "id, n"))
+    finally:
+        lease.release()
+    assert retired == [] and register_of(pipeline(tmp_path), "cache").get(2).stage == "filling"
+
+
+def test_a_removal_that_was_cut_is_ended_by_the_next_build(
+    tmp_path: Path, retired: list[int], built: list[int]
+) -> None:
+    ready(pipeline(tmp_path), own=True)
+    register_of(pipeline(tmp_path), "cache").begin_retiring(2)
+    assert build_next(lambda _line: None, pipeline(tmp_path), Path("shop.yaml"), "cache")
+    assert retired == [2] and built == [3]

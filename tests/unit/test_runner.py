@@ -24,7 +24,7 @@ from spark.join.query import JoinedQuery
 from spark.lease import Holder, Lease
 from spark.runner import Runner
 from spark.spec import FlowSpec
-from spark.status import RESTARTS_KEPT, FlowStatus, state_of
+from spark.status import BUSY_SECONDS, RESTARTS_KEPT, FlowStatus, state_of
 
 
 def report(batch: int, **counts: int) -> Any:
@@ -32,6 +32,7 @@ def report(batch: int, **counts: int) -> Any:
         batchId=batch,
         durationMs={"addBatch": 5, "triggerExecution": 9},
         observedMetrics={"applied": SimpleNamespace(asDict=lambda: counts)},
+        timestamp="2026-11-23T06:00:00.000Z",
     )
 
 
@@ -362,3 +363,45 @@ def test_a_holder_that_is_gone_or_silent_starts_nothing() -> None:
     nobody = replace(held, pid=2**22 + 1, renewed=time.time())
     states: Sequence[str] = [state_of(said("failed", 7), holder) for holder in (held, nobody, None)]
     assert states == ["failed", "failed", "failed"]
+
+
+def test_a_process_that_opens_other_flows_is_not_gone() -> None:
+    """It tells of no flow meanwhile: `status` called those dead that went on, and told to start `run` again."""
+    now = time.time()
+    mine = Holder(1, os.getpid(), 0.0, "h", now)
+    for ago, holder, state in (
+        (10.0, None, "running"),
+        (60.0, mine, "running"),
+        (BUSY_SECONDS + 5, mine, "dead"),  # it hangs, though a thread of it lives
+        (60.0, replace(mine, renewed=now - 60), "dead"),
+        (60.0, replace(mine, pid=0), "dead"),
+        (60.0, None, "dead"),
+    ):
+        assert state_of(replace(said("running", os.getpid()), at=now - ago), holder) == state, (ago, holder)
+
+
+def test_a_flow_that_is_opened_anew_was_not_told_to_end(case: Case) -> None:
+    """Only one that is let go was, and only then there is something for a person to do."""
+    case.step()
+    case.runner.remove(case.flow.folder.parent, anew=True)
+    waits = case.read()
+    assert (waits.state, state_of(waits)) == ("starting", "starting") and case.runner.running == []
+    assert state_of(replace(waits, at=waits.at - 60)) == "starting"  # others are opened before it
+    assert state_of(replace(waits, pid=2**22 + 1)) == "dead"
+    case.runner.add([(case.flow, case._start)])
+    case.step()
+    case.runner.remove(case.flow.folder.parent)
+    assert case.read().state == "stopped"
+
+
+def test_a_batch_that_takes_long_is_told_as_it_gets_on(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warehouse that was only slow was called stalled, and whoever was told so started `run` again."""
+    monkeypatch.setattr("spark.pulse.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("spark.pulse.LOOK_SECONDS", 0.0)
+    tasks = [0]
+    monkeypatch.setattr(runner, "sign_of", lambda _spark, _query: tasks[0])
+    case.step()
+    case.step()
+    assert case.step().got_on == 0
+    tasks[0] += 1
+    assert (case.step().got_on, case.step().got_on) == (1, 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,19 +16,24 @@ from cdc.pipeline import Pipeline, loads
 from cdc.shapes import Shape, Shapes
 from operations.kept_shapes import (
     Evolution,
+    Frozen,
     Todo,
+    allow,
+    freeze,
     known_shapes,
     owe,
+    read_allowed,
     read_evolution,
     read_frozen,
     read_owed,
     remember_shapes,
+    thaw,
     write_evolution,
 )
-from operations.schema.act import Acted, act, owed_to
+from operations.schema.act import Acted, act, owed_to, still_to_do
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
-from spark.register import define
+from spark.made_of import define
 
 TEXT = """
 version: 1
@@ -72,6 +79,22 @@ def done(pipeline: Pipeline, now: dict[str, Shape], known: Evolution | None = No
         Catalogue({name: shape.table for name, shape in now.items()})
     )
     return act(pipeline, sink, told, now, known)
+
+
+def test_what_run_asks_for_all_the_time_is_read_only_when_it_has_changed(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    generation = register_of(pipeline, "search").generation(1)
+    assert (read_frozen(generation), read_allowed(pipeline)) == (Frozen(), {})
+    freeze(generation, ORDERS.table)
+    allow(pipeline, {"public.orders": ORDERS})
+    with patch.object(json, "loads", wraps=json.loads) as loads_json:
+        for _ in range(3):
+            assert read_frozen(generation).tables == {"public.orders": ORDERS.table}
+            assert read_allowed(pipeline) == {"public.orders": ORDERS}
+        assert loads_json.call_count == 2
+    thaw(generation, "public.orders")
+    allow(pipeline, {})
+    assert (read_frozen(generation).tables, read_allowed(pipeline)) == ({}, {})
 
 
 def test_in_place_starts_again_what_shows_the_column_and_reads_what_may_have_been_missed(tmp_path: Path) -> None:
@@ -162,6 +185,15 @@ def test_another_key_stops_what_there_is_and_builds_the_next_also_before_it_is_m
     assert (out.evolution.todo["public.orders"].rebuild, out.retake) == (True, {("search", 1)})
     (reason,) = read_frozen(register_of(pipeline, "search").generation(1)).refused.values()
     assert "the key is (at)" in reason and "`headwater apply shop.yaml --wait`" in reason
+    todo = out.evolution.todo["public.orders"]
+    # Both watches have not yet seen the same, or it is still broken: it is asked for.
+    assert still_to_do(reason, todo, broken=False) == still_to_do(reason, todo, broken=True) == reason
+    later = replace(todo, at=todo.at - 60)
+    assert still_to_do(reason, later, broken=True) == still_to_do(reason, None, broken=False) == reason
+    applied = still_to_do(reason, later, broken=False)
+    assert "the key is (at)" in applied and "nothing, its table was read again" in applied and "apply" not in applied
+    # What asks for another hand goes on to.
+    assert still_to_do("why\n  what to do: correct the view", later, broken=False).endswith("correct the view")
 
 
 def test_a_generation_that_goes_on_with_the_table_as_it_was_has_its_columns_by_their_names_of_today(
@@ -173,6 +205,39 @@ def test_a_generation_that_goes_on_with_the_table_as_it_was_has_its_columns_by_t
     retyped = replace(AT, name="moment", type_name="bigint", base_type="int8")
     now = Catalogue({"public.orders": replace(ORDERS.table, columns=(ID, retyped))})
     assert ("moment", "at") in frozen.over(now).tables["public.orders"].renamed
+
+
+def test_another_change_does_not_let_go_by_the_table_again_what_can_not_hold_the_first(tmp_path: Path) -> None:
+    """The living generation failed when a second migration came before the next generation of the first was there."""
+    pipeline = make(tmp_path)
+    first = done(pipeline, {**BEFORE, "public.orders": WIDER})
+    generation = register_of(pipeline, "search").generation(1)
+    identity = replace(WIDER, table=replace(WIDER.table, replica_identity="full"), since=20)
+    shapes = Shapes({"public.orders": (ORDERS, WIDER, identity), "public.customers": (CUSTOMERS,)})
+    now = {**BEFORE, "public.orders": identity}
+    told = shapes.told_to(Catalogue({n: s.table for n, s in now.items()}))
+    second = act(pipeline, "search", told, now, first.evolution)
+    assert read_frozen(generation).tables["public.orders"] == ORDERS.table
+    assert (second.evolution.todo["public.orders"].rebuild, second.retake) == (True, set())
+    # Taken back, it can be followed: what was written meanwhile is read again.
+    back = replace(ORDERS, files="h", since=30)
+    shapes = Shapes({"public.orders": (ORDERS, WIDER, identity, back), "public.customers": (CUSTOMERS,)})
+    now = {**BEFORE, "public.orders": back}
+    third = act(
+        pipeline, "search", shapes.told_to(Catalogue({n: s.table for n, s in now.items()})), now, second.evolution
+    )
+    assert not read_frozen(generation).tables
+    assert (third.evolution.todo["public.orders"].read, third.retake) == ("", {("search", 1)})
+
+
+def test_what_is_ignored_stays_ignored_when_something_else_changes(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "ignore")
+    first = done(pipeline, {**BEFORE, "public.orders": MORE})
+    identity = replace(MORE, table=replace(MORE.table, replica_identity="full"), since=20)
+    shapes = Shapes({"public.orders": (ORDERS, MORE, identity), "public.customers": (CUSTOMERS,)})
+    now = {**BEFORE, "public.orders": identity}
+    act(pipeline, "search", shapes.told_to(Catalogue({n: s.table for n, s in now.items()})), now, first.evolution)
+    assert read_frozen(register_of(pipeline, "search").generation(1)).tables["public.orders"] == ORDERS.table
 
 
 def test_what_was_left_out_comes_once_it_is_let_through(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import textwrap
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from sinks.redis.pointer import Pointer
 from sinks.redis.reader import FOLLOW
 from sinks.redis.script import Change, Terms, command
 from sinks.redis.settings import read_settings
+from sinks.redis.sink import RedisSink
 
 IDS = st.text(st.characters(codec="utf-8")) | st.text("{}%7BbDd25|:", min_size=1)
 
@@ -198,3 +201,26 @@ def test_secrets_are_not_shown() -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(config(password=7_777_777))
     assert "7777777" not in str(caught.value)
+
+
+def test_a_sink_that_is_opened_again_says_no_second_time_that_its_server_may_evict(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    info = {"redis_version": "7.2.0", "role": "master", "maxmemory": 1 << 20, "maxmemory_policy": "allkeys-lru"}
+    settings = read_settings({"type": "redis", "name": "any", "url": "redis://h", "targets": {"v": {}}})
+    client = SimpleNamespace(ping=lambda: True, info=lambda: info)
+    server = SimpleNamespace(once=lambda what: nullcontext(), client=lambda: client, settings=settings)
+    monkeypatch.setattr("sinks.redis.sink.Server", lambda *given: server)
+    monkeypatch.setattr(RedisSink, "_claim_keys", lambda self, client: None)
+    monkeypatch.setattr(RedisSink, "_claim", lambda self, where: None)
+    monkeypatch.setattr("sinks.redis.sink._SAID", set())
+
+    def said(name: str) -> int:
+        for view in ("v", "w", "v"):
+            RedisSink({"type": "redis", "name": name, "url": "redis://h", "targets": {view: {}}}).setup()
+        return caplog.text.count("may evict keys")
+
+    assert said("cache") == 1
+    assert said("other") == 2, "another sink has its own readers"
+    info["maxmemory_policy"] = "volatile-ttl"
+    assert said("cache") == 3, "and another policy is news"

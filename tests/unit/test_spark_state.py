@@ -74,7 +74,8 @@ def test_a_changed_identity_is_refused_with_the_way_out(tmp_path: Path, change: 
     generation.bind(IDENTITY)
     with pytest.raises(StateError, match=named) as raised:
         generation.bind(replace(IDENTITY, **change))  # type: ignore[arg-type]
-    assert "headwater rebuild FILE search --auto" in raised.value.fix
+    anew = change.keys() & {"system_identifier", "timeline", "database", "slot"}
+    assert ("headwater recapture FILE" if anew else "headwater rebuild FILE search --auto") in raised.value.fix
 
 
 def test_an_unreadable_identity_is_refused(tmp_path: Path) -> None:

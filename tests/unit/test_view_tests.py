@@ -224,3 +224,29 @@ def test_shapes_are_those_that_the_database_tells() -> None:
     assert of("char(5)") == ("character(5)", "bpchar", None, None, False, True)
     assert of("double precision") == ("double precision", "float8", None, None, False, True)
     assert of("bigint") == ("bigint", "int8", None, None, False, True)
+
+
+BY_NAME = """\
+  - name: By a unique key
+    given: {customers: [{id: 1}], notes: [{id: 5, of: Ann, text: x}]}
+    expect: {note: [{key: 5, document: {id: 5, of: Ann, text: x, customer: {id: 1, name: Ann}}}]}
+"""
+
+
+@pytest.mark.parametrize("unique", ["", ", unique: [[name]]", ", unique: [name]", ", unique: [[nam]]"])
+def test_a_view_that_joins_by_a_unique_key(file: Path, monkeypatch: pytest.MonkeyPatch, unique: str) -> None:
+    view = "  note: {root: notes, refs: {customer: {table: customers, on: {of: name}, columns: [id, name]}}}\n"
+    file.write_text(file.read_text().replace("views:\n", "views:\n" + view))
+    shapes = f"columns: {{id: int, name: text not null}}, key: [id]{unique}"
+    notes = "  notes: {columns: {id: int, of: text, text: text}, key: [id]}\n"
+    tables = f"tables:\n  customers: {{{shapes}}}\n{notes}"
+    head = f"version: 1\n{tables}defaults: {{customers: {{name: Ann}}}}\ntests:\n"
+    monkeypatch.setattr(f"{__name__}.HEAD", head)
+    code, said = call(file, BY_NAME)
+    if unique == ", unique: [[name]]":
+        assert code == 0, said
+    elif not unique:
+        assert code == 1 and "has no unique constraint over it" in said
+        assert "`unique: [[COLUMN, …]]`" in said and "--save-catalogue" in said
+    else:
+        assert code == 1 and "a.yaml:3:" in said and "unique" in said, said

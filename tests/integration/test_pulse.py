@@ -1,0 +1,86 @@
+"""Spark itself tells a batch that takes long from one that hangs: what no stand-in for it can show."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.pulse import GROUP, sign_of
+from spark.session import JAVA_OPTIONS
+
+# PySpark leaves the sockets that rows come through to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+PARTS = 40
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        warnings.simplefilter("ignore", ResourceWarning)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+def signs(spark: SparkSession, folder: Path, work: Any, seconds: float) -> set[Any]:
+    """What is seen of a query's only batch, from its first task on: a batch as the warehouse has it."""
+
+    groups = list[str | None]()
+
+    def apply(batch: DataFrame, _number: int) -> None:
+        groups.append(batch.sparkSession.sparkContext.getLocalProperty(GROUP))
+        rows = batch.sparkSession.range(0, PARTS, 1, PARTS)
+        rows.mapInArrow(work, "id long").write.format("noop").mode("overwrite").save()
+
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1").load()
+    query = source.writeStream.foreachBatch(apply).option("checkpointLocation", str(folder)).start()
+    try:
+        until, found = time.monotonic() + 60, set[Any]()
+        while not found and time.monotonic() < until:
+            found = {sign_of(spark, query)} - {None}
+            time.sleep(0.1)
+        assert found, query.status
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            found |= {sign_of(spark, query)} - {None}
+            time.sleep(0.2)
+        assert groups == [str(query.runId)]  # as who merges knows itself
+        assert query.lastProgress is None, "the batch has ended"
+        return found
+    finally:
+        spark.sparkContext.cancelAllJobs()
+        query.stop()
+
+
+def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        time.sleep(0.5)
+        yield batch
+
+
+def hanging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        time.sleep(30)
+        yield batch
+
+
+def test_a_batch_whose_tasks_end_gets_on(spark: SparkSession, tmp_path: Path) -> None:
+    found = signs(spark, tmp_path, slow, 12)
+    assert len(found) >= 4, found
+
+
+def test_a_batch_whose_tasks_wait_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    found = signs(spark, tmp_path, hanging, 8)
+    assert len(found) <= 2, found  # the first may be of before its tasks began

@@ -1,0 +1,203 @@
+"""A state folder that was copied, lost or put back: what it says is held against what the target shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import Fenced, SinkUnavailable, StateError
+from cdc.pipeline import Pipeline, loads
+from operations.generations import found as module
+from operations.generations.elsewhere import is_strange, note_claim, noted_claim, refuse_claimed, take_over
+from operations.generations.found import Found, adopt, judge
+from operations.generations.promote import promote
+from operations.state_folder import register_of
+from spark.promotion import Promotion
+from spark.register import Registered, Stage
+
+FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
+TEXT = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+views: {order: {root: orders}}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
+engine: {state_dir: STATE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("claimed", "noted", "token", "refused"),
+    [
+        (None, None, 30, False),  # nobody has claimed it
+        (20, None, 30, False),  # a folder from before claims were noted
+        (20, 20, 30, False),  # this folder's last process
+        (10, 20, 30, False),  # it noted 20, and was killed before it claimed
+        (30, 20, 30, False),  # this very process, whose note was lost
+        (25, 20, 30, True),  # somebody else, since
+        (40, 20, 30, True),
+    ],
+)
+def test_who_has_claimed_it(claimed: int | None, noted: int | None, token: int, refused: bool) -> None:
+    if not refused:
+        refuse_claimed(FLOW, "order", claimed, noted, token)
+        return
+    with pytest.raises(Fenced, match="state folder of its own") as error:
+        refuse_claimed(FLOW, "order", claimed, noted, token)
+    assert "--take-over" in error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("number", "stages", "begun", "seen", "new", "strange"),
+    [
+        (1, {1: "living"}, None, None, True, False),  # the first
+        (1, {1: "living"}, None, 1, False, False),
+        (1, {1: "living"}, None, 2, False, True),  # promoted since the copy
+        (1, {1: "living"}, None, 3, True, True),  # a register that was lost
+        (2, {1: "previous", 2: "living"}, None, 1, True, False),  # a view that it has got besides
+        (2, {1: "previous", 2: "living"}, None, 1, False, True),  # the sink is older than the register
+        (1, {1: "living", 2: "ready"}, Promotion(2, 1), 2, False, False),  # readers are on their way
+        (2, {1: "living", 2: "filling"}, None, 2, False, True),  # it was completed and shown since
+        (2, {1: "living", 2: "filling"}, None, 1, True, False),
+        (1, {1: "previous", 2: "living"}, None, 1, False, False),  # at a place of its own
+    ],
+)
+def test_what_readers_see(
+    number: int, stages: Mapping[int, Stage], begun: Promotion | None, seen: int | None, new: bool, strange: bool
+) -> None:
+    assert is_strange(number, stages, begun, seen, new=new) is strange
+
+
+def test_claims_are_noted_and_forgotten(tmp_path: Path) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    generation = register_of(pipeline, "cache").generation(1)
+    folder = generation.flow_folder("main")
+    assert noted_claim(folder) is None
+    note_claim(folder, 7)
+    assert noted_claim(folder) == 7
+    assert not generation.started, "a claim is no work: the file may still be changed"
+    take_over(pipeline, [])
+    assert noted_claim(folder) is None
+    note_claim(folder, 8)
+    (folder / "claim.json").write_text("{")
+    assert noted_claim(folder) is None
+
+
+# -- the register ------------------------------------------------------------------------------------------------------
+
+
+def known(**stages: Stage) -> list[Registered]:
+    return [Registered(int(name[1:]), stage) for name, stage in stages.items()]
+
+
+@pytest.mark.parametrize(
+    ("register", "seen", "there", "started", "told"),
+    [
+        (known(g1="living"), 1, (), (1,), None),
+        (known(g1="living", g2="filling"), 1, (), (1, 2), None),
+        (known(g1="living"), 1, (), (), None),  # lost, and it was the first: the next is 2
+        (known(g1="living"), 1, (2,), (), Found(1, 2, frozenset(), frozenset({2}))),
+        (known(g1="living"), 3, (3,), (), Found(3, 3, frozenset({1}))),  # lost
+        (known(g1="living"), 3, (2, 3), (), Found(3, 3, frozenset({1}), frozenset({2}))),
+        (known(g1="living"), 2, (2,), (1,), Found(2, 2)),  # promoted since the copy
+        (known(g1="living", g2="ready"), 2, (), (1, 2), Found(2, 2)),
+        (known(g1="living", g2="filling"), 2, (), (1, 2), Found(2, 2, frozenset({2}))),
+    ],
+)
+def test_what_the_register_is_told(
+    register: list[Registered], seen: int, there: tuple[int, ...], started: tuple[int, ...], told: Found | None
+) -> None:
+    assert judge(register, seen, there, started) == told
+
+
+class Target:
+    """What a server shows."""
+
+    seen, numbers, away = 1, frozenset[int](), False
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.number = config["targets"]["order"]["generation"]
+
+    def living(self, _view: str) -> int:
+        if self.away:
+            raise SinkUnavailable("away")
+        return self.seen
+
+    def there(self, _view: str) -> bool:
+        return self.number in self.numbers
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Target]]:
+    made = type("Shown", (Target,), {})
+    monkeypatch.setattr(module, "open_target", made)
+    yield made
+
+
+def stages(pipeline: Pipeline) -> dict[int, str]:
+    return {entry.number: entry.stage for entry in register_of(pipeline, "cache").entries()}
+
+
+def test_a_register_that_was_lost_is_made_of_what_readers_see(target: type[Target], tmp_path: Path) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    target.seen, target.numbers = 3, frozenset((2, 3))
+    said: list[str] = []
+    adopt(pipeline, "cache", said.append)
+    assert stages(pipeline) == {2: "retiring", 3: "living"}
+    assert "see generation 3" in said[0] and "headwater retire shop.yaml cache --generation 2" in said[1]
+    register = register_of(pipeline, "cache")
+    assert register.generation(3).views() == ["order"] and not register.generation(3).started
+    assert register.create("x").number == 4
+    said.clear()
+    adopt(pipeline, "cache", said.append)
+    assert stages(pipeline) == {2: "retiring", 3: "living", 4: "filling"} and not said
+
+
+def test_an_older_register_keeps_what_it_has(target: type[Target], tmp_path: Path) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    register = register_of(pipeline, "cache")
+    (register.generation(1).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    register.create("x")
+    (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    target.seen, target.numbers = 2, frozenset((1, 2))
+    adopt(pipeline, "cache", lambda _line: None)
+    assert stages(pipeline) == {1: "previous", 2: "living"}
+    assert register.generation(1).started
+    assert not register.generation(2).started, "a fill that was complete long ago must not be gone on with"
+
+
+def test_nothing_is_changed_while_nobody_answers_or_readers_are_on_their_way(
+    target: type[Target], tmp_path: Path
+) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    register = register_of(pipeline, "cache")
+    target.seen, target.numbers, target.away = 3, frozenset((3,)), True
+    adopt(pipeline, "cache", lambda _line: None)
+    assert stages(pipeline) == {1: "living"}
+    target.away = False
+    register.create("x")
+    register.move(2, "ready")
+    register.begin_promotion(2, 1)
+    adopt(pipeline, "cache", lambda _line: None)
+    assert stages(pipeline) == {1: "living", 2: "ready"}
+
+
+def test_readers_are_not_sent_to_a_generation_whose_state_was_lost(tmp_path: Path) -> None:
+    pipeline = loads(TEXT.replace("STATE", str(tmp_path)), "shop.yaml", {})
+    register = register_of(pipeline, "cache")
+    register.create("x")
+    (register.generation(2).flow_folder("main") / "checkpoint").mkdir(parents=True)
+    register.promote(2)
+    with pytest.raises(StateError, match="nothing is known of how far generation 1 is"):
+        promote(pipeline, "cache", 1, lambda _line: None)
+    assert register.promotion() is None

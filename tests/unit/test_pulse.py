@@ -1,0 +1,83 @@
+"""A batch that takes long is seen to get on, as far as it does."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+from spark import pulse
+from spark.pulse import LOOK_SECONDS, QUIET_SECONDS, Pulse, Turns, sign_of
+
+
+def test_a_batch_that_takes_long_is_looked_at_now_and_then() -> None:
+    now, asked = [0.0], list[float]()
+    one = Pulse(lambda: now[0])
+
+    def tasks(every: float) -> int:
+        asked.append(now[0])
+        return int(now[0] // every)
+
+    while now[0] < 200:
+        one.look(1, lambda: tasks(30.0))
+        now[0] += 0.5
+    assert asked[0] == QUIET_SECONDS and asked[1] - asked[0] == LOOK_SECONDS and len(asked) < 40
+    assert 5 <= one.count <= 6  # a task ends every half minute
+    count = one.count
+    while now[0] < 400:
+        one.look(1, lambda: 7)
+        now[0] += 0.5
+    assert one.count <= count + 1  # it hangs
+
+
+def test_quick_batches_and_idle_queries_cost_nothing() -> None:
+    now, asked = [0.0], list[float]()
+    one = Pulse(lambda: now[0])
+    for batch in range(100):
+        one.look(batch, lambda: asked.append(now[0]))
+        now[0] += 5
+    assert asked == [] and one.count == 0
+    # A query that waits for records has no batch at work, and one that begins has not got on by that.
+    for sign, count in ((None, 0), ("a", 0), (None, 0), ("a", 0), (None, 0), ("b", 1), ("b", 1)):
+        now[0] += QUIET_SECONDS
+        assert one.look(99, lambda sign=sign: sign) == count  # type: ignore[misc]
+    one.look(100, lambda: None)
+    now[0] += QUIET_SECONDS
+    assert one.look(100, lambda: "c") == 1  # another batch, which may hang from its beginning on
+
+
+def test_who_waits_for_its_turn_gets_on_as_its_holder_does() -> None:
+    turns, has, done = Turns(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turns.turn("a"):
+            has.set()
+            done.wait(10)
+
+    def wait() -> None:
+        with turns.turn("b"):
+            pass
+
+    holder, waiter = threading.Thread(target=hold), threading.Thread(target=wait)
+    holder.start()
+    assert has.wait(10)
+    waiter.start()
+    while "b" not in turns._waiting:
+        pass
+    assert (turns.of("a"), turns.of("b"), turns.of("c")) == ("a", "a", "c")
+    done.set()
+    for thread in (holder, waiter):
+        thread.join(10)
+    assert turns.of("b") == "b"
+
+
+def test_only_the_own_jobs_of_a_query_at_work_are_looked_at(monkeypatch: Any) -> None:
+    seen: list[set[str]] = []
+    monkeypatch.setattr(pulse, "_sign", lambda _spark, groups: seen.append(groups) or "sign")
+    query = SimpleNamespace(status={"isTriggerActive": False}, runId="r")
+    assert sign_of(cast(Any, None), query) is None and seen == []
+    query.status = {"isTriggerActive": True}
+    assert sign_of(cast(Any, None), query) == "sign" and seen == [{"r"}]
+    query.groups = ["fill x", "r"]
+    assert sign_of(cast(Any, None), query) == "sign" and seen[1] == {"fill x", "r"}
+    assert sign_of(cast(Any, None), SimpleNamespace()) is None  # it has ended, or Java has

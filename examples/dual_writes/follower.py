@@ -98,7 +98,7 @@ def _run(arguments: list[str], env: Mapping[str, str], seconds: float) -> subpro
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {**os.environ, **env}
+    return {**os.environ, **env, "HEADWATER_LOG": "text"}  # its last lines are shown to a person
 
 
 def _last_lines(text: str) -> str:

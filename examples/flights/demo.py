@@ -96,8 +96,11 @@ class Demo:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
-        """The environment of every command: the process's, the servers' addresses, the example's passwords."""
-        return {**os.environ, **self.env}
+        """The environment of every command: the process's, the servers' addresses, the example's passwords.
+
+        What commands say is for a person, also where it goes to a file first: its last line is shown when they end.
+        """
+        return {**os.environ, **self.env, "HEADWATER_LOG": "text"}
 
     def headwater(self, *arguments: str) -> None:
         """Run a verb and show what it prints."""

@@ -26,8 +26,6 @@ from spark.state import Generation
 
 # What helps flows that a table with another key has stopped, until that was done.
 READ_ANEW = "reads the table again; the next generation is then built by itself"
-# That a table has another key is noticed by two watches; the slower one looks every two seconds, and may miss a turn.
-NOTICED_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -355,15 +353,15 @@ def _halted(found: Sequence[tuple[Generation, Case]]) -> Iterator[tuple[str, int
         yield case.sink, case.generation
 
 
-def still_to_do(why: str, todo: Todo | None, *, broken: bool) -> str:
+def still_to_do(why: str, todo: Todo | None, *, mended: bool) -> str:
     """Why flows are stopped, with what is to be done about it now: `headwater apply` is not asked for twice. Pure.
 
     Args:
         why: as it was frozen.
         todo: what is under way for the table in their sink.
-        broken: changes of the table are missing in its topic.
+        mended: changes of the table were missing in its topic, and are no more.
     """
-    if broken or todo is None or not todo.rebuild or time.time() - todo.at < NOTICED_SECONDS or READ_ANEW not in why:
+    if not mended or todo is None or not todo.rebuild or READ_ANEW not in why:
         return why
     what = why.partition("\n  what to do:")[0]
     return f"{what}\n  what to do: nothing, its table was read again: a new generation is built (`evolving` in status)"

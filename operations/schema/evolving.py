@@ -121,6 +121,7 @@ class Evolving:
         self._look: Look | None = None
         self._asked = 0.0
         self._broken: set[str] = set()
+        self._mended: set[str] = set()  # those that were broken while this ran, and are no more
         self._doubted: dict[Path, float] = {}  # generations that were opened anew because of a doubt, and when
         self._work = Work(start)
 
@@ -153,6 +154,7 @@ class Evolving:
         if self._broken - set(broken):  # mended: what was left alone until then is looked at, and tried, now
             self._watch.ask()
             self._work.soon()
+        self._mended = (self._mended | self._broken) - set(broken)
         self._broken = set(broken)
         if engine.runner.doubting and time.monotonic() - self._asked > DOUBT_SECONDS:
             self._asked = time.monotonic()
@@ -232,7 +234,7 @@ class Evolving:
         for build in engine.builds:
             todo = self.evolutions[build.sink].todo if build.sink in self.evolutions else {}
             reasons = {
-                self.pipeline.topic(t): still_to_do(why, todo.get(t), broken=t in self._broken)
+                self.pipeline.topic(t): still_to_do(why, todo.get(t), mended=t in self._mended)
                 for t, why in read_frozen(build.generation).refused.items()
             }
             reasons |= {self.pipeline.topic(t): self._waits(t, one) for t, one in todo.items() if one.waits}

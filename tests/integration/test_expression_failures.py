@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -72,6 +73,7 @@ def spark() -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
+        gc.collect()  # the sockets that rows came through: here, and not in a test that minds them
 
 
 def view_with(fields: Mapping[str, str], where: str | None = None) -> View:

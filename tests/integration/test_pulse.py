@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 import warnings
@@ -32,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
+        gc.collect()  # the sockets that rows came through: here, and not in a test that minds them
 
 
 def signs(spark: SparkSession, folder: Path, work: Any, seconds: float) -> set[Any]:

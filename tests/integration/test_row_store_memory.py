@@ -35,7 +35,7 @@ def test_it_tells_what_is_used_and_what_may_be(tmp_path: Path) -> None:
         with redis.Redis.from_url(url) as client:
             client.set("rows", b"x" * 20 * 2**20)
         grown = memory.look()[node]["used_bytes"] - before[node]["used_bytes"]
-        assert 20 * 2**20 <= grown < 40 * 2**20
+        assert 20 * 2**20 <= grown < LIMIT  # the value, and for a moment what it came in
         memory.close()
 
 

@@ -43,11 +43,11 @@ def refuse_elsewhere(build: Opened, flow: Flow) -> None:
         StateError: readers see a generation that they should not see, as far as is known here (terminal).
         SinkUnavailable: its server does not answer (transient).
     """
-    views = list(flow.spec.views)
+    views, noted = list(flow.spec.views), noted_claim(flow.folder)
     opened = open_target(plain_config(build.pipeline, build.sink, build.number, views))
     try:
         for view in views:
-            refuse_claimed(flow, view, opened.claimed(view), noted_claim(flow.folder), build.token)
+            refuse_claimed(flow, view, opened.claimed(view), noted, build.token)
             _refuse_unseen(build, opened, view, new=flow.is_new)
     finally:
         opened.close()

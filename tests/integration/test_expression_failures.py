@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,6 +26,7 @@ from spark.session import SETTINGS
 from spark.spec import FlowSpec
 from spark.warehouse import ENTRY, GONE, LETTER, table_rows, with_expressions
 from spark.write import NEW, OWN, from_arrow
+from tests.support.plain_spark import session_of
 from tests.support.trees import node, table
 from truth.spark_sql import FAILED, Broken, ask, computed, table_shape
 
@@ -67,13 +66,8 @@ def spark() -> Iterator[SparkSession]:
     plain = {n: v for n, v in SETTINGS.items() if not n.startswith(("spark.python.", "spark.sql.extensions"))}
     for name, value in {**plain, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}.items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
+    with session_of(builder) as session:
         yield session
-        session.stop()
-        gc.collect()  # the sockets that rows came through: here, and not in a test that minds them
 
 
 def view_with(fields: Mapping[str, str], where: str | None = None) -> View:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.pulse import GROUP, sign_of
 from spark.session import JAVA_OPTIONS
+from tests.support.plain_spark import session_of
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -26,14 +25,10 @@ PARTS = 40
 def spark() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        warnings.simplefilter("ignore", ResourceWarning)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
-        gc.collect()  # the sockets that rows came through: here, and not in a test that minds them
+        with session_of(builder) as session:
+            yield session
 
 
 def signs(spark: SparkSession, folder: Path, work: Any, seconds: float) -> set[Any]:

@@ -15,16 +15,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import redis
 
+from benchmarks.changes import Changed, changed
 from benchmarks.peers import pgsync
 from benchmarks.peers.copies import copied
 from benchmarks.peers.daemon import Pgsync
@@ -32,6 +32,7 @@ from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.index import Index
 from benchmarks.peers.measuring import COUNT_SECONDS, Settings, wait_until
 from benchmarks.peers.workload import Workload
+from benchmarks.processor import ours_of, theirs_of
 from benchmarks.results import Measurement, quantile
 from benchmarks.stack import ready
 from cdc.errors import StackError
@@ -40,8 +41,6 @@ from deploy.local.stack import LocalStack
 from examples.common import Passwords
 
 INDEX = "bench_card"
-# Rounds of updates, and of fan-outs, of which the median counts.
-ROUNDS = 5
 TEXT = """
 version: 1
 name: benchcard
@@ -77,10 +76,7 @@ class Figures:
 
     build_docs_s: float
     end_to_end_docs_s: float
-    update_docs_s: float
-    fanout_docs_s: float
-    idle_p50_s: float
-    idle_p99_s: float
+    changed: Changed
 
 
 def measure(flights: int = 200_000, updates: int = 10_000, samples: int = 50) -> list[Measurement]:
@@ -89,22 +85,32 @@ def measure(flights: int = 200_000, updates: int = 10_000, samples: int = 50) ->
     stack = ready()
     with copied(stack.endpoints, settings, print) as workload:
         with pgsync.running(workload, stack, FLIGHT_CARD, progress=print) as peer:
-            theirs = _peer(peer, workload)
+            theirs = _peer(peer, workload, stack)
         with tempfile.TemporaryDirectory(prefix="headwater-joins-") as folder:
             ours, mib, others = _ours(stack, workload, settings, Path(folder))
     return [
         _against("view_build_vs_pgsync", ours.build_docs_s, theirs.build_docs_s, flights),
         _against("view_build_end_to_end_vs_pgsync", ours.end_to_end_docs_s, theirs.end_to_end_docs_s, flights),
+        *_compared(ours.changed, theirs.changed, settings),
+        Measurement("view_fanout_other_keys_p50_s", quantile(others, 0.5), "s", len(others)),
+        Measurement("view_fanout_other_keys_p99_s", quantile(others, 0.99), "s", len(others)),
+        Measurement("row_store_mib_per_million_rows", mib, "MiB", flights),
+    ]
+
+
+def _compared(ours: Changed, theirs: Changed, settings: Settings) -> list[Measurement]:
+    flights, updates, samples = settings.flights, settings.updates, settings.samples
+    return [
         _against("view_update_vs_pgsync", ours.update_docs_s, theirs.update_docs_s, updates),
         _against("view_fanout_vs_pgsync", ours.fanout_docs_s, theirs.fanout_docs_s, flights),
+        _against("cpu_seconds_per_million_changes", ours.update_cpu_s, theirs.update_cpu_s, updates, "s"),
+        Measurement("pgsync_cpu_seconds_per_million_changes", theirs.update_cpu_s, "s", updates),
+        _against("cpu_seconds_per_million_fanout", ours.fanout_cpu_s, theirs.fanout_cpu_s, flights, "s"),
         Measurement("view_idle_applied_p50_s", ours.idle_p50_s, "s", samples),
         Measurement("view_idle_applied_p99_s", ours.idle_p99_s, "s", samples),
         Measurement("pgsync_idle_applied_p50_s", theirs.idle_p50_s, "s", samples),
         Measurement("pgsync_idle_applied_p99_s", theirs.idle_p99_s, "s", samples),
         _against("view_idle_vs_pgsync_ratio", ours.idle_p50_s, theirs.idle_p50_s, samples, "s"),
-        Measurement("view_fanout_other_keys_p50_s", quantile(others, 0.5), "s", len(others)),
-        Measurement("view_fanout_other_keys_p99_s", quantile(others, 0.99), "s", len(others)),
-        Measurement("row_store_mib_per_million_rows", mib, "MiB", flights),
     ]
 
 
@@ -112,23 +118,11 @@ def _against(name: str, ours: float, theirs: float, n: int, unit: str = "documen
     return Measurement(name, ours, unit, n, peer="pgsync 7.3.0", peer_value=theirs, ratio=ours / theirs)
 
 
-def _peer(peer: Pgsync, workload: Workload) -> Figures:
+def _peer(peer: Pgsync, workload: Workload, stack: LocalStack) -> Figures:
     filled = pgsync.build(peer, workload)
-    found = _changes(peer, workload, print)
-    return Figures(filled.daemon_docs_s, filled.docs_s, *found)
-
-
-def _changes(documents: Any, workload: Workload, progress: Callable[[str], None]) -> tuple[float, float, float, float]:
-    for _ in range(2):  # both sides are measured at work, not while their virtual machines still compile
-        workload.updates(documents)
-    workload.fanout(documents)
-    updated = [workload.updates(documents).docs_s for _ in range(ROUNDS)]
-    progress(f"updates: {', '.join(f'{rate:,.0f}' for rate in updated)} documents/s")
-    renamed = [workload.fanout(documents).docs_s for _ in range(ROUNDS)]
-    progress(f"fan-out: {', '.join(f'{rate:,.0f}' for rate in renamed)} documents/s")
-    waits = workload.idle(documents)
-    progress(f"idle: p50 {quantile(waits, 0.5):.3f} s")
-    return median(updated), median(renamed), quantile(waits, 0.5), quantile(waits, 0.99)
+    daemon = peer.process.pid if peer.process is not None else None
+    found = changed(peer, workload, theirs_of(stack, peer.index.url, daemon), print)
+    return Figures(filled.daemon_docs_s, filled.docs_s, found)
 
 
 def _others_during_fanout(documents: Any, workload: Workload) -> list[float]:
@@ -191,10 +185,10 @@ def _ours(
             print(f"built {wanted:,} documents in {done - started:.1f} s after {started - began:.1f} s of snapshot")
             rows = wanted + 5000  # and those of the other tables, which are few
             mib = (_used_mib(stack) - before) / rows * 1e6
-            changes = _changes(index, workload, print)
+            changes = changed(index, workload, ours_of(stack, index.runner.pid), print)
             others = _others_during_fanout(index, workload)
             headwater("verify", "--wait", "60")
-        return Figures(wanted / (done - started), wanted / (done - began), *changes), mib, others
+        return Figures(wanted / (done - started), wanted / (done - began), changes), mib, others
     finally:
         headwater("drop", "--topics", "--yes")
 

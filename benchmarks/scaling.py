@@ -71,7 +71,7 @@ def measure(flights: int | None = None) -> list[Measurement]:
         Measurement("two_workers_build_docs_s", two, "documents/s", flights, command=COMMAND),
         Measurement("two_workers_update_docs_s", updated, "documents/s", UPDATES, command=COMMAND),
         Measurement(
-            "cpu_seconds_per_million_changes",
+            "cluster_cpu_seconds_per_million_changes",
             sum(cost.cpu_s for cost in costs.found.values()) / UPDATES * 1e6,
             "s",
             UPDATES,

@@ -12,6 +12,13 @@ VARIABLE = "HEADWATER_SPARK_ARCHIVE"
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
+def beside(name: str) -> Path | None:
+    """A file in the archive's folder, if it is there."""
+    archive = os.environ.get(VARIABLE)
+    path = Path(archive).with_name(name) if archive else None
+    return path if path is not None and path.is_file() else None
+
+
 def java_options() -> str:
     """What a session's Java is told: to use the archive if there is one, or else nothing."""
     archive = Path(os.environ.get(VARIABLE, ""))

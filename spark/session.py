@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -69,6 +71,11 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+# Our own classes for Spark (deploy/spark): a checkpoint's files without a process for each.
+OWN_JAR = "headwater-spark.jar"
+CHECKPOINTS = ("spark.sql.streaming.checkpointFileManagerClass", "headwater.spark.LocalCheckpoints")
+
+
 def find_jars(folder: Path) -> list[Path]:
     """List the jars in ``folder``.
 
@@ -83,7 +90,8 @@ def find_jars(folder: Path) -> list[Path]:
             means="Spark can't read Kafka or write Iceberg without them",
             fix="run `headwater up`, which fetches them, or set `engine.jars` to a folder that holds them",
         )
-    return jars
+    beside = class_archive.beside(OWN_JAR)
+    return jars if beside is None or any(jar.name == OWN_JAR for jar in jars) else [*jars, beside]
 
 
 def build_session(
@@ -148,7 +156,22 @@ def build_session(
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _use_own_classes(session, settings)
+    return session
+
+
+def _use_own_classes(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Write checkpoints by our own class where it is at hand, unless the operator names another."""
+    setting, name = CHECKPOINTS
+    if setting in settings:
+        return
+    jvm: Any = session._jvm
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+    except Py4JJavaError:
+        return
+    session.conf.set(setting, name)
 
 
 def _launch(settings: Mapping[str, str], said: Path) -> None:

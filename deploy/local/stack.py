@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from cdc.errors import StackError
-from deploy.local import artifacts
+from deploy.local import artifacts, own_classes
 from deploy.local.endpoints import Endpoints
 from deploy.local.keeper import Keeper
 from deploy.local.ports import describe, holder, is_free
@@ -97,6 +97,8 @@ class LocalStack:
                     cancelled.set()
                     raise
             _raise_all([error for future in futures.values() if (error := future.exception()) is not None])
+            if "spark" in wanted:
+                own_classes.prepare(self.site, say)
         return {name: future.result() for name, future in futures.items()}
 
     def _up_one(

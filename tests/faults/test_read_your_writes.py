@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from headwater_client import Headwater
 
+from benchmarks.results import Measurement, write
 from tests.support.local import ready
 from tests.support.migrating import Migrating
 from tests.support.serving import Server
@@ -23,6 +24,8 @@ from tests.support.waiters import Waiters
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.alone, pytest.mark.fault, pytest.mark.timeout(5400)]
 
+ASKED = "HEADWATER_RYW_WAITS" in os.environ
+COMMAND = "make test-ryw"
 WAITS = int(os.environ.get("HEADWATER_RYW_WAITS", "600"))
 SECONDS = 4800.0
 # Between two kills: long enough that everything is at work for a while, or nothing is ever visible.
@@ -98,6 +101,11 @@ def test_what_was_said_to_be_visible_is_found(made: Migrating) -> None:
         finally:
             killer.over.set()
             killer.join()
+        if ASKED:
+            lies = Measurement(
+                "ryw_false_visible", len(waiters.lies), "waits", waiters.states["visible"], command=COMMAND
+            )
+            write([lies])
         print(f"{dict(waiters.states)}; killed {killer.killed}; {len(waiters.troubles)} writes failed")
         assert killer.error is None, killer.error
         assert not waiters.lies, waiters.lies

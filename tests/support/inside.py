@@ -18,7 +18,8 @@ from subprocess import CompletedProcess
 from unittest.mock import patch
 
 from console.cli.main import main
-from deploy.local import artifacts
+from deploy.local import artifacts, own_classes
+from deploy.local.stack import LocalStack
 
 # Those that end by themselves, and soon. What `run` and `rebuild` do, they do in a process of their own.
 _ASKING = ("check", "explain", "generations", "init", "plan", "preview", "status", "verify")
@@ -33,7 +34,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @cache
 def submit_arguments() -> str:
     """For SPARK: with every jar that anybody needs."""
-    return f"--jars {','.join(map(str, artifacts.spark_jars()))} pyspark-shell"
+    own = own_classes.prepare(LocalStack().site, print)
+    jars = [*artifacts.spark_jars(), *([own] if own is not None else [])]
+    return f"--jars {','.join(map(str, jars))} pyspark-shell"
 
 
 @contextmanager

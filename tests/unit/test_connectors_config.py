@@ -138,6 +138,10 @@ def test_configuration_as_a_whole() -> None:
         "producer.override.batch.size": "262144",
         "producer.override.compression.type": "lz4",
         "producer.override.max.request.size": "10485760",
+        "transforms": "slim",
+        "transforms.slim.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.slim.exclude": "before,transaction,ts_us,ts_ns",
+        "transforms.slim.replace.null.with.default": "false",
     }
 
 

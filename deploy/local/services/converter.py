@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from cdc.errors import StackError
+from deploy import compiled
 from deploy.connect import build
 from deploy.local.site import Site
 
@@ -34,8 +34,7 @@ def plugin(site: Site, jars: Path, kafka: Path) -> Path:
 
 
 def _built(site: Site, jars: Sequence[Path]) -> Path:
-    told = build.SOURCE.read_bytes() + "".join(folder.name for folder in jars).encode()
-    target = site.folder("run") / f"headwater-avro-{hashlib.sha256(told).hexdigest()[:12]}.jar"
+    target = site.folder("run") / f"headwater-avro-{compiled.digest(build.SOURCE, jars)}.jar"
     if target.exists():
         return target
     javac = site.jdk.home / "bin" / "javac"

@@ -1,0 +1,73 @@
+"""How a side takes changes, once its virtual machines have compiled what they run: by the clock and by the processor.
+
+Of several rounds the median counts, for a single one differed by a factor of two on a machine that others use too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.peers.measuring import Documents, Rate
+from benchmarks.peers.workload import Workload
+from benchmarks.processor import Processor, since
+from benchmarks.results import quantile
+
+# Rounds of updates, and of fan-outs, of which the median counts.
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a side did: documents a second, CPU seconds of all its processes for a million, and single commits."""
+
+    update_docs_s: float
+    fanout_docs_s: float
+    update_cpu_s: float
+    fanout_cpu_s: float
+    idle_p50_s: float
+    idle_p99_s: float
+
+
+def changed(documents: Documents, workload: Workload, processor: Processor, progress: Callable[[str], None]) -> Changed:
+    """Updates, fan-outs and single commits, in this order.
+
+    Args:
+        documents: the side's.
+        workload: what changes them.
+        processor: counts for the side's processes.
+        progress: called with one line at a time.
+    """
+    for _ in range(2):  # both sides are measured at work, not while their virtual machines still compile
+        workload.updates(documents)
+    workload.fanout(documents)
+    updated = rounds("updates", lambda: workload.updates(documents), processor, progress)
+    renamed = rounds("fan-out", lambda: workload.fanout(documents), processor, progress)
+    waits = workload.idle(documents)
+    p50, p99 = quantile(waits, 0.5), quantile(waits, 0.99)
+    progress(f"idle: p50 {p50:.3f} s, p99 {p99:.3f} s")
+    return Changed(updated[0], renamed[0], updated[1], renamed[1], p50, p99)
+
+
+def rounds(
+    what: str, work: Callable[[], Rate], processor: Processor, progress: Callable[[str], None]
+) -> tuple[float, float]:
+    """Median documents a second and median CPU seconds a million of several rounds."""
+    rates, millions = [], []
+    for _ in range(ROUNDS):
+        before = processor.seconds()
+        rate = work()
+        used = since(before, processor.seconds())
+        share = {name: seconds / rate.documents * 1e6 for name, seconds in used.items()}
+        rates.append(rate.docs_s)
+        millions.append(share)
+    each = ", ".join(f"{rate:,.0f}" for rate in rates)
+    total = median(sum(share.values()) for share in millions)
+    progress(f"{what}: {each} documents/s; {total:,.0f} CPU seconds a million: {_by_name(millions)}")
+    return median(rates), total
+
+
+def _by_name(millions: list[Mapping[str, float]]) -> str:
+    names = sorted(millions[0], key=lambda name: -millions[0][name])
+    return ", ".join(f"{name} {median(share.get(name, 0.0) for share in millions):,.0f}" for name in names)

@@ -1,0 +1,65 @@
+"""A jar of one Java source of ours: compiled against the jars that it will run with, the same bytes each time."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# The oldest Java that the servers run on: the jar is the same for all.
+RELEASE = 17
+COMPILE_SECONDS = 120
+# Zip members bear a time: a fixed one makes the same jar of the same classes.
+WHEN = (1980, 1, 1, 0, 0, 0)
+_NO_SERVICES: Mapping[str, str] = {}
+
+
+def build(
+    javac: str, source: Path, jars: Sequence[Path], target: Path, services: Mapping[str, str] = _NO_SERVICES
+) -> None:
+    """Compile and pack.
+
+    Args:
+        javac: the compiler.
+        source: the Java file.
+        jars: folders of jars to compile against.
+        target: the jar; appears whole or not at all.
+        services: the interface that a service file names -> its class.
+
+    Raises:
+        RuntimeError: the compiler failed; its last lines.
+        OSError: there is no compiler, or the target can't be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="headwater-javac-") as work:
+        classes = Path(work) / "classes"
+        path = ":".join(f"{folder}/*" for folder in jars)
+        argv = [javac, "--release", str(RELEASE), "-proc:none", "-cp", path, "-d", str(classes), str(source)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=COMPILE_SECONDS)
+        if done.returncode:
+            raise RuntimeError("\n".join(done.stderr.splitlines()[-8:]))
+        made = target.with_name(f".{target.name}.part")
+        with zipfile.ZipFile(made, "w") as jar:
+            for interface, name in services.items():
+                jar.writestr(zipfile.ZipInfo(f"META-INF/services/{interface}", WHEN), name + "\n")
+            for one in sorted(classes.rglob("*.class")):
+                jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), WHEN), one.read_bytes())
+            jar.comment = digest(source, jars).encode()
+        made.replace(target)
+
+
+def digest(source: Path, jars: Sequence[Path]) -> str:
+    """What another source, or folders of other jars, would not have."""
+    told = source.read_bytes() + "".join(str(folder) for folder in jars).encode()
+    return hashlib.sha256(told).hexdigest()[:12]
+
+
+def is_of(target: Path, source: Path, jars: Sequence[Path]) -> bool:
+    """Whether a jar is there and was made of this source."""
+    try:
+        with zipfile.ZipFile(target) as jar:
+            return jar.comment == digest(source, jars).encode()
+    except (OSError, zipfile.BadZipFile):
+        return False

@@ -1,0 +1,32 @@
+"""Our own classes for Spark (deploy/spark), built beside its class archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy.local.endpoints import Endpoints
+from deploy.local.site import Site
+from deploy.spark import build
+
+
+def prepare(site: Site, say: Callable[[str], None]) -> Path | None:
+    """Build the jar if it is not there, or of another source. That it can't be made is told, and no error.
+
+    Args:
+        site: the stack's.
+        say: is told why it can't.
+
+    Returns:
+        the jar, if it is there.
+    """
+    target = Endpoints.of(site).spark_archive.with_name(build.NAME)
+    if build.is_built(target):
+        return target
+    javac = site.jdk.home / "bin" / "javac"
+    try:
+        build.build(str(javac), target)
+    except (OSError, RuntimeError) as error:
+        say(f"Spark writes its checkpoints in its own, slower way: {javac} made no jar ({error})")
+        return None
+    return target

@@ -15,6 +15,7 @@ from cdc.catalogue import Table
 from cdc.change import Change, Op
 from cdc.encoding import JSON, Encoding, UnknownSchemaId
 from cdc.errors import DecodeError, ShapeUnknown, UnknownSchema
+from cdc.former import Former
 from cdc.placeholders import unavailable
 from cdc.position import MAX_LSN, pack
 
@@ -67,6 +68,7 @@ class Decoder:
         self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
         self._fit = fit
         self._former = frozenset((*(former for former, _ in table.renamed), *table.generated))
+        self._was = Former(table)
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
         self._qualified = table.qualified
@@ -108,6 +110,8 @@ class Decoder:
                     self._fitted(after, source, f"{topic}/{partition}/{offset}")
                 if op is not Op.READ and any([mark in value for mark in self._marks]):  # noqa: C419 (faster)
                     missing = unavailable(after)
+                if self._was:
+                    self._was.bring(after, missing)
             return Change(
                 self._qualified,
                 op,

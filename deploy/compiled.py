@@ -1,8 +1,9 @@
-"""A jar of one Java source of ours: compiled against the jars that it will run with, the same bytes each time."""
+"""A jar of Java sources of ours: compiled against the jars that it will run with, the same bytes each time."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import tempfile
 import zipfile
@@ -18,13 +19,13 @@ _NO_SERVICES: Mapping[str, str] = {}
 
 
 def build(
-    javac: str, source: Path, jars: Sequence[Path], target: Path, services: Mapping[str, str] = _NO_SERVICES
+    javac: str, sources: Sequence[Path], jars: Sequence[Path], target: Path, services: Mapping[str, str] = _NO_SERVICES
 ) -> None:
     """Compile and pack.
 
     Args:
         javac: the compiler.
-        source: the Java file.
+        sources: the Java files.
         jars: folders of jars to compile against.
         target: the jar; appears whole or not at all.
         services: the interface that a service file names -> its class.
@@ -36,30 +37,31 @@ def build(
     with tempfile.TemporaryDirectory(prefix="headwater-javac-") as work:
         classes = Path(work) / "classes"
         path = ":".join(f"{folder}/*" for folder in jars)
-        argv = [javac, "--release", str(RELEASE), "-proc:none", "-cp", path, "-d", str(classes), str(source)]
+        argv = [javac, "--release", str(RELEASE), "-proc:none", "-cp", path, "-d", str(classes)]
+        argv += map(str, sources)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=COMPILE_SECONDS)
         if done.returncode:
             raise RuntimeError("\n".join(done.stderr.splitlines()[-8:]))
-        made = target.with_name(f".{target.name}.part")
+        made = target.with_name(f".{target.name}.{os.getpid()}")  # several processes may build it at once
         with zipfile.ZipFile(made, "w") as jar:
             for interface, name in services.items():
                 jar.writestr(zipfile.ZipInfo(f"META-INF/services/{interface}", WHEN), name + "\n")
             for one in sorted(classes.rglob("*.class")):
                 jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), WHEN), one.read_bytes())
-            jar.comment = digest(source, jars).encode()
+            jar.comment = digest(sources, jars).encode()
         made.replace(target)
 
 
-def digest(source: Path, jars: Sequence[Path]) -> str:
-    """What another source, or folders of other jars, would not have."""
-    told = source.read_bytes() + "".join(str(folder) for folder in jars).encode()
+def digest(sources: Sequence[Path], jars: Sequence[Path]) -> str:
+    """What other sources, or folders of other jars, would not have."""
+    told = b"".join(source.read_bytes() for source in sources) + "".join(str(folder) for folder in jars).encode()
     return hashlib.sha256(told).hexdigest()[:12]
 
 
-def is_of(target: Path, source: Path, jars: Sequence[Path]) -> bool:
-    """Whether a jar is there and was made of this source."""
+def is_of(target: Path, sources: Sequence[Path], jars: Sequence[Path]) -> bool:
+    """Whether a jar is there and was made of these sources."""
     try:
         with zipfile.ZipFile(target) as jar:
-            return jar.comment == digest(source, jars).encode()
+            return jar.comment == digest(sources, jars).encode()
     except (OSError, zipfile.BadZipFile):
         return False

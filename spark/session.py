@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from cdc.errors import ConfigError
 from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
 from spark import class_archive, cluster, quiet
+from spark.source import SOURCE
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
@@ -71,9 +72,16 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-# Our own classes for Spark (deploy/spark): a checkpoint's files without a process for each.
+# Our own classes for Spark (deploy/spark), and what is set where they are at hand.
 OWN_JAR = "headwater-spark.jar"
-CHECKPOINTS = ("spark.sql.streaming.checkpointFileManagerClass", "headwater.spark.LocalCheckpoints")
+CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+OWN_SETTINGS: Mapping[str, str] = {
+    # A checkpoint's files without a process for each.
+    CHECKPOINTS: "headwater.spark.LocalCheckpoints",
+    # A query that finds nothing rests in its source until something comes, and then need not wait once more.
+    SOURCE: "headwater.spark.RestingKafka",
+    "spark.sql.streaming.pollingDelay": "1ms",
+}
 
 
 def find_jars(folder: Path) -> list[Path]:
@@ -157,21 +165,22 @@ def build_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    _use_own_classes(session, settings)
+    _use_own_classes(session, conf or {})
     return session
 
 
-def _use_own_classes(session: SparkSession, settings: Mapping[str, str]) -> None:
-    """Write checkpoints by our own class where it is at hand, unless the operator names another."""
-    setting, name = CHECKPOINTS
-    if setting in settings:
-        return
+def _use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
+    """Set what our own classes do better, where they are all at hand; what the operator wants goes first."""
     jvm: Any = session._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+        for name in (OWN_SETTINGS[CHECKPOINTS], OWN_SETTINGS[SOURCE]):
+            loader.loadClass(name)
     except Py4JJavaError:
         return
-    session.conf.set(setting, name)
+    for setting, value in {**OWN_SETTINGS, **wanted}.items():
+        if setting in OWN_SETTINGS:
+            session.conf.set(setting, value)
 
 
 def _launch(settings: Mapping[str, str], said: Path) -> None:

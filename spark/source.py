@@ -19,6 +19,9 @@ _SASL = {
 }
 _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
+# A setting of the session: the class that reads Kafka.
+SOURCE = "headwater.source"
+
 
 def java_client(options: Mapping[str, str]) -> dict[str, str]:
     """Translate the pipeline's Kafka options (librdkafka's names) into the Java client's.
@@ -75,7 +78,8 @@ def read_changelog(
     if traces:
         options["includeHeaders"] = "true"
     more = [traceparent()] if traces else []
-    return spark.readStream.format("kafka").options(**options).load().select(*RECORD.names, *more)
+    source = str(spark.conf.get(SOURCE, "kafka"))
+    return spark.readStream.format(source).options(**options).load().select(*RECORD.names, *more)
 
 
 def read_slice(

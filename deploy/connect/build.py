@@ -18,7 +18,7 @@ SERVICES = {"org.apache.kafka.connect.storage.Converter": "headwater.connect.Row
 
 def build(javac: str, jars: Sequence[Path], target: Path) -> None:
     """Compile and pack, against Connect's API and Apicurio's converter; raises as ``compiled.build``."""
-    compiled.build(javac, SOURCE, jars, target, SERVICES)
+    compiled.build(javac, [SOURCE], jars, target, SERVICES)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from deploy.local import artifacts
 from deploy.local.endpoints import Endpoints
 from deploy.local.site import Site
 from deploy.spark import build
@@ -21,12 +22,13 @@ def prepare(site: Site, say: Callable[[str], None]) -> Path | None:
         the jar, if it is there.
     """
     target = Endpoints.of(site).spark_archive.with_name(build.NAME)
-    if build.is_built(target):
+    jars = artifacts.folder("spark")
+    if build.is_built(jars, target):
         return target
     javac = site.jdk.home / "bin" / "javac"
     try:
-        build.build(str(javac), target)
+        build.build(str(javac), jars, target)
     except (OSError, RuntimeError) as error:
-        say(f"Spark writes its checkpoints in its own, slower way: {javac} made no jar ({error})")
+        say(f"Spark works in its own, slower way: {javac} made no jar of our classes ({error})")
         return None
     return target

@@ -1,1 +1,1 @@
-"""What Spark's virtual machine gets from us: cheap files for checkpoints, see ``LocalCheckpoints.java``."""
+"""What Spark's virtual machine gets from us: cheap files for checkpoints, and queries that rest (``*.java``)."""

@@ -1,6 +1,6 @@
 """Build the jar of our own classes for Spark: ``python -m deploy.spark.build OUT.jar``.
 
-It is compiled against the installed PySpark's jars, and belongs into the folder that ``engine.jars`` names. Without it
+It is compiled against the installed PySpark's jars and those of OUT's folder, which ``engine.jars`` names. Without it
 all works, only slower (docs/decisions/micro-batches.md).
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy import compiled
 
-SOURCE = Path(__file__).with_name("LocalCheckpoints.java")
+SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 # By this name spark/session.py finds it, beside the class archive or in the folder of jars.
 NAME = "headwater-spark.jar"
 
@@ -24,15 +24,22 @@ def spark_jars() -> Path:
     return Path(found.origin).parent / "jars"
 
 
-def build(javac: str, target: Path) -> None:
-    """Compile and pack; raises as ``compiled.build``."""
-    compiled.build(javac, SOURCE, [spark_jars()], target)
+def build(javac: str, jars: Path, target: Path) -> None:
+    """Compile and pack; raises as ``compiled.build``.
+
+    Args:
+        javac: the compiler.
+        jars: folder with the jars that Spark gets besides its own: the Kafka source.
+        target: the jar.
+    """
+    compiled.build(javac, SOURCES, [spark_jars(), jars], target)
 
 
-def is_built(target: Path) -> bool:
-    """Whether the jar is there, made of the source as it is now."""
-    return compiled.is_of(target, SOURCE, [spark_jars()])
+def is_built(jars: Path, target: Path) -> bool:
+    """Whether the jar is there, made of the sources as they are now."""
+    return compiled.is_of(target, SOURCES, [spark_jars(), jars])
 
 
 if __name__ == "__main__":
-    build("javac", Path(sys.argv[1]))
+    out = Path(sys.argv[1])
+    build("javac", out.absolute().parent, out)

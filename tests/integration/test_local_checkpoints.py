@@ -12,20 +12,16 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from deploy.local import artifacts, own_classes
-from deploy.local.stack import LocalStack
-from spark import class_archive
+from deploy.local import artifacts
 from spark.session import build_session
+from tests.support.own_classes import own_classes_at_hand
 
 BATCHES = 10
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    stack = LocalStack()
-    own_classes.prepare(stack.site, print)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(class_archive.VARIABLE, str(stack.endpoints.spark_archive))
+    with own_classes_at_hand():
         jars, log = artifacts.spark_jars()[0].parent, tmp_path_factory.mktemp("spark") / "spark.log"
         session = build_session("t", master="local[2]", jars=jars, log=log)
         yield session

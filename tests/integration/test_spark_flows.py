@@ -7,9 +7,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,12 +23,16 @@ from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading, begin, changelog
 from spark.runner import Runner
 from spark.session import build_session
+from spark.source import SOURCE
 from spark.spec import FlowSpec
 from spark.status import FlowStatus
+from tests.support.own_classes import own_classes_at_hand
 from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack
 SECONDS = 60.0
+
+RESTING = "headwater.spark.RestingKafka"
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +45,20 @@ def kafka() -> str:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = artifacts.spark_jars()[0].parent
-    session = build_session("t", master="local[2]", jars=folder, log=tmp_path_factory.mktemp("spark") / "spark.log")
-    yield session
-    session.stop()
+    with own_classes_at_hand():
+        folder = artifacts.spark_jars()[0].parent
+        session = build_session("t", master="local[2]", jars=folder, log=tmp_path_factory.mktemp("spark") / "spark.log")
+        assert session.conf.get(SOURCE) == RESTING
+        yield session
+        session.stop()
+
+
+@pytest.fixture(params=[RESTING, "kafka"], ids=["resting", "plain"])
+def source(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """The class that reads Kafka: ours, and Spark's own, as where our jar is missing."""
+    spark.conf.set(SOURCE, request.param)
+    yield request.param
+    spark.conf.set(SOURCE, RESTING)
 
 
 def wait(query: StreamingQuery, good: Callable[[], bool]) -> None:
@@ -81,6 +97,7 @@ def start(spark: SparkSession, flow: Flow, each: Callable[[Any, int], None] | No
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
 
 
+@pytest.mark.usefixtures("source")
 @pytest.mark.parametrize("each", [None, lambda batch, _: batch.count()], ids=["noop", "foreachBatch"])
 def test_a_query_lives_on_after_the_batch_that_it_replays(
     spark: SparkSession, kafka: str, tmp_path: Path, each: Callable[[Any, int], None] | None
@@ -101,6 +118,58 @@ def test_a_query_lives_on_after_the_batch_that_it_replays(
         assert query.recentProgress[0].batchId == newest
     finally:
         query.stop()
+
+
+def test_queries_that_have_nothing_to_read_rest_and_wake_at_once(
+    spark: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    flows = [flow_on(kafka, tmp_path / str(number), records=3, partitions=2) for number in range(5)]
+    queries = [start(spark, flow, None) for flow, _ in flows]
+    try:
+        for query, (flow, _) in zip(queries, flows, strict=True):
+            wait(query, lambda flow=flow: read(flow) == 3)  # type: ignore[misc]
+        time.sleep(2)  # what was begun meanwhile ends
+        before, looks = of_streams(spark), 4.0
+        time.sleep(looks)
+        assert of_streams(spark) - before < 0.05 * looks, "five queries at rest take less than a twentieth of a core"
+        flow, send = flows[2]
+        waits = []
+        for _ in range(5):
+            known, sent = read(flow), time.time()
+            send(1)
+            wait(queries[2], lambda known=known: newest(queries[2], flow) > known)  # type: ignore[misc]
+            waits.append(begun(queries[2]) - sent)
+            time.sleep(0.3)
+        assert min(waits) < 0.5, "it was woken, and did not look for itself once a second"
+    finally:
+        began = time.monotonic()
+        for query in queries:
+            query.stop()
+    assert time.monotonic() - began < 5, "a query that rests is stopped at once"
+
+
+def newest(query: StreamingQuery, flow: Flow) -> int:
+    """How many records the query has read when it last read some."""
+    report = query.lastProgress
+    return read(flow) if report is not None and report["numInputRows"] else 0
+
+
+def begun(query: StreamingQuery) -> float:
+    """When its newest batch began, in epoch seconds."""
+    assert query.lastProgress is not None
+    return datetime.fromisoformat(query.lastProgress["timestamp"]).timestamp()
+
+
+def of_streams(spark: SparkSession) -> float:
+    """CPU seconds of the threads that run queries, and of the one that looks for all of them."""
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    found = 0.0
+    for thread in psutil.Process(pid).threads():
+        with suppress(OSError):
+            name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text()
+            if name.startswith(("stream exec", "headwater-log", "kafka-admin")):
+                found += thread.user_time + thread.system_time
+    return found
 
 
 @pytest.fixture

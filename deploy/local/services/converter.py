@@ -34,7 +34,7 @@ def plugin(site: Site, jars: Path, kafka: Path) -> Path:
 
 
 def _built(site: Site, jars: Sequence[Path]) -> Path:
-    target = site.folder("run") / f"headwater-avro-{compiled.digest(build.SOURCE, jars)}.jar"
+    target = site.folder("run") / f"headwater-avro-{compiled.digest([build.SOURCE], jars)}.jar"
     if target.exists():
         return target
     javac = site.jdk.home / "bin" / "javac"

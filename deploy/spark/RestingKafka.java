@@ -1,0 +1,189 @@
+package headwater.spark;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.kafka010.KafkaSourceOffset;
+import org.apache.spark.sql.kafka010.KafkaSourceProvider;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Spark's Kafka source, which rests when there is nothing to read.
+ *
+ * <p>Each query asks Kafka for the ends of its topics a hundred times a second: with thirty queries in a process that
+ * was half a core, and Kafka's share besides, for nothing (docs/decisions/micro-batches.md). Here a query that has found
+ * nothing waits until {@link Ends}, which asks for all queries at once, has seen something. What there is to read, and
+ * up to where, only Spark's own source says.
+ */
+public final class RestingKafka implements TableProvider {
+  private final KafkaSourceProvider kafka = new KafkaSourceProvider();
+
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    return kafka.inferSchema(options);
+  }
+
+  @Override
+  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    return new Resting(kafka.getTable(schema, partitioning, properties));
+  }
+
+  private record Resting(Table kafka) implements SupportsRead {
+    @Override
+    public String name() {
+      return kafka.name();
+    }
+
+    @Override
+    @SuppressWarnings("deprecation")
+    public StructType schema() {
+      return kafka.schema();
+    }
+
+    @Override
+    public Set<TableCapability> capabilities() {
+      return Set.of(TableCapability.MICRO_BATCH_READ);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      return () -> new RestingScan(((SupportsRead) kafka).newScanBuilder(options).build(), options);
+    }
+  }
+
+  private record RestingScan(Scan kafka, CaseInsensitiveStringMap options) implements Scan {
+    @Override
+    public StructType readSchema() {
+      return kafka.readSchema();
+    }
+
+    @Override
+    public String description() {
+      return kafka.description();
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+      return new Stream(kafka.toMicroBatchStream(checkpoint), Ends.of(options));
+    }
+
+    @Override
+    public CustomMetric[] supportedCustomMetrics() {
+      return kafka.supportedCustomMetrics();
+    }
+
+    @Override
+    public CustomTaskMetric[] reportDriverMetrics() {
+      return kafka.reportDriverMetrics();
+    }
+  }
+
+  private static final class Stream implements SupportsTriggerAvailableNow, ReportsSourceMetrics, MicroBatchStream {
+    private final MicroBatchStream kafka;
+    private final Ends ends;
+    private volatile boolean asked;
+
+    Stream(MicroBatchStream kafka, Ends ends) {
+      this.kafka = kafka;
+      this.ends = ends;
+    }
+
+    @Override
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+      Offset found = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit);
+      asked = true;
+      if (found != null && found.equals(start)) {
+        // Then this trigger has nothing, and the next one, at once, finds what has come: a batch's own time does not
+        // hold the time of rest before it.
+        ends.awaitOthers(offsets((KafkaSourceOffset) start));
+      }
+      return found;
+    }
+
+    /** After a batch that is replayed Spark asks a source that has not looked at the log yet, which then fails. */
+    @Override
+    public Map<String, String> metrics(Optional<Offset> latest) {
+      return asked ? ((ReportsSourceMetrics) kafka).metrics(latest) : Map.of();
+    }
+
+    private static Map<TopicPartition, Long> offsets(KafkaSourceOffset at) {
+      Map<TopicPartition, Long> found = new HashMap<>();
+      at.partitionToOffsets().foreachEntry((partition, offset) -> found.put(partition, (Long) offset));
+      return found;
+    }
+
+    @Override
+    public ReadLimit getDefaultReadLimit() {
+      return ((SupportsTriggerAvailableNow) kafka).getDefaultReadLimit();
+    }
+
+    @Override
+    public Offset reportLatestOffset() {
+      return ((SupportsTriggerAvailableNow) kafka).reportLatestOffset();
+    }
+
+    @Override
+    public void prepareForTriggerAvailableNow() {
+      ((SupportsTriggerAvailableNow) kafka).prepareForTriggerAvailableNow();
+    }
+
+    @Override
+    public Offset latestOffset() {
+      return kafka.latestOffset();
+    }
+
+    @Override
+    public Offset initialOffset() {
+      return kafka.initialOffset();
+    }
+
+    @Override
+    public Offset deserializeOffset(String json) {
+      return kafka.deserializeOffset(json);
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions(Offset start, Offset end) {
+      return kafka.planInputPartitions(start, end);
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+      return kafka.createReaderFactory();
+    }
+
+    @Override
+    public void commit(Offset end) {
+      kafka.commit(end);
+    }
+
+    @Override
+    public void stop() {
+      kafka.stop();
+    }
+
+    @Override
+    public String toString() {
+      return kafka.toString();
+    }
+  }
+}

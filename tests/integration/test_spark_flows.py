@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -123,53 +122,41 @@ def test_a_query_lives_on_after_the_batch_that_it_replays(
 def test_queries_that_have_nothing_to_read_rest_and_wake_at_once(
     spark: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")  # each look is reported
     flows = [flow_on(kafka, tmp_path / str(number), records=3, partitions=2) for number in range(5)]
     queries = [start(spark, flow, None) for flow, _ in flows]
     try:
         for query, (flow, _) in zip(queries, flows, strict=True):
             wait(query, lambda flow=flow: read(flow) == 3)  # type: ignore[misc]
         time.sleep(2)  # what was begun meanwhile ends
-        before, looks = of_streams(spark), 4.0
-        time.sleep(looks)
-        assert of_streams(spark) - before < 0.05 * looks, "five queries at rest take less than a twentieth of a core"
+        since = time.time()
+        time.sleep(4)
+        looks = [sum(when(report) > since for report in query.recentProgress) for query in queries]
+        assert max(looks) < 10, f"each looks about once a second, and not a hundred times: {looks}"
         flow, send = flows[2]
         waits = []
         for _ in range(5):
             known, sent = read(flow), time.time()
             send(1)
-            wait(queries[2], lambda known=known: newest(queries[2], flow) > known)  # type: ignore[misc]
+            wait(queries[2], lambda known=known, sent=sent: read(flow) > known and begun(queries[2]) > sent - 1)  # type: ignore[misc]
             waits.append(begun(queries[2]) - sent)
             time.sleep(0.3)
         assert min(waits) < 0.5, "it was woken, and did not look for itself once a second"
     finally:
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
         began = time.monotonic()
         for query in queries:
             query.stop()
     assert time.monotonic() - began < 5, "a query that rests is stopped at once"
 
 
-def newest(query: StreamingQuery, flow: Flow) -> int:
-    """How many records the query has read when it last read some."""
-    report = query.lastProgress
-    return read(flow) if report is not None and report["numInputRows"] else 0
-
-
 def begun(query: StreamingQuery) -> float:
-    """When its newest batch began, in epoch seconds."""
-    assert query.lastProgress is not None
-    return datetime.fromisoformat(query.lastProgress["timestamp"]).timestamp()
+    """When its newest batch with records began, in epoch seconds."""
+    return max(when(report) for report in query.recentProgress if report["numInputRows"])
 
 
-def of_streams(spark: SparkSession) -> float:
-    """CPU seconds of the threads that run queries, and of the one that looks for all of them."""
-    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
-    found = 0.0
-    for thread in psutil.Process(pid).threads():
-        with suppress(OSError):
-            name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text()
-            if name.startswith(("stream exec", "headwater-log", "kafka-admin")):
-                found += thread.user_time + thread.system_time
-    return found
+def when(report: Any) -> float:
+    return datetime.fromisoformat(report["timestamp"]).timestamp()
 
 
 @pytest.fixture

@@ -47,15 +47,20 @@ def since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, fl
     return {name: seconds - before.get(name, 0.0) for name, seconds in now.items()}
 
 
+def servers_of(stack: LocalStack) -> dict[str, int | None]:
+    """The numbers of the local stack's processes, by name."""
+    return {one.name: one.pid for one in stack.ps()}
+
+
 def ours_of(stack: LocalStack, runner: int) -> Processor:
     """The processes that keep our documents: those of the local stack, and `headwater run` with all below it."""
-    servers = {one.name: one.pid for one in stack.ps()}
+    servers = servers_of(stack)
     return Processor({**{name: servers.get(name) for name in SERVERS}, "headwater": runner})
 
 
 def theirs_of(stack: LocalStack, elasticsearch: str, daemon: int | None) -> Processor:
     """The processes that keep pgsync's documents: Postgres, its queue's Redis, its own Elasticsearch, its daemon."""
-    servers = {one.name: one.pid for one in stack.ps()}
+    servers = servers_of(stack)
     shared = {name: servers.get(name) for name in ("postgres", "redis-store")}
     return Processor({**shared, "elasticsearch": listener(elasticsearch), "pgsync": daemon})
 

@@ -28,6 +28,7 @@ from benchmarks.joins import INDEX, TEXT, OurIndex
 from benchmarks.peers.copies import copied
 from benchmarks.peers.measuring import Settings, wait_until
 from benchmarks.peers.workload import Workload
+from benchmarks.processor import servers_of
 from benchmarks.results import Measurement
 from benchmarks.stack import ready
 from deploy.local.rediscluster import RedisCluster
@@ -174,7 +175,7 @@ class _Run:
             return [process for process in found if is_java(process) == java]
 
         daemons = [machines.master, *machines.running.values()]
-        servers = {one.name: one.pid for one in self.stack.ps()}
+        servers = servers_of(self.stack)
         groups: dict[str, Group] = {
             "executors: Python": lambda: executors(java=False),
             "executors: JVM": lambda: executors(java=True),

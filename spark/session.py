@@ -178,9 +178,8 @@ def _use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
             loader.loadClass(name)
     except Py4JJavaError:
         return
-    for setting, value in {**OWN_SETTINGS, **wanted}.items():
-        if setting in OWN_SETTINGS:
-            session.conf.set(setting, value)
+    for setting, value in OWN_SETTINGS.items():
+        session.conf.set(setting, wanted.get(setting, value))
 
 
 def _launch(settings: Mapping[str, str], said: Path) -> None:

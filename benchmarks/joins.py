@@ -1,6 +1,6 @@
 """Joined views against pgsync 7.3: the same rows, the same documents, the same changes, one after the other in one run.
 
-Each side has the machine to itself while it is measured. Updates, fan-out and idle commits are measured after two
+Each side has the machine to itself while it is measured. Updates, fan-out and idle commits are measured after
 rounds of updates and a fan-out that are not, so that virtual machines have compiled what they run; of several rounds
 the median counts, for a single one differed by a factor of two on a machine that others use too. pgsync writes to an
 Elasticsearch 7.17, because its client takes no other; ours to the local stack's 8.19, with the same heap.

@@ -112,6 +112,8 @@ class Catalogue:
         timeline: grows at every promotion or point-in-time recovery.
         database: its name.
         lsn: of the source's log in bytes, just before this was read; 0 if that is not known.
+        doubts: a newer value that does not fit may be of a shape that nobody has seen yet; False once a look that was
+            taken because of one has found nothing new: it is what it is then.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -119,6 +121,7 @@ class Catalogue:
     timeline: int = 0
     database: str = ""
     lsn: int = 0
+    doubts: bool = True
 
     def to_json(self) -> str:
         """JSON text; stable, so that two catalogues can be compared as text."""

@@ -14,7 +14,7 @@ import orjson
 from cdc.catalogue import Table
 from cdc.change import Change, Op
 from cdc.encoding import JSON, Encoding, UnknownSchemaId
-from cdc.errors import DecodeError, ShapeUnknown, UnknownSchema
+from cdc.errors import DecodeError, ShapeUnknown, UnavailableValue, UnknownSchema
 from cdc.former import Former
 from cdc.placeholders import unavailable
 from cdc.position import MAX_LSN, pack
@@ -23,6 +23,10 @@ _OPS = {op.value: op for op in Op if op is not Op.TOMBSTONE}
 # What ``source.snapshot`` says of a streamed event: nothing at all, or the word that is its default.
 STREAMED = (None, "false")
 _WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
+
+
+class _OtherKey(ValueError):
+    """A record's key is not the table's."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,13 @@ class Fit:
             is of a former shape; what is newer is of a shape that nobody has seen yet. 0: never ask.
         used: columns that are needed.
         all_columns: also a column that is not known matters.
+        values: also a newer value or key that does not fit is doubted, and not only the columns' names.
     """
 
     lsn: int = 0
     used: frozenset[str] = frozenset()
     all_columns: bool = False
+    values: bool = True
 
 
 class Decoder:
@@ -126,7 +132,35 @@ class Decoder:
                 op is Op.READ,
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise self._undecodable(error, value, f"{topic}/{partition}/{offset}") from error
+            record = f"{topic}/{partition}/{offset}"
+            if isinstance(error, _OtherKey) and self._newer(self.told(value)[0]):
+                raise self._unknown(record, str(error)) from error
+            raise self._undecodable(error, value, record) from error
+
+    def doubt(self, change: Change, error: DecodeError) -> None:
+        """Refuse to give up a record whose values do not fit a shape that its table may not have any more.
+
+        A large value that is left out is no matter of a shape.
+
+        Args:
+            change: the record, decoded.
+            error: what its values have met.
+
+        Raises:
+            ShapeUnknown: it is newer than what is known of the table (transient).
+        """
+        if self._newer(change.position) and not isinstance(error, UnavailableValue):
+            raise self._unknown(f"{change.topic}/{change.partition}/{change.offset}", error.what) from error
+
+    def _newer(self, position: int) -> bool:
+        return bool(self._fit.lsn) and self._fit.values and position > self._base + self._fit.lsn
+
+    def _unknown(self, record: str, said: str) -> ShapeUnknown:
+        return ShapeUnknown(
+            f"record {record} of {self._qualified} {said}: the table may have another shape by now",
+            means="nothing is skipped: the record waits until the table was looked at",
+            fix="nothing: `headwater run` looks at the table and goes on",
+        )
 
     def _key(self, key: bytes | None) -> dict[str, Any]:
         if key is None:
@@ -136,12 +170,12 @@ class Decoder:
             raise ValueError("its key is not a JSON object")
         for name in self.table.primary_key:
             if found.get(name) is None:
-                raise ValueError(f"its key lacks the column {name}")
+                raise _OtherKey(f"its key lacks the column {name}: the table's key was, or is by now, another one")
         if len(found) != self._keys:
             # The halves of an update of another key lie in two partitions, at one position: in whichever order they
             # are applied to a document of our key, the delete may come last.
             more = sorted(found.keys() - set(self.table.primary_key))
-            raise ValueError(f"its key has {', '.join(more)} besides: the table had another key when it was written")
+            raise _OtherKey(f"its key has {', '.join(more)} besides: the table's key was, or is by now, another one")
         return found
 
     def _position(self, source: dict[str, Any]) -> int:
@@ -167,11 +201,7 @@ class Decoder:
         more = after.keys() - self._known - self._former if fit.all_columns else ()
         if lacking or more:
             said = [f"has no column {name}" for name in sorted(lacking)] + [f"has {name} besides" for name in more]
-            raise ShapeUnknown(
-                f"record {record} of {self._qualified} {', '.join(said)}: the table has another shape by now",
-                means="nothing is skipped: the record waits until the table's new columns are known",
-                fix="nothing: `headwater run` looks at the table and goes on",
-            )
+            raise self._unknown(record, ", ".join(said))
 
     def told(self, value: bytes | None) -> tuple[int, int | None]:
         """(position, transaction) of a record that need not be an event of this table; 0 and None where it does not
@@ -201,6 +231,8 @@ class Decoder:
     def _undecodable(self, error: Exception, value: bytes | None, record: str) -> DecodeError:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         fix = "look at the record: is another connector or application writing to this topic?"
+        if isinstance(error, _OtherKey):
+            fix = "if its key was changed, `headwater status` says what is done about it; else look who writes into it"
         if isinstance(error, UnknownSchemaId):
             return UnknownSchema(
                 f"record {record} can't be read: {why}",

@@ -211,7 +211,7 @@ class UnknownSchema(DecodeError):
 
 
 class ShapeUnknown(HeadwaterError):
-    """A record has columns that are not those its table was last seen with, and is newer than that."""
+    """A record does not fit its table as that was last seen, and is newer than that."""
 
     code = "shape-unknown"
     transient = True

@@ -50,6 +50,10 @@ def known(pipeline: Pipeline, table: Table, name: str, path: Path, where: str = 
     Raises:
         ConfigError: so it is.
     """
+    now = present(table, name)
+    if now != name:
+        what = f"{where}{table.qualified} has no column {name} any more: it was renamed to {now}"
+        raise error(pipeline, path, what, f"write {now}")
     if name not in table.by_name:
         fix = near(name, table.by_name) or f"its columns are {', '.join([*table.by_name][:MAX_SHOWN])}"
         raise error(pipeline, path, f"{where}{table.qualified} has no column {name}", fix)

@@ -128,7 +128,8 @@ def refusal(table: str, gap: Gap, *, gone: bool = False) -> TableChanged:
     """The error for a table with a gap. Pure."""
     fix = TOPIC_ANEW if gap.key else READ_AGAIN
     if gone:
-        fix = f"give {table} its name back, or take it out of source.tables; then {fix}"
+        named = "take it out of source.tables if it is named there"
+        fix = f"give {table} its name back, or, if it is gone for good, {named}; then {fix}"
     state = " (it is being read again)" if gap.mending else ""
     return TableChanged(
         f"table {table} {'; '.join(gap.reasons)}{state}",

@@ -22,6 +22,8 @@ from cdc.resolve import resolve_view, resolve_views
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
+from connectors.shapes import read_shapes
+from operations.kept_shapes import known_shapes
 from operations.state_folder import register_of, state_dir
 from sinks.configure import check_mapping
 from spark.files import write_atomic
@@ -35,7 +37,7 @@ Placed = tuple[Pipeline, View]
 
 
 def tables_of(pipeline: Pipeline, *, all_of_them: bool) -> Catalogue:
-    """The tables that views are held against.
+    """The tables that views are held against, with the names that their columns have had: `run` goes by these too.
 
     Args:
         pipeline: the loaded file.
@@ -46,7 +48,9 @@ def tables_of(pipeline: Pipeline, *, all_of_them: bool) -> Catalogue:
     """
     places = {table: str(pipeline.locate(("source", "tables", n))) for n, table in enumerate(pipeline.source.tables)}
     with connect(pipeline.source, setup=bool(pipeline.source.setup_user)) as connection:
-        return read_catalogue(connection, pipeline.source.tables, places, absent=None if all_of_them else [])
+        found = read_catalogue(connection, pipeline.source.tables, places, absent=None if all_of_them else [])
+        _, shapes = read_shapes(connection, pipeline.source.tables, absent=[])
+    return known_shapes(pipeline).with_newer(shapes)[0].told_to(found)
 
 
 def refuse_wrong_views(pipeline: Pipeline, say: Say) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -183,21 +183,26 @@ def allow(pipeline: Pipeline, shapes: Mapping[str, Shape]) -> None:
     write_atomic(_folder(pipeline) / "allowed.json", text)
 
 
-def write_progress(pipeline: Pipeline, doing: str, words: str) -> None:
-    """How far the step is that is under way, for `status`; nothing when none is."""
+# A step that is under way: its sink, or none; its tables, or none; what it has said last.
+Progress = tuple[str, Sequence[str], str]
+
+
+def write_progress(pipeline: Pipeline, steps: Sequence[Progress]) -> None:
+    """How far the steps are that are under way, for `status`; nothing when none is."""
     path = _folder(pipeline) / "evolving.json"
-    if not doing:
+    if not steps:
         path.unlink(missing_ok=True)
         return
-    write_somehow(path, json.dumps({"doing": doing, "progress": words}))
+    write_somehow(path, json.dumps({"steps": steps}))
 
 
-def read_progress(pipeline: Pipeline) -> dict[str, str]:
+def read_progress(pipeline: Pipeline) -> list[Progress]:
     """What ``write_progress`` has said last; empty for nothing."""
     try:
-        return dict(json.loads((_folder(pipeline) / "evolving.json").read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return {}
+        steps = json.loads((_folder(pipeline) / "evolving.json").read_text())["steps"]
+        return [(str(sink), tuple(tables), str(words)) for sink, tables, words in steps]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return []
 
 
 def read_asked(pipeline: Pipeline) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError, SinkUnavailable, StateError
+from cdc.errors import HeadwaterError, ShapeUnknown, SinkUnavailable, StateError
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
@@ -101,7 +101,13 @@ class Rebuild:
             entry = self._entry()
             try:
                 return self._generation(entry, catalogue, auto=auto)
-            except _Altered:
+            except _Altered as altered:
+                if self.own:  # `run` looks at the tables, and knows whether what is filled can go on with them
+                    raise ShapeUnknown(
+                        f"a table that {self.sink} reads was altered while generation {entry.number} was filled",
+                        means="what is filled stays, if it can hold what comes",
+                        fix="nothing: `headwater run` looks at the table, and goes on",
+                    ) from altered
                 self.say(f"a table that {self.sink} reads was altered: generation {entry.number} is begun anew")
                 retire(self.pipeline, self.sink, entry.number, self.say)
                 catalogue = source_catalogue(self.pipeline)

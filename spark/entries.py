@@ -112,6 +112,7 @@ class EntryDecoder:
                     continue
                 except DecodeError as error:
                     if not decoder.superseded(change):
+                        decoder.doubt(change, error)
                         letters.append(self._letter(view, decoder, key, error, value, at))
                     continue
                 lacking.pop(raw, None)

@@ -19,7 +19,7 @@ Examples:
 @pipeline_argument
 @sink_argument
 @generation_option
-@click.option("--force", is_flag=True, help="Even if it is far behind the log, or lacks what readers see now.")
+@click.option("--force", is_flag=True, help="Even if it is far behind the log, or lacks what readers see.")
 @json_option
 def command(file: Path, sink: str, number: int | None, force: bool, as_json: bool) -> None:
     """Make readers of SINK see a generation that `rebuild` has made: the newest one that is ready, or --generation.
@@ -30,11 +30,13 @@ def command(file: Path, sink: str, number: int | None, force: bool, as_json: boo
     """
     from cdc.pipeline import load
     from operations.generations.promote import candidate, promote, refuse_far_behind
+    from operations.letter_counts import refuse_more_letters
 
     pipeline = load(file)
     entry = candidate(pipeline, sink, number, "ready", "previous", "living")
     if not force:
         refuse_far_behind(pipeline, sink, entry.number)
+        refuse_more_letters(pipeline, sink, entry.number)
     report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json), behind_too=force)
     if as_json:
         print_json(report)

@@ -19,19 +19,23 @@ Examples:
 @pipeline_argument
 @sink_argument
 @generation_option
-@click.option("--force", is_flag=True, help="Even if it lacks what readers see now.")
+@click.option("--force", is_flag=True, help="Even if it lacks what readers see now, or rows that they see.")
 @json_option
 def command(file: Path, sink: str, number: int | None, force: bool, as_json: bool) -> None:
     """Make readers of SINK see the generation again that they saw before the last `promote`.
 
     It was kept up to date by `run`, so nothing is lost by going back: one that is behind what readers see now is waited
-    for, half a minute at the most, and then refused unless with --force. The one that is left stays as well.
+    for, half a minute at the most, and then refused unless with --force; so is one of which more dead letters stand
+    than of the one that readers see. The one that is left stays as well.
     """
     from cdc.pipeline import load
     from operations.generations.promote import candidate, promote
+    from operations.letter_counts import refuse_more_letters
 
     pipeline = load(file)
     entry = candidate(pipeline, sink, number, "previous")
+    if not force:
+        refuse_more_letters(pipeline, sink, entry.number)
     report = promote(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json), behind_too=force)
     if as_json:
         print_json(report)

@@ -18,6 +18,7 @@ from operations.apart import Apart
 from operations.generations.promote import candidate, promote, refuse_far_behind
 from operations.generations.retire import retire
 from operations.jobs.job import Job
+from operations.letter_counts import refuse_more_letters
 from operations.losses.steps import rebuild as rebuild_apart
 from operations.pausing import pause, refuse_paused, resume
 
@@ -66,10 +67,11 @@ def _generation(job: Job, pipeline: Pipeline, sink: str, say: Say) -> dict[str, 
         named = () if job.generation is None else ("ready", "filling", "living")
         entry = candidate(pipeline, sink, job.generation, "previous", "retiring", *named)
         return retire(pipeline, sink, entry.number, say)
-    if job.verb == "rollback":
-        return promote(pipeline, sink, candidate(pipeline, sink, job.generation, "previous").number, say)
-    entry = candidate(pipeline, sink, job.generation, "ready", "previous", "living")
-    refuse_far_behind(pipeline, sink, entry.number)
+    stages = ("previous",) if job.verb == "rollback" else ("ready", "previous", "living")
+    entry = candidate(pipeline, sink, job.generation, *stages)
+    if job.verb == "promote":
+        refuse_far_behind(pipeline, sink, entry.number)
+    refuse_more_letters(pipeline, sink, entry.number)
     return promote(pipeline, sink, entry.number, say)
 
 

@@ -18,7 +18,7 @@ from cdc.errors import HeadwaterError, NewerFormat, StateError
 from cdc.letter_book import Book, Logged
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
-from operations.letters.counts import note_count
+from operations.letter_counts import note_count
 from operations.letters.judge import judge
 from operations.opened import Opened
 from operations.state_folder import register_of

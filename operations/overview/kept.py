@@ -8,7 +8,7 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
-from operations.letters.counts import letter_counts
+from operations.letter_counts import letter_counts
 from operations.state_folder import register_of
 from operations.verify.last import last_verified
 from spark.batches import KeptBatch, read_batches

@@ -82,14 +82,15 @@ def spec_of(
     return replace(
         spec,
         snapshot_lsn=snapshot_lsn,
-        fits=_fits(spec, catalogue, frozen),
+        # Who fills a generation looks at no table: a column of values that never fit would have it begun anew for ever.
+        fits=_fits(spec, catalogue, frozen, values=catalogue.doubts and not build.rebuilding),
         generation=generation.number,
         # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
         tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
     )
 
 
-def _fits(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen) -> dict[str, Fit]:
+def _fits(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: bool) -> dict[str, Fit]:
     """What of each topic's records must fit: nothing of a table that the generation goes on with as it was."""
     fits = {}
     for topic, names in spec.topics.items():
@@ -97,7 +98,7 @@ def _fits(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen) -> dict[str, Fit
         if catalogue.lsn and table.qualified not in frozen.tables:
             used = frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
             whole = used >= {column.name for column in supported(table).columns}
-            fits[topic] = Fit(catalogue.lsn, used, whole)
+            fits[topic] = Fit(catalogue.lsn, used, whole, values)
     return fits
 
 

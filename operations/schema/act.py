@@ -103,7 +103,7 @@ def noted(evolution: Evolution, shapes: Mapping[str, Shape]) -> Evolution:
 def cases(
     pipeline: Pipeline, sink: str, catalogue: Catalogue, changed: Mapping[str, tuple[Shape, Shape]]
 ) -> Iterator[tuple[Generation, Case]]:
-    """Every view of every generation of a sink that is kept up to date, for each changed table that it reads.
+    """Every view of every generation of a sink that is kept up to date or filled, for each changed table that it reads.
 
     Args:
         pipeline: the loaded file.
@@ -115,7 +115,7 @@ def cases(
     before = replace(catalogue, tables={**catalogue.tables, **old})
     register = register_of(pipeline, sink)
     living = register.living()
-    for number in register.kept():
+    for number in register.written():
         generation = register.generation(number)
         if not generation.started:
             continue  # it takes the tables as they are

@@ -122,7 +122,8 @@ class Evolving:
         self._asked = 0.0
         self._broken: set[str] = set()
         self._mended: set[str] = set()  # those that were broken while this ran, and are no more
-        self._doubted: dict[Path, float] = {}  # generations that were opened anew because of a doubt, and when
+        self._doubts: dict[Path, float] = {}  # generations that doubt, and since when
+        self._doubted: dict[Path, float] = {}  # those that were opened anew because of it, and when
         self._work = Work(start)
 
     @property
@@ -156,8 +157,10 @@ class Evolving:
             self._work.soon()
         self._mended = (self._mended | self._broken) - set(broken)
         self._broken = set(broken)
-        if engine.runner.doubting and time.monotonic() - self._asked > DOUBT_SECONDS:
-            self._asked = time.monotonic()
+        now = time.monotonic()
+        self._doubts = {folder: self._doubts.get(folder, now) for folder in engine.runner.doubting}
+        if self._doubts and now - self._asked > DOUBT_SECONDS:
+            self._asked = now
             self._watch.ask()
         self._look = self._watch.newest() or self._look
         allowed = read_allowed(self.pipeline)
@@ -184,34 +187,57 @@ class Evolving:
     def _follow(self, engine: Engine, look: Look, broken: Collection[str]) -> list[str]:
         """Bring flows to the tables as they are now."""
         catalogue = remember_shapes(self.pipeline, look.shapes).told_to(look.catalogue)
-        retake, said, begun = set[tuple[str, int]](), list[str](), False
+        retake, said, begun = set[tuple[str, int]](), list[str](), set[tuple[str, str]]()
         for sink, acted in _acted(self.pipeline, self.evolutions, look.shapes, catalogue, self._allowed, broken):
             known = self.evolutions[sink].todo
             self.evolutions[sink] = acted.evolution
             for table in [table for table in acted.evolution.todo if table not in look.shapes]:
                 self._set(sink, table, None)  # it is gone: what stops because of it is said elsewhere
-            begun |= any(known.get(table) != todo for table, todo in self.evolutions[sink].todo.items())
+            begun |= {(sink, table) for table, todo in self.evolutions[sink].todo.items() if known.get(table) != todo}
             retake |= acted.retake
             said += acted.said
         said += self._owed(catalogue)
-        if begun:
-            self._work.break_off(self.pipeline)
-        self._take_again(engine, catalogue, retake)
+        self._work.break_off(self.pipeline, lambda step: self._overtaken(step, begun, retake))
+        self._take_again(engine, replace(look, catalogue=catalogue), retake)
         return list(dict.fromkeys(said))
 
-    def _take_again(self, engine: Engine, catalogue: Catalogue, retake: Collection[tuple[str, int]]) -> None:
-        """Open generations anew with the tables as they are: those that are concerned, and those that doubt."""
-        doubting, now = engine.runner.doubting, time.monotonic()
-        # One that has just been opened with all that is known, and still doubts: what does not fit is no column.
-        still = {folder for folder in doubting if now - self._doubted.get(folder, -DOUBT_AGAIN) < DOUBT_AGAIN}
-        self._doubted = dict.fromkeys(doubting, now)
-        engine.catalogue = catalogue
+    def _overtaken(self, step: Step, begun: Collection[tuple[str, str]], retake: Collection[tuple[str, int]]) -> bool:
+        """Whether what is being done is not any more what has to be: it ends, and goes on with the tables as they are.
+
+        A generation that is built is concerned by what its views read; an hour's work does not end for another table.
+        """
+        if not step.builds:
+            return any(step.concerns(sink, table) for sink, table in begun)
+        todo, register = self.evolutions[step.sink].todo, register_of(self.pipeline, step.sink)
+        built = [one for one in (register.newest("filling"), register.newest("ready")) if one is not None]
+        if any((step.sink, one.number) in retake for one in built):
+            return True
+        mine = [table for sink, table in begun if sink == step.sink]
+        unknown = not all(register.generation(one.number).started for one in built)  # it reads the tables just now
+        return bool(mine) and (unknown or any(todo[table].waits for table in mine))
+
+    def _take_again(self, engine: Engine, look: Look, retake: Collection[tuple[str, int]]) -> None:
+        """Open generations anew with the tables as they are: those that are concerned, and those that doubt.
+
+        What was written before the look began fits what it has seen, or no shape: who doubts although nothing has
+        changed for him takes values as they are from then on, or one column that never fits would stop him again and
+        again; and who doubts even so takes everything.
+        """
+        now, known = time.monotonic(), look.catalogue
+        doubting = {folder for folder, since in self._doubts.items() if since <= look.began}
         for build in list(engine.builds):
-            folder = build.generation.folder
-            if (build.sink, build.number) in retake or folder in doubting:
-                engine.catalogue = replace(catalogue, lsn=0) if folder in still else catalogue
-                engine.take_again(build)
-        engine.catalogue = catalogue
+            folder, changed = build.generation.folder, (build.sink, build.number) in retake
+            if not changed and folder not in doubting:
+                continue
+            engine.catalogue = known if changed else replace(known, doubts=False)
+            if folder in doubting and now - self._doubted.get(folder, -DOUBT_AGAIN) < DOUBT_AGAIN and not changed:
+                engine.catalogue = replace(known, lsn=0)
+            engine.take_again(build)
+        self._doubted = {
+            **{f: at for f, at in self._doubted.items() if now - at < DOUBT_AGAIN},
+            **dict.fromkeys(doubting, now),
+        }
+        engine.catalogue = known
 
     def _owed(self, catalogue: Catalogue) -> list[str]:
         """Read tables again of which a view has come to need values that no log has."""
@@ -251,19 +277,17 @@ class Evolving:
 
     def _work_off(self, engine: Engine, healing: Collection[str]) -> list[str]:
         ended, said = self._work.look(self.pipeline)
-        if ended is not None:
-            step, error = ended
+        for step, error in ended:
             for sink, table, todo in list(self._todo()):
                 if step.concerns(sink, table):
                     left = replace(todo, error=error) if error else step.done(todo)
                     if todo.new and step.kind == "capture" and not error:
                         left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
                     self._set(sink, table, left)
-        if self._work.free:
-            open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
-            for step in self._work.due(steps_of(open_ones, healing, self._work.failed)):
-                if self._begin(engine, step, open_ones):
-                    return [*said, step.begin]
+        open_ones = [(sink, table, one) for sink, table, one in self._todo() if not one.waits]
+        for step in self._work.due(steps_of(open_ones, healing, self._work.failed)):
+            if self._begin(engine, step, open_ones):
+                said.append(step.begin)
         return said
 
     def _begin(self, engine: Engine, step: Step, todo: Sequence[tuple[str, str, Todo]]) -> bool:
@@ -304,8 +328,7 @@ class Evolving:
                 said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
                 return False
             add_table(generation, table)
-        if self._work.building(sink):
-            self._work.break_off(self.pipeline)
+        self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
         for build in [build for build in engine.builds if build.sink == sink]:
             engine.take_again(build)
         return True
@@ -315,8 +338,7 @@ class Evolving:
 
         Until that one has ended the sink is among ``healing`` (``step``), so nothing is begun here.
         """
-        if self._work.building(sink):
-            self._work.break_off(self.pipeline)
+        self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
 
     def close(self) -> None:
         """End what was begun; it goes on at the next start. Idempotent."""

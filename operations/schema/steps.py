@@ -43,6 +43,11 @@ class Step:
         return ", ".join(self.tables) or f"sink {self.sink}"
 
     @property
+    def builds(self) -> bool:
+        """It may take hours, and nothing that is done for tables has to wait for it."""
+        return self.kind == "build"
+
+    @property
     def begin(self) -> str:
         """Said when it begins."""
         if self.kind == "build":

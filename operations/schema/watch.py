@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,10 +22,17 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Look:
-    """The tables at one moment: see ``connectors.shapes.read_shapes``."""
+    """The tables at one moment: see ``connectors.shapes.read_shapes``.
+
+    Attributes:
+        catalogue: the tables.
+        shapes: the same as shapes.
+        began: when they were asked for, monotonic seconds: what was written before that is older than they are.
+    """
 
     catalogue: Catalogue
     shapes: Mapping[str, Shape]
+    began: float = 0.0
 
 
 class ShapeWatch:
@@ -38,6 +46,7 @@ class ShapeWatch:
         self.pipeline = pipeline
         self._connection: Connection | None = None
         self._print = ""
+        self._asked = False
         self._newest: Look | None = None
         self._lock = threading.Lock()
         self._wake, self._over = threading.Event(), threading.Event()
@@ -52,7 +61,7 @@ class ShapeWatch:
 
     def ask(self) -> None:
         """Look now, and tell also if nothing has changed: a record does not fit what is known."""
-        self._print = ""
+        self._asked = True
         self._wake.set()
 
     def follow(self, pipeline: Pipeline) -> None:
@@ -71,6 +80,7 @@ class ShapeWatch:
             try:
                 self._look()
             except (SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
+                self._print = ""
                 self._let_go()
             self._wake.wait(LOOK_SECONDS)
             self._wake.clear()
@@ -79,14 +89,15 @@ class ShapeWatch:
     def _look(self) -> None:
         if self._connection is None:
             self._connection = connect(self.pipeline.source)
-        tables = self.pipeline.source.tables
+        began, tables = time.monotonic(), self.pipeline.source.tables
+        asked, self._asked = self._asked, False
         # The print first: what changes after it is found the next time.
         now = fingerprint(self._connection, tables)
-        if now == self._print:
+        if now == self._print and not asked:
             return
         catalogue, shapes = read_shapes(self._connection, tables, absent=[])
         with self._lock:
-            self._newest = Look(catalogue, shapes)
+            self._newest = Look(catalogue, shapes, began)
         self._print = now
 
     def _let_go(self) -> None:

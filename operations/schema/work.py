@@ -1,9 +1,14 @@
-"""Works off steps one at a time, each in a process of its own; what fails is tried again, more and more seldom."""
+"""Works off steps, each in a process of its own; what fails is tried again, more and more seldom.
+
+What is done for tables and what is built are two lanes: a warehouse is built for an hour, and a table whose rows are
+to be read again must not wait for that. In each lane there is one step at a time.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import HeadwaterError
@@ -18,8 +23,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 PROGRESS_SECONDS = 2.0
 
 
+@dataclass
+class Doing:
+    """A step that is under way, and what its process has said last."""
+
+    step: Step
+    child: Apart[Any]
+    progress: str = ""
+
+
 class Work:
-    """One step at a time.
+    """One step at a time for tables, and one that builds.
 
     Args:
         start: begins one in a process of its own.
@@ -27,15 +41,13 @@ class Work:
 
     def __init__(self, start: Start) -> None:
         self._start = start
-        self._child: Apart[Any] | None = None
-        self._step: Step | None = None
+        self._doing: dict[bool, Doing] = {}  # whether it builds
         self._later: dict[Step, tuple[float, float]] = {}  # what has failed: when it is due (monotonic), the next pause
-        self._told, self._progress = 0.0, ""
+        self._told = 0.0
 
-    @property
-    def free(self) -> bool:
-        """Nothing is being done."""
-        return self._child is None
+    def free(self, step: Step) -> bool:
+        """Whether nothing is being done in a step's lane."""
+        return step.builds not in self._doing
 
     @property
     def failed(self) -> Collection[Step]:
@@ -44,13 +56,13 @@ class Work:
 
     def building(self, sink: str) -> bool:
         """Whether a sink's generation is being built."""
-        return self._step is not None and self._step.kind == "build" and self._step.sink == sink
+        return True in self._doing and self._doing[True].step.sink == sink
 
     def due(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """Those that may be tried now; what is not asked for any more is forgotten."""
+        """Those that may be tried now, whose lane is free; what is not asked for any more is forgotten."""
         self._later = {step: later for step, later in self._later.items() if step in steps}
         now = time.monotonic()
-        return (step for step in steps if now >= self._later.get(step, (0.0, 0.0))[0])
+        return (step for step in steps if self.free(step) and now >= self._later.get(step, (0.0, 0.0))[0])
 
     def soon(self) -> None:
         """Try what has failed at once: what kept it from being done may be mended."""
@@ -58,37 +70,49 @@ class Work:
 
     def begin(self, step: Step, work: Callable[..., Any], *arguments: Any) -> None:
         """Begin a step."""
-        self._step, self._child = step, self._start(work, *arguments)
+        self._doing[step.builds] = Doing(step, self._start(work, *arguments))
 
-    def break_off(self, pipeline: Pipeline) -> None:
-        """End what is being done; it goes on, or begins anew, the next time. Idempotent."""
-        if self._child is not None:
-            self._child.end()
-        self._child, self._step, self._progress = None, None, ""
-        write_progress(pipeline, "", "")
+    def break_off(self, pipeline: Pipeline, concerned: Callable[[Step], bool] = lambda _: True) -> None:
+        """End what is being done; it goes on, or begins anew, the next time. Idempotent.
 
-    def look(self, pipeline: Pipeline) -> tuple[tuple[Step, str] | None, list[str]]:
-        """What has ended, with its error or none; and what was said meanwhile, a line each."""
-        child, step = self._child, self._step
-        if child is None or step is None:
-            return None, []
-        lines = child.lines()
-        if lines:
-            self._progress = lines[-1]
-        if time.monotonic() - self._told > PROGRESS_SECONDS:
+        Args:
+            pipeline: the loaded file.
+            concerned: chooses which; all if left out.
+        """
+        for lane in [lane for lane, doing in self._doing.items() if concerned(doing.step)]:
+            self._doing.pop(lane).child.end()
+        self._write(pipeline)
+
+    def look(self, pipeline: Pipeline) -> tuple[list[tuple[Step, str]], list[str]]:
+        """What has ended, each with its error or none; and what was said meanwhile, a line each."""
+        ended: list[tuple[Step, str]] = []
+        said: list[str] = []
+        for doing in list(self._doing.values()):
+            lines = doing.child.lines()
+            doing.progress = lines[-1] if lines else doing.progress
+            said += [f"{doing.step.title}: {line}" for line in lines]
+            if doing.child.ended():
+                error = self._ended(doing, said)
+                self.break_off(pipeline, lambda step, mine=doing.step: step == mine)  # type: ignore[misc]
+                ended.append((doing.step, error))
+        if self._doing and time.monotonic() - self._told > PROGRESS_SECONDS:
             self._told = time.monotonic()
-            write_progress(pipeline, step.title, self._progress)
-        said = [f"{step.title}: {line}" for line in lines]
-        if not child.ended():
-            return None, said
-        error = _error(child)
-        self.break_off(pipeline)
+            self._write(pipeline)
+        return ended, said
+
+    def _ended(self, doing: Doing, said: list[str]) -> str:
+        step, error = doing.step, _error(doing.child)
         if not error:
             self._later.pop(step, None)
-            return (step, ""), [*said, step.end]
+            said.append(step.end)
+            return ""
         pause = self._later.get(step, (0.0, FIRST_PAUSE))[1]
         self._later[step] = time.monotonic() + pause, min(pause * 2, LONGEST_PAUSE)
-        return (step, error), [*said, f"warning: {step.title}: {error}; again in {pause:.0f} s"]
+        said.append(f"warning: {step.title}: {error}; again in {pause:.0f} s")
+        return error
+
+    def _write(self, pipeline: Pipeline) -> None:
+        write_progress(pipeline, [(one.step.sink, one.step.tables, one.progress) for one in self._doing.values()])
 
 
 def _error(child: Apart[Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.pipeline import Pipeline
-from operations.kept_shapes import Todo, read_evolution, read_progress
+from operations.kept_shapes import Progress, Todo, read_evolution, read_progress
 
 
 def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any
         pipeline: the loaded file.
         only: for these sinks; all if empty.
     """
-    progress = read_progress(pipeline).get("progress") or None
+    progress = read_progress(pipeline)
     found: dict[str, list[tuple[str, Todo]]] = {}
     for sink in only or pipeline.sinks:
         for table, todo in read_evolution(pipeline, sink).todo.items():
@@ -30,11 +30,18 @@ def evolving(pipeline: Pipeline, only: Sequence[str] = ()) -> list[dict[str, Any
             "reading": any(todo.read is not None or todo.capture for _, todo in todos),
             "rebuilding": [sink for sink, todo in todos if todo.rebuild],
             "waits": any(todo.waits for _, todo in todos),
-            "progress": progress,
+            "progress": _of(progress, table, [sink for sink, todo in todos if todo.rebuild]),
             "error": next((todo.error for _, todo in todos if todo.error), None),
         }
         for table, todos in sorted(found.items())
     ]
+
+
+def _of(progress: Sequence[Progress], table: str, rebuilding: Sequence[str]) -> str | None:
+    """What was said last of a table's own step, or else of the generation that is built because of it. Pure."""
+    own = [words for _, tables, words in progress if table in tables and words]
+    built = [words for sink, tables, words in progress if not tables and sink in rebuilding and words]
+    return next(iter([*own, *built]), None)
 
 
 def line(one: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
+from operations.letter_counts import letter_counts
 from operations.loss_note import LossNote
 from operations.pausing import paused
 from operations.status.evolving import evolving, line
@@ -178,7 +179,7 @@ def _named(judgement: Judgement, sink: str) -> Judgement:
 
 def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFacts:
     lost, mine = LossNote(generation.folder.parent).read(), evolving(pipeline, [name])
-    why: str | None = None
+    why, count = None, letter_counts(pipeline, [name])[name]
     try:
         pause = paused(pipeline, name)
         why = None if pause is None else pause.words
@@ -191,6 +192,7 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,
         waits=any(one["waits"] for one in mine),
+        letters=0 if count is None else count.standing,
     )
 
 

@@ -15,7 +15,17 @@ from typing import Literal
 from operations.freshness.source_words import SourceWords
 
 Name = Literal[
-    "failed", "stopped", "stalled", "retrying", "behind", "paused", "evolving", "filling", "starting", "well"
+    "failed",
+    "stopped",
+    "stalled",
+    "retrying",
+    "behind",
+    "paused",
+    "incomplete",
+    "evolving",
+    "filling",
+    "starting",
+    "well",
 ]
 # The worst first: a sink is as its worst flow.
 JUDGEMENTS: tuple[Name, ...] = (
@@ -25,6 +35,7 @@ JUDGEMENTS: tuple[Name, ...] = (
     "retrying",
     "behind",
     "paused",
+    "incomplete",
     "evolving",
     "filling",
     "starting",
@@ -141,6 +152,7 @@ class SinkFacts:
         away: why its server does not answer; None if it does, or nobody asks.
         evolving: what is under way because its tables were altered; None for nothing.
         waits: that waits for `headwater apply`.
+        letters: that stand: rows that readers see as they were before, or not at all.
     """
 
     flows: Sequence[FlowFacts] = ()
@@ -151,6 +163,7 @@ class SinkFacts:
     away: str | None = None
     evolving: str | None = None
     waits: bool = False
+    letters: int = 0
 
 
 _NOT_YET = ("starting", "filling")
@@ -301,8 +314,15 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     if facts.away is not None and worst.judgement not in _KNOWN:
         return Judgement("retrying", _first(facts.away), "start its server; what waits is written then by itself")
     if facts.evolving is not None and worst.judgement in ("behind", "evolving", "filling", "starting", "well"):
-        return Judgement("evolving", facts.evolving, _APPLY if facts.waits else None)
+        more = f"; {_lacking(facts.letters)}" if facts.letters else ""
+        return Judgement("evolving", facts.evolving + more, _APPLY if facts.waits else None)
+    if facts.letters and worst.judgement == "well":
+        return Judgement("incomplete", _lacking(facts.letters), "`headwater letters FILE list --sink SINK` says why")
     return worst
+
+
+def _lacking(letters: int) -> str:
+    return f"{letters:,} dead letter{'s' * (letters != 1)}: rows that readers see as they were before, or not at all"
 
 
 def _first(text: str | None) -> str:

@@ -83,6 +83,8 @@ class RecordReader:
                 self._check_holes(made)
             except DecodeError as error:
                 if change is None or not decoder.superseded(change):
+                    if change is not None:
+                        decoder.doubt(change, error)
                     letters.append(self.letter(self._row(topic, key), error, (topic, partition, offset), value))
                 continue
             slot = (made.table, made.key)

@@ -12,7 +12,7 @@ import pytest
 
 from cdc.pipeline import load
 from cdc.token import History, WriteToken
-from operations.letters.counts import letter_counts
+from operations.letter_counts import letter_counts
 from operations.letters.waiting import RejectedWrites
 from operations.letters.writes import verdict
 from tests.support.lettered import LONG, Lettered

@@ -53,6 +53,8 @@ def test_each_migration_under_a_writer(made: Migrating, migration: Migration) ->
         time.sleep(2)
     made.assert_equal()
     assert {flow["state"] for flow in made.flows()} == {"running"}
+    letters = json.loads(made.run("letters", "list", "--json"))  # also not one of before the look that has found it
+    assert (letters["standing"], letters["other_generations"]) == (0, 0), letters
     if migration.undo:
         made.execute(migration.undo)
         made.wait(lambda report: not report["evolving"], 120)

@@ -29,7 +29,7 @@ VIEWS: dict[str, Any] = {
     "named": {"root": "things", "columns": ["id", "a", "price"]},
     "card": {
         "root": "things",
-        "columns": ["id", "n", "a"],
+        "columns": ["id", "n", "a", "at", "code"],
         "children": {"parts": {"table": "parts", "on": {"id": "thing"}, "columns": ["id", "weight"]}},
         "aggregates": {
             "heavy": {"table": "parts", "on": {"id": "thing"}, "value": "sum(weight)"},

@@ -69,8 +69,8 @@ def decode(value: bytes | None, key: bytes | None = KEY, **more: Any) -> Any:
         (event(), b'{"a":1}', "lacks the column b"),
         (event(), b'{"a":1,"b":null}', "lacks the column b"),
         # Written under another key: a whole row of ours would be taken for what is one half of an update of that key.
-        (event(), b'{"a":1,"b":"x","c":2}', "has c besides: the table had another key"),
-        (None, b'{"a":1,"b":"x","c":2}', "has c besides: the table had another key"),
+        (event(), b'{"a":1,"b":"x","c":2}', "has c besides: the table's key was, or is by now, another one"),
+        (None, b'{"a":1,"b":"x","c":2}', "has c besides: the table's key was, or is by now, another one"),
         (None, b"\xff", "is not an event"),
         (b"\xff\xfe", KEY, "is not an event"),
     ],

@@ -122,6 +122,9 @@ def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
         (SinkFacts(evolving="table t: x"), [WELL], "evolving"),
         (SinkFacts(evolving="table t: x"), [Judgement("failed", "x")], "failed"),
         (SinkFacts(evolving="table t: x"), [Judgement("retrying", "x")], "retrying"),
+        (SinkFacts(letters=3), [WELL], "incomplete"),
+        (SinkFacts(letters=3), [Judgement("behind", "x")], "behind"),
+        (SinkFacts(evolving="table t: x", letters=3), [WELL], "evolving"),
     ],
 )
 def test_a_sink(facts: SinkFacts, flows: list[Judgement], judgement: str) -> None:
@@ -174,9 +177,10 @@ sources = st.builds(
 )
 words = st.sampled_from(["paused", "lost", "refused", "evolving"])
 sinks = st.builds(
-    lambda of, what: replace(SinkFacts(flows=of), **{what: "why"}) if what else SinkFacts(flows=of),
+    lambda of, what, letters: replace(SinkFacts(flows=of, letters=letters), **({what: "why"} if what else {})),
     st.lists(flows, max_size=3),
     st.none() | words,
+    st.integers(0, 2),
 )
 
 
@@ -198,6 +202,7 @@ def test_what_may_never_be_told(facts: SinkFacts, of: SourceFacts) -> None:
         if flow.state in ("failed", "dead", "stopped", "never run"):
             assert judgement.bad
     if whole.judgement == "well":
+        assert not facts.letters  # what readers see lacks nothing
         assert told and all(one.judgement == "well" for one in told)
     if facts.paused is facts.lost is facts.refused is None and "failed" in [one.judgement for one in told]:
         assert whole.judgement == "failed"  # no other trouble hides it

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.deadletter import DeadLetter
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, StateError
 from cdc.keys import document_id
 from cdc.letter_book import Book, Logged
 from cdc.letter_words import LEFT_OUT, bare, cause_of
@@ -21,8 +21,8 @@ from cdc.pipeline import Pipeline, loads
 from cdc.view import View
 from connectors.topics import dead_letter_topic
 from operations.edits.changes import changes_between
+from operations.letter_counts import Count, letter_counts, note_count, refuse_more_letters
 from operations.letters import judge as module
-from operations.letters.counts import Count, letter_counts, note_count
 from operations.letters.replay import _hidden
 from operations.letters.wanted import Wanted, moment, table_of
 from operations.letters.watch import LetterWatch
@@ -354,6 +354,17 @@ def test_the_count_is_of_the_generation_that_readers_see(tmp_path: Path) -> None
     note_count(made, "cache", {1: 3, 2: 5}, more=True)
     count = letter_counts(made)["cache"]
     assert count == Count(3, count.at if count else 0.0, more=True)
+
+
+def test_readers_are_not_sent_to_a_generation_that_lacks_more_rows(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    refuse_more_letters(made, "cache", 2)  # nobody has counted
+    (tmp_path / "p" / "cache").mkdir(parents=True)
+    note_count(made, "cache", {1: 3, 2: 3}, more=False)
+    refuse_more_letters(made, "cache", 2)
+    note_count(made, "cache", {1: 3, 2: 1271}, more=False)
+    with pytest.raises(StateError, match="1,271 dead letters of generation 2 stand, and 3 of generation 1"):
+        refuse_more_letters(made, "cache", 2)
 
 
 # -- the watch ---------------------------------------------------------------------------------------------------------

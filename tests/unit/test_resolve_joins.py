@@ -181,6 +181,13 @@ def test_a_value_goes_on_after_its_column_was_renamed() -> None:
     assert view.spark_schema() == was.spark_schema()
 
 
+def test_a_join_by_a_column_that_was_renamed_says_how_it_is_called_now() -> None:
+    joins = "children: {tagged: {table: posts_tags, on: {id: post}, value: tag}}"
+    with pytest.raises(PipelineFileError, match="has no column post any more: it was renamed to article") as wrong:
+        resolve_view(pipeline("posts", joins), renamed("posts_tags", "post", "article"), "v")
+    assert "what to do: write article" in str(wrong.value)
+
+
 def test_what_is_stored_of_a_unique_key_is_described_by_its_present_names() -> None:
     """Rows of one, of a hidden level and of aggregates that hang on a unique key are not stored anew for a rename."""
     joins = (

@@ -106,6 +106,21 @@ def test_in_place_starts_again_what_shows_the_column_and_reads_what_may_have_bee
     assert out.said[0] == "table public.orders: column note was added"
 
 
+def test_a_generation_that_is_being_filled_is_brought_to_the_table_or_given_up(tmp_path: Path) -> None:
+    """An hour's work was thrown away for every change of a table, also for one that its target holds."""
+    pipeline = make(tmp_path)
+    number = register_of(pipeline, "search").create("asked for", own=True).number
+    generation = register_of(pipeline, "search").generation(number)
+    out = done(pipeline, {**BEFORE, "public.orders": MORE})
+    assert out.retake == {("search", 1)}  # it has not begun: it takes the tables as they are
+    define(generation, pipeline, [])
+    (generation.flow_folder("main") / "checkpoint").mkdir(parents=True)
+    out = done(pipeline, {**BEFORE, "public.orders": MORE})
+    assert out.retake == {("search", 1), ("search", number)} and not read_frozen(generation).tables
+    done(pipeline, {**BEFORE, "public.orders": WIDER})
+    assert read_frozen(generation).tables == {"public.orders": ORDERS.table}
+
+
 def test_a_column_that_nothing_shows_is_noted_and_no_more(tmp_path: Path) -> None:
     more = replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID, NAME, NOTE)))
     out = done(make(tmp_path), {**BEFORE, "public.customers": more})

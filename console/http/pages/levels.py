@@ -15,6 +15,7 @@ Level = Literal["bad", "warn", "busy", "idle", "good"]
 ORDER: tuple[Level, ...] = ("bad", "warn", "busy", "idle", "good")
 _LEVELS: Mapping[str, Level] = {
     **dict.fromkeys(BAD, "bad"),
+    "incomplete": "warn",
     "evolving": "busy",
     "filling": "busy",
     "starting": "busy",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state_folder import chosen_sinks, register_of, state_dir
 from spark.files import write_atomic
@@ -45,12 +46,38 @@ def letter_counts(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Cou
 
 
 def _read(pipeline: Pipeline, sink: str) -> Count | None:
-    register = register_of(pipeline, sink)
+    return _of(pipeline, sink, register_of(pipeline, sink).living())
+
+
+def _of(pipeline: Pipeline, sink: str, number: int) -> Count | None:
     try:
-        note = json.loads((register.folder / NOTE).read_text())
-        return Count(int(note["standing"].get(str(register.living()), 0)), float(note["at"]), bool(note["more"]))
+        note = json.loads((register_of(pipeline, sink).folder / NOTE).read_text())
+        return Count(int(note["standing"].get(str(number), 0)), float(note["at"]), bool(note["more"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def refuse_more_letters(pipeline: Pipeline, sink: str, number: int) -> None:
+    """Refuse to send readers to a generation that lacks more rows than the one that they see.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        number: of the generation.
+
+    Raises:
+        StateError: more dead letters of it stand; where nobody has counted, nothing is refused.
+    """
+    living = register_of(pipeline, sink).living()
+    there, now = _of(pipeline, sink, number), _of(pipeline, sink, living)
+    if there is not None and there.standing > (now.standing if now else 0):
+        raise StateError(
+            f"sink {sink}: {there.standing:,} dead letters of generation {number} stand"
+            f"{f', and {now.standing:,} of generation {living}' if now else ''}",
+            means="readers would miss those rows, or see them as they were before; nothing was changed",
+            fix=f"`headwater letters {pipeline.file or 'FILE'} list --sink {sink} --generation {number}` says why; "
+            "--force shows it to them as it is",
+        )
 
 
 def note_count(pipeline: Pipeline, sink: str, standing: Mapping[int, int], *, more: bool) -> None:

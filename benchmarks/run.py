@@ -18,6 +18,7 @@ from benchmarks import (
     loads,
     page,
     rebuild,
+    rest,
     ryw,
     scaling,
     schema,
@@ -44,6 +45,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "ryw": ryw.measure,
     "status": status.measure,
     "page": page.measure,
+    "rest": rest.measure,
     "suite": suite.measure,
 }
 # Takes a quarter of an hour and the machine for itself.

@@ -8,12 +8,10 @@ checkpoint has lost its place, the log has a gap) stays failed with the reason.
 from __future__ import annotations
 
 import logging
-import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +24,6 @@ from cdc.journal import about
 from cdc.position import format_lsn, unpack
 from spark import told
 from spark.batches import Batch, keep
-from spark.files import disk_full
 from spark.flow import Flow
 from spark.join.query import is_filling, is_joined
 from spark.log_gaps import LogWatch, Vigil
@@ -42,8 +39,9 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 # A flow that ran this long was well: its next failure begins with the short pause again.
 WELL_AFTER = 60.0
-# A disk with less than this is full for what we write at once.
-_ROOM = 2**20
+# Flows that are started, or stopped, at one time. After a migration all of them are; one after the other, the readers
+# of the last one waited for the sum.
+HANDS = 4
 
 
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
@@ -58,8 +56,6 @@ LOST_TIMES = 6
 _HARMLESS = re.compile(
     r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"
 )
-# A checkpoint file, or one of Spark's temporary files, had no room.
-_FULL = re.compile(rf"No space left on device|Disk quota exceeded|{re.escape(told.name_of(DiskFull))}")
 
 
 class Query(Protocol):
@@ -102,6 +98,10 @@ class Running:
     def __post_init__(self) -> None:
         self.vigil, self.restarts = Vigil(self.flow), Restarts(self.flow.folder)
 
+    def due(self, now: float) -> bool:
+        """Whether it should run, and does not."""
+        return not (self.failed or self.finished) and self.query is None and now >= self.retry_at
+
     @property
     def filling(self) -> bool:
         """Whether the flow still fills its sink: documents may be missing though the log is read."""
@@ -139,6 +139,8 @@ class Runner:
         self.trouble: str | None = None
         self._watch = LogWatch()
         self._look = look or self._watch.look
+        # Kept for as long as this lives: Spark gives each thread of ours one of its own, and a connection to it.
+        self._hands = ThreadPoolExecutor(HANDS, "flows")
         self.running: list[Running] = []
         self.add(flows)
 
@@ -153,9 +155,8 @@ class Runner:
             folder: the generation's.
             anew: it is opened anew at once: nobody has told them to end, as `status` would say.
         """
-        for run in self._of(folder):
-            self._stop(run, "starting" if anew else "stopped")
-            self.running.remove(run)
+        self._each(partial(self._stop, state="starting" if anew else "stopped"), self._of(folder))
+        self.running = [run for run in self.running if run.flow.folder.parent != folder]
 
     def fail(self, folder: Path, reason: str, *, taken: bool = False) -> None:
         """Stop the flows of a generation's folder for good.
@@ -209,16 +210,27 @@ class Runner:
         self.trouble = None
         for run in self.running:
             with about(**run.flow.about):
-                self._step(run, now)
+                self._look_at(run, now)
+        self._each(partial(self._start, now=now), [run for run in self.running if run.due(now)])
         return [self._report(run) for run in self.running]
 
-    def _step(self, run: Running, now: float) -> None:
-        if run.failed or run.finished:
+    def _each(self, work: Callable[[Running], None], runs: Sequence[Running]) -> None:
+        """Do the same for some flows, side by side: one whose server does not answer must not hold up the others."""
+
+        def one(run: Running) -> None:
+            with about(**run.flow.about):
+                work(run)
+
+        if len(runs) == 1:
+            one(runs[0])
             return
-        if run.query is None:
-            if now >= run.retry_at:
-                self._start(run, now)
-        elif not run.query.isActive:
+        for done in [self._hands.submit(one, run) for run in runs]:
+            done.result()
+
+    def _look_at(self, run: Running, now: float) -> None:
+        if run.failed or run.finished or run.query is None:
+            return
+        if not run.query.isActive:
             self._ended(run, now)
         elif run.vigil.late(self._look(run.flow), filling=run.filling):
             self._halt(run, now)
@@ -244,7 +256,7 @@ class Runner:
         if error is None:
             run.finished = True
             return
-        text = _whole(error)
+        text = told.whole(error)
         if now - run.started > WELL_AFTER:
             run.pause, run.lost = FIRST_PAUSE, 0
         self._spark_failure(run, text, now)
@@ -261,14 +273,14 @@ class Runner:
             run.query, run.retry_at = None, now
             run.restarts.add("the Kafka source failed in its metrics after a replayed batch (Spark)")
             return
-        if _FULL.search(text):
-            self._failure(run, _no_room(run.flow.checkpoint, text), terminal=False, now=now)
+        if told.FULL.search(text):
+            self._failure(run, told.no_room(run.flow.checkpoint, text), terminal=False, now=now)
             return
         kinds = told.kinds(text)
         run.taken, run.doubts = run.taken or Fenced in kinds, ShapeUnknown in kinds
         run.lost = run.lost + 1 if _LOST.search(text) else 0
         terminal = told.refused(text) or run.lost >= LOST_TIMES
-        self._failure(run, explain(text), terminal=terminal, now=now)
+        self._failure(run, told.explain(text), terminal=terminal, now=now)
 
     @staticmethod
     def _failure(run: Running, reason: str, *, terminal: bool, now: float) -> None:
@@ -323,8 +335,8 @@ class Runner:
     def stop(self) -> None:
         """Stop every query after its current batch, as far as Spark allows; offsets of a cut batch do not move."""
         self._watch.close()
-        for run in self.running:
-            self._stop(run)
+        self._each(self._stop, self.running)
+        self._hands.shutdown()
 
     @staticmethod
     def _end(query: Query) -> None:
@@ -367,27 +379,3 @@ def _at_work(query: Query) -> bool:
     """Whether a query that has reported nothing yet is past finding its sources: then it is in its first batch."""
     status = getattr(query, "status", None)
     return status is None or "Initializing" not in status.get("message", "")
-
-
-def _no_room(checkpoint: Path, text: str) -> str:
-    """Which disk is full: the checkpoint's, or the one with Spark's temporary files."""
-    temporary = Path(os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir())
-    full = [path for path in (checkpoint, temporary) if path.exists() and shutil.disk_usage(path).free < _ROOM]
-    return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
-
-
-def _whole(error: Exception) -> str:
-    cause = error.cause if hasattr(error, "cause") else None
-    return f"{error}\n{cause or ''}"
-
-
-def explain(text: str) -> str:
-    """The line of a long Spark error that says what happened: our own error if there is one, else the root cause."""
-    if ours := told.words(text):
-        return ours[-1].strip()
-    causes = [
-        line.strip().removeprefix(": ")
-        for line in text.splitlines()
-        if "Caused by:" in line or re.match(r"(: )?\w[\w.]*(Error|Exception)", line)  # ": " is how py4j begins Java's
-    ]
-    return (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]

@@ -6,10 +6,18 @@ for ever.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
-from cdc.errors import HeadwaterError
+from cdc.errors import DiskFull, HeadwaterError
+from spark.files import disk_full
+
+# A disk with less than this is full for what we write at once.
+ROOM = 2**20
 
 
 def name_of(kind: type[BaseException]) -> str:
@@ -30,6 +38,10 @@ _NAMED = re.compile(rf"({_NAMES}):")
 _WORDS = re.compile(rf"(?:{_NAMES}): (.+(?:\n  what (?:it means|to do): .+)*)")
 
 
+# A checkpoint file, or one of Spark's temporary files, had no room.
+FULL = re.compile(rf"No space left on device|Disk quota exceeded|{re.escape(name_of(DiskFull))}")
+
+
 def kinds(text: str) -> set[type[HeadwaterError]]:
     """Which errors of ours a text tells of."""
     return {_KINDS[name] for name in _NAMED.findall(text)}
@@ -43,3 +55,28 @@ def refused(text: str) -> bool:
 def words(text: str) -> list[str]:
     """What they say, each with its meaning and its way out."""
     return _WORDS.findall(text)
+
+
+def no_room(checkpoint: Path, text: str) -> str:
+    """Which disk is full: the checkpoint's, or the one with Spark's temporary files."""
+    temporary = Path(os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir())
+    full = [path for path in (checkpoint, temporary) if path.exists() and shutil.disk_usage(path).free < ROOM]
+    return f"{disk_full((full or [checkpoint])[0]).what} ({explain(text)})"
+
+
+def whole(error: Exception) -> str:
+    """What a query has ended with: Spark's words, and those of what caused it."""
+    cause = error.cause if hasattr(error, "cause") else None
+    return f"{error}\n{cause or ''}"
+
+
+def explain(text: str) -> str:
+    """The line of a long Spark error that says what happened: our own error if there is one, else the root cause."""
+    if ours := words(text):
+        return ours[-1].strip()
+    causes = [
+        line.strip().removeprefix(": ")
+        for line in text.splitlines()
+        if "Caused by:" in line or re.match(r"(: )?\w[\w.]*(Error|Exception)", line)  # ": " is how py4j begins Java's
+    ]
+    return (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]

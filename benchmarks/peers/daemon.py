@@ -157,6 +157,10 @@ class Pgsync:
         """Documents, or those with a value in a field."""
         return self.index.count(field, value)
 
+    def writes(self) -> int:
+        """See ``Documents``."""
+        return self.index.writes()
+
     def scan(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and content of every document."""
         return self.index.scan()

@@ -13,6 +13,9 @@ from cdc.errors import ConfigError, StackError
 PATIENCE_SECONDS = 300.0
 # How often an index is counted while it catches up. Each count refreshes the index, which costs its server.
 COUNT_SECONDS = 0.1
+# How often it is asked how many writes there were, which costs next to nothing. A document that was asked for every
+# 2 ms while thousands were written was a load of its own, and each count made the server flush what it had just got.
+WRITES_SECONDS = 0.05
 # How often one document is asked for.
 GET_SECONDS = 0.002
 # How often we see to it that whoever keeps the documents is alive.
@@ -27,6 +30,9 @@ class Documents(Protocol):
 
     def count(self, field: str = "", value: str | int | None = None) -> int:
         """Documents, or those with a value in a field (``airline.name``); what was written before the call counts."""
+
+    def writes(self) -> int:
+        """How many times a document has been written since the index was made."""
 
     def scan(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and content of every document."""

@@ -8,8 +8,7 @@ import pytest
 
 from cdc.errors import Fenced
 from spark.brief import MOST_CHARACTERS, BatchFailed, brief, shortened
-from spark.runner import _FULL, explain
-from spark.told import refused
+from spark.told import FULL, explain, refused
 
 PY4J = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
@@ -56,7 +55,7 @@ def test_our_own_words_and_a_full_disk_are_kept() -> None:
         "org.apache.spark.SparkException: Job aborted", "a.B: cdc.errors.SinkRefused: the table is gone", "e.F: x"
     )
     assert refused(failed(ours)) and explain(failed(ours)) == "the table is gone"
-    assert _FULL.search(failed(java("a.B: b", "java.io.IOException: No space left on device")))
+    assert FULL.search(failed(java("a.B: b", "java.io.IOException: No space left on device")))
 
 
 def test_an_error_of_ours_passes() -> None:

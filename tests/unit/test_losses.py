@@ -19,7 +19,7 @@ from operations.losses.losses import LONGEST_PAUSE, Losses, next_step, pause_aft
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
-from spark.runner import explain
+from spark.told import explain
 from tests.support.losing import engine_of
 from tests.support.steps import compare, fail, wait, work
 

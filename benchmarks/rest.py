@@ -1,0 +1,148 @@
+"""What a pipeline costs while nobody writes: processor time of the servers for it, and of `run`; and memory.
+
+``python -m benchmarks.run rest``. The servers' share is what they use with the pipeline less what they use without one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import redis
+
+from benchmarks.costs import below
+from benchmarks.peers.copies import copied
+from benchmarks.peers.measuring import Settings
+from benchmarks.processor import Processor, servers_of, since
+from benchmarks.results import Measurement
+from benchmarks.stack import ready
+from cdc.errors import StackError
+from cdc.polling import poll
+from deploy.local.stack import LocalStack
+from examples.common import Passwords
+
+COMMAND = "python -m benchmarks.run rest"
+FLIGHTS = 1_000
+# Compilers of virtual machines go on for a while after the work has ended, and are no cost of rest.
+SETTLE_SECONDS, REST_SECONDS, START_SECONDS = 90.0, 30.0, 180.0
+# The second figure is of so many sinks more.
+MORE = 3
+TEXT = """
+version: 1
+name: benchrest
+source:
+  host: ${{HEADWATER_POSTGRES_HOST}}
+  port: ${{HEADWATER_POSTGRES_PORT}}
+  database: {database}
+  user: headwater
+  password: ${{HEADWATER_SOURCE_PASSWORD}}
+  setup_user: flights_owner
+  setup_password: ${{HEADWATER_SETUP_PASSWORD}}
+  tables: [public.flights]
+kafka: {{bootstrap: "${{HEADWATER_KAFKA}}"}}
+connect: {{url: "${{HEADWATER_CONNECT}}"}}
+views:
+{views}
+sinks:
+{sinks}
+engine: {{state_dir: "{folder}/state"}}
+"""
+
+
+def measure() -> list[Measurement]:
+    """A pipeline of one sink, and one of four."""
+    stack = ready()
+    without = sum(_shares(Processor(servers_of(stack))).values())
+    with copied(stack.endpoints, Settings(flights=FLIGHTS, database="bench_rest"), print):
+        servers, runner, first = _at_rest(stack, 1)
+        _, runner_more, more = _at_rest(stack, 1 + MORE)
+    return [
+        _figure("idle_pipeline_cpu_percent/servers", max(servers - without, 0.0), "% of a core"),
+        _figure("idle_pipeline_cpu_percent/runner", runner, "% of a core"),
+        _figure("idle_pipeline_cpu_percent/runner_further_sink", (runner_more - runner) / MORE, "% of a core"),
+        _figure("idle_pipeline_rss_mib", first, "MiB"),
+        _figure("idle_pipeline_rss_mib/further_sink", (more - first) / MORE, "MiB"),
+    ]
+
+
+def _figure(name: str, value: float, unit: str) -> Measurement:
+    return Measurement(name, round(value, 2), unit, 1, command=COMMAND)
+
+
+def _at_rest(stack: LocalStack, sinks: int) -> tuple[float, float, float]:
+    """Shares of a core that the servers and `run` take, and the memory of `run` and of all below it (MiB)."""
+    with tempfile.TemporaryDirectory(prefix="headwater-rest-") as folder, _running(stack, Path(folder), sinks) as pid:
+        time.sleep(SETTLE_SECONDS)
+        both = _shares(Processor({**servers_of(stack), "run": pid}))
+        own = sum(share for name, share in both.items() if name.startswith("run"))
+        print(", ".join(f"{name} {share:.1f}" for name, share in sorted(both.items(), key=lambda one: -one[1])))
+        return sum(both.values()) - own, own, sum(_mib(process) for process in below(pid))
+
+
+def _shares(processor: Processor) -> dict[str, float]:
+    """Percent of a core, by process."""
+    before = processor.seconds()
+    time.sleep(REST_SECONDS)
+    return {name: used / REST_SECONDS * 100 for name, used in since(before, processor.seconds()).items()}
+
+
+def _mib(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_full_info().pss) / 2**20  # shared pages are divided among those that share them
+    except psutil.Error:
+        return 0.0
+
+
+@contextmanager
+def _running(stack: LocalStack, folder: Path, sinks: int) -> Iterator[int]:
+    names = [f"rest{number}" for number in range(sinks)]
+    file = folder / "pipeline.yaml"
+    file.write_text(
+        TEXT.format(
+            database="bench_rest",
+            folder=folder,
+            views="\n".join(f"  {name}: {{root: flights}}" for name in names),
+            sinks="\n".join(
+                f'  {name}: {{type: redis, url: "${{HEADWATER_REDIS_CACHE}}", view: {name}}}' for name in names
+            ),
+        )
+    )
+    passwords = Passwords.load(home=stack.site.home).as_environment()
+    env = {**os.environ, **stack.endpoints.environment(), **passwords}
+    command = [sys.executable, "-m", "console.cli"]
+    subprocess.run([*command, "apply", str(file), "--wait"], env=env, check=True, stdout=subprocess.DEVNULL)
+    try:
+        with (folder / "run.log").open("wb") as out:
+            runner = subprocess.Popen([*command, "run", str(file)], env=env, stdout=out, stderr=out)
+        try:
+            _filled(stack, names, runner)
+            yield runner.pid
+        finally:
+            runner.send_signal(signal.SIGTERM)
+            runner.wait(60)
+    finally:
+        drop = [*command, "drop", str(file), "--topics", "--yes"]
+        subprocess.run(drop, env=env, check=True, stdout=subprocess.DEVNULL)
+
+
+def _filled(stack: LocalStack, names: Sequence[str], runner: subprocess.Popen[bytes]) -> None:
+    with redis.Redis.from_url(stack.endpoints.redis_cache_url) as cache:
+
+        def all_there() -> bool:
+            if runner.poll() is not None:
+                raise StackError(f"headwater run ended (exit code {runner.returncode})")
+            return all(cache.exists(f"benchrest:{name}:{FLIGHTS}") for name in names)
+
+        if not poll(all_there, bool, START_SECONDS):
+            raise StackError(f"the caches were not filled within {START_SECONDS:.0f} s")
+
+
+__all__ = ["measure"]

@@ -57,7 +57,8 @@ def rounds(
     what: str, work: Callable[[], Rate], processor: Processor, progress: Callable[[str], None]
 ) -> tuple[float, float]:
     """Median documents a second and median CPU seconds a million of several rounds."""
-    rates, millions = [], []
+    rates = list[float]()
+    millions = list[Mapping[str, float]]()
     for _ in range(ROUNDS):
         before = processor.seconds()
         rate = work()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -80,7 +80,7 @@ class Watcher:
         self.elasticsearch.close()
         self.redis.close()
 
-    def times(self, probes: dict[str, Probe], commits: int) -> dict[str, list[float]]:
+    def times(self, probes: Mapping[str, Probe], commits: int) -> dict[str, list[float]]:
         """Seconds from each commit until each probe shows the new value."""
         out: dict[str, list[float]] = {name: [] for name in probes}
         with ThreadPoolExecutor(len(probes)) as pool:

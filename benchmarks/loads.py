@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from elasticsearch import Elasticsearch
@@ -64,7 +64,7 @@ def ceiling_seconds(client: Elasticsearch, like: str, docs: list[dict[str, Any]]
     mapping.pop("_meta", None)
     client.indices.create(index=CEILING_INDEX, mappings=mapping)
     began = time.perf_counter()
-    actions: Iterator[Any] = parallel_bulk(client, docs, index=CEILING_INDEX, thread_count=THREADS, chunk_size=CHUNK)
+    actions: Iterable[Any] = parallel_bulk(client, docs, index=CEILING_INDEX, thread_count=THREADS, chunk_size=CHUNK)
     deque(actions, maxlen=0)
     return time.perf_counter() - began
 

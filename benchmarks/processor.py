@@ -68,7 +68,6 @@ def theirs_of(stack: LocalStack, elasticsearch: str, daemon: int | None) -> Proc
 def listener(url: str) -> int | None:
     """The number of the process that listens at an address of this machine; None without one."""
     port = urlsplit(url).port
-    found = [
-        one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN and one.laddr.port == port
-    ]
+    there = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    found = [one for one in there if one.laddr and one.laddr.port == port]
     return found[0].pid if found else None

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -60,7 +60,7 @@ engine: {{state_dir: "{folder}/state"}}
 def measure() -> list[Measurement]:
     """A pipeline of one sink, and one of four."""
     stack = ready()
-    without = sum(_shares(Processor(servers_of(stack))).values())
+    without = sum(shares(Processor(servers_of(stack))).values())
     with copied(stack.endpoints, Settings(flights=FLIGHTS, database="bench_rest"), print):
         servers, runner, first = _at_rest(stack, 1)
         _, runner_more, more = _at_rest(stack, 1 + MORE)
@@ -81,24 +81,26 @@ def _at_rest(stack: LocalStack, sinks: int) -> tuple[float, float, float]:
     """Shares of a core that the servers and `run` take, and the memory of `run` and of all below it (MiB)."""
     with tempfile.TemporaryDirectory(prefix="headwater-rest-") as folder, _running(stack, Path(folder), sinks) as pid:
         time.sleep(SETTLE_SECONDS)
-        both = _shares(Processor({**servers_of(stack), "run": pid}))
+        both = shares(Processor({**servers_of(stack), "run": pid}))
         own = sum(share for name, share in both.items() if name.startswith("run"))
         print(", ".join(f"{name} {share:.1f}" for name, share in sorted(both.items(), key=lambda one: -one[1])))
-        return sum(both.values()) - own, own, sum(_mib(process) for process in below(pid))
+        return sum(both.values()) - own, own, mib_of(pid)
 
 
-def _shares(processor: Processor) -> dict[str, float]:
+def shares(processor: Processor) -> dict[str, float]:
     """Percent of a core, by process."""
     before = processor.seconds()
     time.sleep(REST_SECONDS)
     return {name: used / REST_SECONDS * 100 for name, used in since(before, processor.seconds()).items()}
 
 
-def _mib(process: psutil.Process) -> float:
-    try:
-        return float(process.memory_full_info().pss) / 2**20  # shared pages are divided among those that share them
-    except psutil.Error:
-        return 0.0
+def mib_of(pid: int) -> float:
+    """Memory of a process and of all below it (MiB); shared pages are divided among those that share them."""
+    found = 0.0
+    for process in below(pid):
+        with suppress(psutil.Error):
+            found += process.memory_full_info().pss / 2**20
+    return found
 
 
 @contextmanager

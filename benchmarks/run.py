@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     avro,
     first,
+    hot,
     idle,
     joins,
     loads,
@@ -27,6 +28,7 @@ from benchmarks import (
     state,
     status,
     suite,
+    tables,
 )
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
@@ -46,6 +48,8 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "status": status.measure,
     "page": page.measure,
     "rest": rest.measure,
+    "hot": hot.measure,
+    "tables": tables.measure,
     "suite": suite.measure,
 }
 # Takes a quarter of an hour and the machine for itself.

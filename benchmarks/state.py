@@ -20,17 +20,19 @@ from deploy.local.stack import LocalStack
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.join.engine import Joiner
+from spark.join.task import Task
 
 ROWS, CHANGES, ROUNDS, BATCH = 20_000, 1_000, 7, 5_000
 
 
-def _table(name: str, *columns: str) -> Table:
+def table_of(name: str, *columns: str) -> Table:
+    """A table of integers whose key is the first column."""
     return Table("public", name, tuple(Column(c, "integer", "int4") for c in columns), (columns[0],))
 
 
 def _view() -> JoinedView:
-    flights = _table("flights", "flight_id", "plane_id", "delay")
-    planes = _table("planes", "plane_id", "seats")
+    flights = table_of("flights", "flight_id", "plane_id", "delay")
+    planes = table_of("planes", "plane_id", "seats")
     own = tuple((column.name, column.name) for column in flights.columns)
     theirs = tuple((column.name, column.name) for column in planes.columns)
     total = Aggregate("flights", flights, (("plane_id", "plane_id"),), "sum", value="delay")
@@ -68,10 +70,10 @@ def _batch_seconds(stack: LocalStack, rows: int) -> float:
         joiner = Joiner(view, store)
         makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
         # As many flights a plane in both: what is measured is the size of the table, not of the fan-out.
-        planes = [_row(makers, "planes", key, {"plane_id": key, "seats": 100}, 1, 0) for key in range(rows // 20)]
+        planes = [row_of(makers, "planes", key, {"plane_id": key, "seats": 100}, 1, 0) for key in range(rows // 20)]
         offset = 0
         for batch in _batches(planes, rows, makers):
-            joiner.load(batch, {("t", 0): offset}, _refused)
+            joiner.load(batch, Task(offset, offset), refused)
             offset += BATCH
         seconds = []
         for number in range(ROUNDS):
@@ -80,7 +82,7 @@ def _batch_seconds(stack: LocalStack, rows: int) -> float:
                 _flight(makers, key * (rows // CHANGES), rows, start + key, delay=number + 1) for key in range(CHANGES)
             ]
             began = time.perf_counter()
-            for made in joiner.process(flights, {("t", 0): start}, _refused):
+            for made in joiner.process(flights, Task(start, start), refused):
                 joiner.documents(made)
             seconds.append(time.perf_counter() - began)
         return statistics.median(seconds)
@@ -97,15 +99,17 @@ def _batches(planes: list[Incoming], rows: int, makers: dict[str, RowMaker]) -> 
 
 def _flight(makers: dict[str, RowMaker], key: int, rows: int, offset: int, delay: int) -> Incoming:
     row = {"flight_id": key, "plane_id": key % (rows // 20), "delay": delay}
-    return _row(makers, "flights", key, row, offset + 2, offset)
+    return row_of(makers, "flights", key, row, offset + 2, offset)
 
 
-def _row(
+def row_of(
     makers: dict[str, RowMaker], table: str, key: int, row: dict[str, int], position: int, offset: int
 ) -> Incoming:
+    """A change of one of them, as it comes from the log."""
     made, holes = makers[f"public.{table}"]._row(dict(row), (), (), "t")
     return Incoming(f"public.{table}", str(key), Stamp(position, offset, 0), made, holes, 0, "t")
 
 
-def _refused(change: Incoming, error: Exception) -> None:
+def refused(change: Incoming, error: Exception) -> None:
+    """Told of changes that can't be applied: there are none."""
     raise AssertionError(f"{change} was refused: {error}")

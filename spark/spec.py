@@ -30,6 +30,8 @@ class FlowSpec:
         snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/debezium_json.py).
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
+        arranged: whether the row store has the first of many children by their order: one of before there was that
+            has none of it, until its generation is made anew.
         batches_before: slices of the fill: micro-batches are counted on from there.
         away_seconds: see ``sinks.awake``; 0 where workers live and die with this process.
         compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
@@ -49,6 +51,7 @@ class FlowSpec:
     fits: Mapping[str, Fit] = field(default_factory=dict)
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
+    arranged: bool = True
     batches_before: int = 0
     away_seconds: float = 0.0
     compaction_lag_seconds: float = 0.0

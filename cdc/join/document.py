@@ -11,7 +11,7 @@ from cdc import types
 from cdc.catalogue import Column
 from cdc.join.aggregates import result_type
 from cdc.join.layout import Layout
-from cdc.join.ordering import order_key
+from cdc.join.ordering import order_key, rank
 from cdc.join.tree import Aggregate, Node, Order
 
 # What is made of a part of a node.
@@ -175,9 +175,30 @@ class _Reversed:
     __hash__ = None  # type: ignore[assignment]
 
 
+def _kind(column: Column) -> str:
+    return "numeric" if types.type_key(column) == "numeric" and not column.array else types.spark_type(column)
+
+
+def rank_of(column: Column, at: int, order: Order) -> Callable[[Sequence[Any]], float]:
+    """A function that gives a stored row's place among others, as they are sorted by one column.
+
+    Args:
+        column: that they are sorted by.
+        at: where it stands in a stored row.
+        order: how.
+    """
+    kind, convert = _kind(column), types.json_converter(column)
+
+    def of(row: Sequence[Any]) -> float:
+        value = row[at]
+        made = value if convert is None or value is None else convert(value)
+        return rank(kind, made, descending=order.descending, nulls_first=order.nulls_first)
+
+    return of
+
+
 def _sort_key(column: Column, at: int, order: Order) -> Any:
-    kind = "numeric" if types.type_key(column) == "numeric" and not column.array else types.spark_type(column)
-    key, convert = order_key(kind), types.json_converter(column)
+    key, convert = order_key(_kind(column)), types.json_converter(column)
 
     def of(row: Sequence[Any]) -> tuple[bool, Any]:
         value = row[at]

@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc.catalogue import Table
 from cdc.join.expressions import mentions
-from cdc.join.tree import Aggregate, Node
+from cdc.join.tree import Aggregate, Node, Order
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,28 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Ordered:
+    """Rows of a table by what they refer to, arranged as a view shows the first of them.
+
+    So that the first fifty of a million are found by looking at fifty. Arranged by the first column that they are
+    sorted by, as far as a double tells its values apart (``cdc.join.ordering.rank``).
+
+    Attributes:
+        number: of the arrangement.
+        path: names from the root to the node whose rows they are.
+        index: of the same rows by the same columns.
+        order: the first column that they are sorted by.
+        limit: how many are shown.
+    """
+
+    number: int
+    path: tuple[str, ...]
+    index: Index
+    order: Order
+    limit: int
+
+
+@dataclass(frozen=True)
 class TableLayout:
     """A table as it is stored: a row is an array of ``columns``, then one contribution for each of ``aggregates``.
 
@@ -84,11 +106,13 @@ class Layout:
         tables: ``schema.table`` -> its layout.
         indexes: (table, columns) -> index.
         groups: all groups of aggregates.
+        ordered: arrangements of children of which only some are shown.
     """
 
     tables: dict[str, TableLayout] = field(default_factory=dict)
     indexes: dict[tuple[str, tuple[str, ...]], Index] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
+    ordered: tuple[Ordered, ...] = ()
 
     @classmethod
     def of(cls, root: Node, expressions: Sequence[str] = ()) -> Layout:
@@ -101,6 +125,7 @@ class Layout:
         used: dict[str, set[str]] = {name: set(table.primary_key) for name, table in root.tables().items()}
         routes: dict[str, set[str]] = {name: set() for name in used}
         pairs: list[tuple[str, tuple[str, ...]]] = []
+        limited: list[tuple[tuple[str, ...], Node]] = []
         grouped: dict[_Grouped, list[Aggregate]] = {}
 
         def keyed(table: Table, key: tuple[str, ...]) -> None:
@@ -110,6 +135,8 @@ class Layout:
 
         for path, node in root.walk():
             name = node.table.qualified
+            if node.many and node.limit is not None:
+                limited.append((path, node))
             used[name] |= {source for source, _ in node.columns} | {order.column for order in node.order_by}
             for text in expressions:
                 used[name] |= mentions(text, node.table.by_name)
@@ -137,7 +164,11 @@ class Layout:
                 mine,
             )
         indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
-        return cls(tables, indexes, groups)
+        ordered = tuple(
+            Ordered(number, path, indexes[node.table.qualified, node.rights], _first(node), node.limit or 0)
+            for number, (path, node) in enumerate(limited)
+        )
+        return cls(tables, indexes, groups, ordered)
 
     def description(self) -> dict[str, object]:
         """What stored rows depend on, as plain data: rows that were stored under another one can't be read."""
@@ -148,7 +179,12 @@ class Layout:
             },
             "indexes": [[index.number, index.table, list(index.columns)] for index in self.indexes.values()],
             "groups": [[group.number, group.table, list(group.foreign_key)] for group in self.groups],
+            "ordered": [[one.number, one.index.table, [*one.index.columns, one.order.column]] for one in self.ordered],
         }
+
+    def arranged(self, path: tuple[str, ...]) -> Ordered | None:
+        """The arrangement of a node's rows; None where all of them are shown."""
+        return next((one for one in self.ordered if one.path == path), None)
 
     def renamed(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """An older description with the columns' present names: a row is stored by places, and has no names."""
@@ -186,6 +222,11 @@ def _holder(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
 def _named(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
     """The table whose key an edge's foreign key names, and that key."""
     return (nested.table, nested.rights) if nested.kind == "ref" else (above.table, nested.lefts)
+
+
+def _first(node: Node) -> Order:
+    """What a node's rows are sorted by first."""
+    return node.order_by[0] if node.order_by else Order(node.table.primary_key[0])
 
 
 def _groups(grouped: dict[_Grouped, list[Aggregate]]) -> tuple[Group, ...]:

@@ -230,7 +230,8 @@ def joiner_of(work: Repair) -> Joiner:
     assert isinstance(work.view, JoinedView)
     settings = row_store_settings(work.build.pipeline, work.build.generation, work.view.name)
     store = open_store(replace(work.flow.spec, row_store=settings))
-    return Joiner(work.view, store, epoch=health.known(work.flow).epoch)
+    known = health.known(work.flow)
+    return Joiner(work.view, store, epoch=known.epoch, arranged=health.arranged(work.flow))
 
 
 def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sinks.rowstore.contract import Contribution
 
-# Members that one command may name.
+# Members that one command may name; an even number, because those of a sorted set come with their scores.
 MEMBERS = 1000
 
 Item = TypeVar("Item")

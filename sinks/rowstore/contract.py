@@ -128,6 +128,18 @@ class RowStore(Protocol):
         """Remove members from indexes."""
         ...
 
+    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
+        """Put rows into their places: (arrangement's key, place, primary key); one that is there moves."""
+        ...
+
+    def displace(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
+        """Take rows out of arrangements: (arrangement's key, primary key)."""
+        ...
+
+    def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
+        """The first so many rows of arrangements, and all others that share the last one's place."""
+        ...
+
     def sizes(self, names: Sequence[str]) -> list[int]:
         """How many members indexes have."""
         ...

@@ -3,6 +3,7 @@
 ==============  ==========================================  ======================================================
 row             ``<ns>r<table>:<primary key>``              see cdc/join/rows.py
 index           ``<ns>i<index>:<foreign key>``              set of primary keys
+arranged        ``<ns>f<order>:<foreign key>``              sorted set of primary keys, the first ones lowest
 contributions   ``<ns>c<group>:{<parent>}``                 hash: child -> what it contributes, JSON
 totals          ``<ns>t<group>:{<parent>}``                 hash: counts and limbs
 distinct        ``<ns>d<group>:{<parent>}``                 hash: aggregate:value -> how many children have it
@@ -46,6 +47,11 @@ def row(table: int, key: str) -> str:
 def index(number: int, key: str) -> str:
     """The rows that name ``key``."""
     return f"i{number}:{key}"
+
+
+def arranged(number: int, key: str) -> str:
+    """The rows that name ``key``, as a view shows the first of them."""
+    return f"f{number}:{key}"
 
 
 def group(number: int, parent: str) -> str:

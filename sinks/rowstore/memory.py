@@ -21,14 +21,6 @@ from sinks.rowstore.memory_nodes import Servers
 Step = Callable[[str], None]
 
 
-def _no_step(_what: str) -> None:
-    return None
-
-
-def _never(_what: str) -> bool:
-    return False
-
-
 class MemoryStore:
     """A RowStore as dicts.
 
@@ -38,10 +30,10 @@ class MemoryStore:
         token: of its runner; 0 asks for none.
     """
 
-    def __init__(self, step: Step = _no_step, servers: Servers | None = None, token: int = 0) -> None:
+    def __init__(self, step: Step = lambda _what: None, servers: Servers | None = None, token: int = 0) -> None:
         self.step, self.servers, self.token = step, servers or Servers(), token
         # Whether the answer to a change is lost, so that the client sends it once more.
-        self.repeats: Callable[[str], bool] = _never
+        self.repeats: Callable[[str], bool] = lambda _what: False
 
     def again(self, token: int) -> MemoryStore:
         """Another runner's store on the same servers."""
@@ -141,6 +133,28 @@ class MemoryStore:
         for key, member in pairs:
             self.step("unlink")
             self._guard(key, by).get(key, set()).discard(member)
+
+    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
+        """See RowStore."""
+        for key, place, member in entries:
+            self.step("arrange")
+            self._guard(key, by).setdefault(key, {})[member] = place
+
+    def displace(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
+        """See RowStore."""
+        for key, member in pairs:
+            self.step("displace")
+            self._guard(key, by).get(key, {}).pop(member, None)
+
+    def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
+        """See RowStore."""
+        found = []
+        for key, count in asked:
+            self.step("foremost")
+            places = sorted((place, member) for member, place in self._read(key, {}).items())
+            last = places[count - 1][0] if len(places) >= count else None
+            found.append([member for place, member in places if last is None or place <= last])
+        return found
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""

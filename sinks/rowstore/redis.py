@@ -40,6 +40,7 @@ from sinks.rowstore.scripts import (
     EXTREME,
     FADE,
     FENCED,
+    FOREMOST,
     NOTE,
     OPEN,
     RAISE,
@@ -131,6 +132,26 @@ class RedisRowStore(Talk):
     def unlink(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
         """See RowStore."""
         self.changes([("SREM", key, *members) for key, members in by_key(pairs)], by)
+
+    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
+        """See RowStore."""
+        found: dict[str, list[str]] = {}
+        for key, place, member in entries:
+            found.setdefault(key, []).extend((repr(place), member))
+        self.changes([("ZADD", key, *members) for key, members in cut(list(found.items()))], by)
+
+    def displace(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
+        """See RowStore."""
+        self.changes([("ZREM", key, *members) for key, members in by_key(pairs)], by)
+
+    def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
+        """See RowStore."""
+        self._seen([key for key, _ in asked])
+        calls: list[Command] = []
+        for chunk in self._chunks(asked):
+            named, counts = [self.name(key) for key, _ in chunk], [str(count) for _, count in chunk]
+            calls.append(("EVALSHA", FOREMOST.sha, len(named), *named, *counts))
+        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""

@@ -152,6 +152,20 @@ return out
     guard="",
 )
 
+# KEYS: sorted sets. ARGV: how many of each. Those that share the last one's score all come: the caller sorts them.
+FOREMOST = _script(
+    """\
+local out = {}
+for i, key in ipairs(KEYS) do
+  local last = redis.call('ZRANGE', key, ARGV[i] - 1, ARGV[i] - 1, 'WITHSCORES')
+  if last[1] then out[i] = redis.call('ZRANGEBYSCORE', key, '-inf', last[2])
+  else out[i] = redis.call('ZRANGE', key, 0, -1) end
+end
+return out
+""",
+    guard="",
+)
+
 # KEYS: marks, deferred, claimed, claim. ARGV: guard's, the claim. The claimed may be left from a job that was killed:
 # it is done first.
 CLAIM = _script("""\
@@ -229,4 +243,4 @@ end
 return out
 """)
 
-ALL = (SWAP, TAKE, RAISE, FADE, CONTRIBUTE, EXTREME, CLAIM, SETTLE, NOTE, OPEN, ADOPT, MANY, CHANGE)
+ALL = (SWAP, TAKE, RAISE, FADE, CONTRIBUTE, EXTREME, FOREMOST, CLAIM, SETTLE, NOTE, OPEN, ADOPT, MANY, CHANGE)

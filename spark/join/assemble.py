@@ -21,6 +21,9 @@ from sinks.rowstore.contract import RowStore
 # Bytes of JSON that a cache of shared parts may hold in a worker; as Python's objects they are some five times as much.
 CACHE_BYTES = 8 << 20
 
+# So many times as many children are looked at where some of the first were none.
+FURTHER = 4
+
 _JSON_KINDS = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double", "boolean"))
 
 
@@ -58,6 +61,8 @@ class _Reader:
             if index is not None:
                 reader.unique = index.number, value_of(layout, below.node.table, below.node.rights)
             self.refs.append((reader, value_of(layout, node.table, below.node.lefts)))
+        ordered = layout.arranged(path)
+        self.arranged = None if ordered is None else ordered.number
         # Each with the value that its rows have, the one that the row above has, and the index between them.
         self.children: list[tuple[_Reader, KeyOf, NameOf, int]] = []
         for below in shape.children:
@@ -198,9 +203,12 @@ class Assembler:
 
     def _children(self, parts: Sequence[Part], below: _Reader, value: KeyOf, named_by: NameOf, index: int) -> None:
         names = [named_by(part) for part in parts]
-        members = self._members(index, names)
-        one = below.shape.node.one
-        found = self._rows(below.table, (member for of in members.values() for member in of), stamped=one)
+        if below.arranged is None:
+            members = self._members(index, names)
+            one = below.shape.node.one
+            found = self._rows(below.table, (member for of in members.values() for member in of), stamped=one)
+        else:
+            members, found = self._foremost(below, below.arranged, value, names)
         kept: dict[str, Part] = {}
         for part, name in zip(parts, names, strict=True):
             # An index may be a step behind: a child counts only if its row still names this parent.
@@ -211,6 +219,26 @@ class Assembler:
             # Two parents that share a unique value, in passing, share its rows.
             kept |= {child.key: child for child in mine}
         self._fill(below, list(kept.values()))
+
+    def _foremost(
+        self, below: _Reader, arranged: int, value: KeyOf, names: Iterable[str | None]
+    ) -> tuple[dict[str, list[str]], dict[str, Part]]:
+        """Children of which only the first are shown: so many, those that share the last one's place, and their rows.
+
+        More, where some of them do not name this parent any more and the arrangement is a step behind.
+        """
+        limit = count = below.shape.node.limit or 0
+        members: dict[str, list[str]] = {}
+        found: dict[str, Part] = {}
+        wanted = list(dict.fromkeys(name for name in names if name is not None))
+        while wanted:
+            answers = self.store.foremost([(key_names.arranged(arranged, name), count) for name in wanted])
+            members |= dict(zip(wanted, answers, strict=True))
+            found |= self._rows(below.table, (member for of in answers for member in of if member not in found))
+            mine = {n: sum(m in found and value(found[m].row) == n for m in members[n]) for n in wanted}
+            wanted = [name for name in wanted if mine[name] < limit and len(members[name]) >= count]
+            count *= FURTHER
+        return members, found
 
     def _members(self, index: int, names: Iterable[str | None]) -> dict[str, list[str]]:
         wanted = list(dict.fromkeys(name for name in names if name is not None))

@@ -10,6 +10,7 @@ The search over interleavings and crashes that shows it is tests/property/test_j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -58,6 +59,7 @@ class Joiner:
         defer_above: rows with more referring rows than this have their documents deferred.
         epoch: raised each time a row store that had lost writes was healed, so that new versions beat every old one.
         filling: it fills an empty sink, and nobody else changes rows that roots refer to meanwhile.
+        arranged: see ``spark.spec.FlowSpec``.
 
     Rows bear an era (``cdc.join.rows``). It changes with the epoch: documents may show what a healed store has
     forgotten, so a change that leaves its row as it is must not be passed over. It also changes when a fill ends that
@@ -68,14 +70,22 @@ class Joiner:
     """
 
     def __init__(
-        self, view: JoinedView, store: RowStore, epoch: int = 0, defer_above: int = FAN_OUT, *, filling: bool = False
+        self,
+        view: JoinedView,
+        store: RowStore,
+        epoch: int = 0,
+        defer_above: int = FAN_OUT,
+        *,
+        filling: bool = False,
+        arranged: bool = True,
     ) -> None:
         self.view, self.store = view, store
         self.piece = PIECE
         self._ahead = pack(epoch, 0)
-        self.maintainer = Maintainer(view.layout, store, 2 * epoch + (not filling or view.tree.once))
+        layout = view.layout if arranged else replace(view.layout, ordered=())
+        self.maintainer = Maintainer(layout, store, 2 * epoch + (not filling or view.tree.once))
         self.climber = Climber(view.tree, view.layout, store, defer_above)
-        self.assembler = Assembler(view.tree, view.layout, store, remember=filling)
+        self.assembler = Assembler(view.tree, layout, store, remember=filling)
 
     def process(self, changes: Sequence[Incoming], task: Task, refuse: Refuse) -> Iterator[list[Made]]:
         """Apply changes and give the documents they touch, a piece at a time; each piece must be written.

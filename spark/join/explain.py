@@ -128,7 +128,8 @@ def explain(view: JoinedView, store: RowStore, key: str) -> Explained:
     version = int(counter) if counter is not None else None
     if value is None:
         return Explained(version, unknown=unknown, waiting=store.waiting())
-    assembler = Assembler(view.tree, view.layout, store)
+    # By the indexes: arrangements (``cdc.join.layout.Ordered``) have only stores of since there are any.
+    assembler = Assembler(view.tree, replace(view.layout, ordered=()), store)
     part = assembler.read([root]).get(root)
     walk = _Walk(view, store)
     walk.ask(view.name, view.table.qualified, root, "shown" if part is not None else "missing")

@@ -121,13 +121,23 @@ def _check_loss(flow: Flow, server: str, lag_seconds: float) -> None:
         )
 
 
+def arranged(flow: Flow) -> bool:
+    """Whether the first of many children lie in their order in the flow's row store: not if it was filled before that
+    was kept."""
+    path = flow.folder / "layout.json"
+    return not path.exists() or "ordered" in json.loads(path.read_text())
+
+
 def check_layout(layout: Layout, flow: Flow) -> None:
     """Remember how a new flow's rows are stored; refuse to read them as anything else later.
 
     Raises:
         StateError: the view stores other columns than before: a table of which it takes all has gained one (terminal).
     """
-    path, text = flow.folder / "layout.json", json.dumps(layout.description())
+    described = layout.description()
+    if not arranged(flow):
+        described.pop("ordered")
+    path, text = flow.folder / "layout.json", json.dumps(described)
     if not path.exists():
         write_atomic(path, text)
         return

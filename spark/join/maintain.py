@@ -20,11 +20,13 @@ import orjson
 
 from cdc.errors import StateError, UnavailableValue
 from cdc.join.aggregates import Delta, value_kind
+from cdc.join.document import rank_of
 from cdc.join.incoming import TOMBSTONE, Incoming, filled
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Group, Layout, TableLayout
 from cdc.join.ordering import is_text, score
 from cdc.join.rows import Replaced, Stored, body_of, read, write
+from cdc.join.tree import Order
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore, Swap
 from spark.join.task import Part, Task
@@ -33,6 +35,8 @@ from spark.join.task import Part, Task
 REDO = 2000
 
 Refuse = Callable[[Incoming, UnavailableValue], None]
+# A stored row's place among those that name the same.
+Place = Callable[[Sequence[Any]], float]
 
 
 @dataclass(slots=True)
@@ -78,6 +82,11 @@ class _Table:
 
         mine = [index for index in whole.indexes.values() if index.table == table.qualified]
         self.indexes = [(index.number, by_routes(index.columns)) for index in mine]
+        self.arranged = [
+            (one.number, by_routes(one.index.columns), _place(layout, one.order))
+            for one in whole.ordered
+            if one.index.table == table.qualified
+        ]
         self.groups = [(group, by_routes(group.foreign_key)) for group in layout.groups]
 
     def routes(self, row: Sequence[Any]) -> tuple[Any, ...]:
@@ -252,7 +261,7 @@ class Maintainer:
         if old is not None and old != new:
             replaced.append(list(old))
         touch = self._touch(table, change.key, change.row, stamp.position, replaced)
-        touch.fresh = pending or bool(replaced) or old != new or healed
+        touch.fresh = pending or bool(replaced) or old != new or healed or _moves(table, stored.row, change.row)
         return Swap(name, stored.head, self._value(change, replaced, body), change.row is None), touch
 
     @staticmethod
@@ -264,26 +273,30 @@ class Maintainer:
     # -- indexes ------------------------------------------------------------------------------------------------------
 
     def _index(self, touched: Sequence[Touched], by: Attempt) -> None:
-        adds: list[tuple[str, str]] = []
-        removes: list[tuple[str, str]] = []
+        adds, removes = list[tuple[str, str]](), list[tuple[str, str]]()
+        places, gaps = list[tuple[str, float, str]](), list[tuple[str, str]]()
         for touch in touched:
             if not touch.fresh:
                 continue
-            table, now = self.tables[touch.table], touch.routes
-            moved = len(touch.seen) > (now is not None)
+            table = self.tables[touch.table]
             for number, key in table.indexes:
-                current = None if now is None else key(now)
+                current, gone = _parents(touch, key)
                 if current is not None:
                     adds.append((key_names.index(number, current), touch.key))
-                if not moved:
-                    continue
-                former = dict.fromkeys(key(routes) for routes in touch.seen)  # in order, so that a seed is repeatable
-                gone = [parent for parent in former if parent is not None and parent != current]
                 removes += [(key_names.index(number, parent), touch.key) for parent in gone]
+            for number, key, place in table.arranged:
+                current, gone = _parents(touch, key)
+                if current is not None and touch.row is not None:
+                    places.append((key_names.arranged(number, current), place(touch.row), touch.key))
+                gaps += [(key_names.arranged(number, parent), touch.key) for parent in gone]
         if adds:
             self.store.link(adds, by)
+        if places:
+            self.store.arrange(places, by)
         if removes:
             self.store.unlink(removes, by)
+        if gaps:
+            self.store.displace(gaps, by)
 
     # -- aggregates ---------------------------------------------------------------------------------------------------
 
@@ -320,6 +333,25 @@ class Maintainer:
                 asked.append(place)
         done = self.store.contribute(changes, by) if changes else []
         return {place: wanted[place] for place, fits in zip(asked, done, strict=True) if not fits}
+
+
+def _place(layout: TableLayout, order: Order) -> Place:
+    return rank_of(layout.table.by_name[order.column], layout.places((order.column,))[0], order)
+
+
+def _moves(table: _Table, old: list[Any] | None, new: list[Any] | None) -> bool:
+    """Whether a row has another place in an arrangement."""
+    return any((old and place(old)) != (new and place(new)) for _, _, place in table.arranged)
+
+
+def _parents(touch: Touched, key: KeyOf) -> tuple[str | None, list[str]]:
+    """What a row names now by one foreign key, and what it has named before and does not any more."""
+    now = touch.routes
+    current = None if now is None else key(now)
+    if len(touch.seen) <= (now is not None):
+        return current, []
+    former = dict.fromkeys(key(routes) for routes in touch.seen)  # in order, so that a seed is repeatable
+    return current, [parent for parent in former if parent is not None and parent != current]
 
 
 def _given(layout: TableLayout, group: Group, row: list[Any] | None) -> list[Any] | None:

@@ -37,14 +37,14 @@ def joiner_of(packed: bytes) -> Joiner:
     """The worker's engine and its connections, across batches."""
     spec = unpack(packed)
     _filler.cache_clear()
-    return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch)
+    return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch, arranged=spec.arranged)
 
 
 @lru_cache(maxsize=2)
 def _filler(packed: bytes, attempt: str) -> Joiner:
     """The same for a fill, which remembers rows."""
     spec = unpack(packed)
-    return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch, filling=True)
+    return Joiner(view_of(spec), open_store(spec), epoch=spec.version_epoch, filling=True, arranged=spec.arranged)
 
 
 def begin(joiner: Joiner) -> Joiner:

@@ -43,7 +43,8 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
     finally:
         sink.close()
         store.close()
-    return JoinedQuery(spark, replace(flow, spec=replace(flow.spec, version_epoch=epoch)))
+    spec = replace(flow.spec, version_epoch=epoch, arranged=health.arranged(flow))
+    return JoinedQuery(spark, replace(flow, spec=spec))
 
 
 def take_over(store: RowStore, flow: Flow) -> int:

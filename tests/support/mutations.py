@@ -179,6 +179,13 @@ class ForgetsWhatWasClaimed(MemoryStore):
         return super().claim()
 
 
+class FirstPlaceStays(MemoryStore):
+    """A row keeps the place among its parent's children that it had first, whatever it is sorted by now."""
+
+    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
+        super().arrange([one for one in entries if one[2] not in self._read(one[0], {})], by)
+
+
 class EndsEarly(MemoryStore):
     """A task's rows are pending no more as soon as they are written."""
 
@@ -230,6 +237,7 @@ MUTATIONS = (
     Mutation("no attempt in a script", store=NoAttemptStore, chances=_HARSH),
     Mutation("contributions without compare-and-set", store=BlindContributions, chances=_DENSE),
     Mutation("forgets what a dead job had claimed", defers, ForgetsWhatWasClaimed, _CALM),
+    Mutation("rows keep their first place", store=FirstPlaceStays, chances=_DENSE),
     Mutation("rows pending no more before documents are written", store=EndsEarly, chances=_DENSE),
     Mutation("goes on with the rows that a fill remembered", RemembersTooMuch, chances=_FILLS),
     Mutation("no epoch after a loss", RaisesNoEpoch, chances=_LOSSES),

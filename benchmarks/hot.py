@@ -75,12 +75,14 @@ def _update_ms(stack: LocalStack, children: int) -> float:
         makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
         for number, batch in enumerate(_batches(makers, children)):
             joiner.load(batch, Task(number, number), refused)
+            store.end(number)
         seconds = []
         for number in range(ROUNDS):
             change = _child(makers, number, children + number, 10_000_000 + number)
             task, began = Task(children + number, children + number), time.perf_counter()
             for made in joiner.process([change], task, refused):
                 joiner.documents(made)
+            store.end(children + number)
             seconds.append(time.perf_counter() - began)
         return statistics.median(seconds) * 1000
     finally:

@@ -74,6 +74,7 @@ def _batch_seconds(stack: LocalStack, rows: int) -> float:
         offset = 0
         for batch in _batches(planes, rows, makers):
             joiner.load(batch, Task(offset, offset), refused)
+            store.end(offset)
             offset += BATCH
         seconds = []
         for number in range(ROUNDS):
@@ -84,6 +85,7 @@ def _batch_seconds(stack: LocalStack, rows: int) -> float:
             began = time.perf_counter()
             for made in joiner.process(flights, Task(start, start), refused):
                 joiner.documents(made)
+            store.end(start)
             seconds.append(time.perf_counter() - began)
         return statistics.median(seconds)
     finally:

@@ -16,9 +16,9 @@ from benchmarks.results import quantile
 
 # Rounds of updates, and of fan-outs, of which the median counts.
 ROUNDS = 5
-# Rounds of updates that are not measured. After two, our rates still rose at the fifth measured round: what was
-# measured was the compilers of four virtual machines that had been started a few minutes before.
-WARM_UP = 8
+# Rounds of updates that are not measured. After two, our rates still rose at the fifth measured round; after eight, the
+# compilers of four virtual machines that had been started a few minutes before were a quarter of our processor time.
+WARM_UP = 20
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,14 @@ final class Ends {
   /** Between two looks: half of it is added to the way of a commit that meets a resting pipeline. */
   private static final long PAUSE_MS = 8;
 
+  /**
+   * The same when nothing has come for so long: a hundred looks a second are a twelfth of a core in Kafka and here, day
+   * and night. Who writes every few seconds does not meet it.
+   */
+  private static final long QUIET_MS = 10_000;
+
+  private static final long QUIET_PAUSE_MS = 25;
+
   /** A look may not take more than a fifth of the time: thousands of partitions are looked at less often. */
   private static final long PAUSE_FOR_EACH = 4;
 
@@ -44,6 +52,7 @@ final class Ends {
   private final Map<String, Object> client;
   private final Set<Resting> resting = new HashSet<>();
   private boolean begun;
+  private volatile long woken = System.nanoTime();
 
   private Ends(Map<String, Object> client) {
     this.client = client;
@@ -109,7 +118,7 @@ final class Ends {
         List<Resting> asking = asking();
         boolean answered = wake(asking, admin);
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-        Thread.sleep(answered ? Math.min(LONGEST_PAUSE_MS, Math.max(PAUSE_MS, took * PAUSE_FOR_EACH)) : LONGEST_MS);
+        Thread.sleep(answered ? Math.min(LONGEST_PAUSE_MS, Math.max(pause(), took * PAUSE_FOR_EACH)) : LONGEST_MS);
       }
     } catch (InterruptedException ended) {
       Thread.currentThread().interrupt();
@@ -118,6 +127,10 @@ final class Ends {
         begun = false; // the next one who rests begins anew
       }
     }
+  }
+
+  private long pause() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - woken) < QUIET_MS ? PAUSE_MS : QUIET_PAUSE_MS;
   }
 
   private synchronized List<Resting> asking() throws InterruptedException {
@@ -141,6 +154,7 @@ final class Ends {
       for (Resting one : asking) {
         if (one.at.entrySet().stream().anyMatch(entry -> ends.get(entry.getKey()).offset() != entry.getValue())) {
           resting.remove(one);
+          woken = System.nanoTime();
         }
       }
       notifyAll();

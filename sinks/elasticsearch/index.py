@@ -70,7 +70,8 @@ class Indices:
     ) -> None:
         if not self._client.indices.exists(index=name):
             try:
-                self._client.indices.create(index=name, aliases=aliases, settings=settings, mappings=wanted)
+                said = {key: value for key, value in settings.items() if value is not None}
+                self._client.indices.create(index=name, aliases=aliases, settings=said, mappings=wanted)
                 return
             except BadRequestError as error:
                 if "resource_already_exists_exception" not in reason_of(error):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cdc.catalogue import Catalogue
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline, loads
 from operations.kept_shapes import Todo
 from operations.schema import work
 from operations.schema.evolving import Evolving
 from operations.schema.steps import Step, steps_of
+from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
 
 BUILD, READ = Todo(("x",), 1.0, rebuild=True), Todo(("x",), 1.0, read="")
@@ -165,5 +169,32 @@ def test_a_build_ends_when_another_file_has_its_sink_built(pipeline: Pipeline) -
         assert evolving._work.building("s")
         evolving.let_go("s")
         assert evolving._work.free(Step("build", "s")) and child.over
+    finally:
+        evolving.close()
+
+
+def test_a_doubt_is_settled_by_a_look_that_began_after_it_and_comes_once(now: list[float], pipeline: Pipeline) -> None:
+    """One column whose values never fit would have stopped its flow for each of them."""
+    folder, opened = Path("g1"), list[Catalogue]()
+    build = SimpleNamespace(sink="s", number=1, generation=SimpleNamespace(folder=folder))
+    engine: Any = SimpleNamespace(builds=[build])
+    engine.take_again = lambda _build: opened.append(engine.catalogue)
+    evolving = Evolving(pipeline, Path("shop.yaml"))
+    known = Catalogue(lsn=5)
+    try:
+        evolving._doubts = {folder: now[0]}
+        evolving._take_again(engine, Look(known, {}, now[0] - 1), ())
+        assert not opened  # what was written may be newer than what was seen
+        evolving._take_again(engine, Look(known, {}, now[0] + 1), {("s", 1)})
+        assert opened.pop() == known  # the table has changed: what does not fit now is doubted again
+        now[0] += 60
+        evolving._take_again(engine, Look(known, {}, now[0] + 1), ())
+        assert opened.pop() == replace(known, doubts=False)  # nothing is new: values are what they are
+        now[0] += 1
+        evolving._take_again(engine, Look(known, {}, now[0] + 1), ())
+        assert opened.pop() == replace(known, lsn=0)  # and doubts even so: it is no value
+        evolving._doubts = {}
+        evolving._take_again(engine, Look(known, {}, now[0] + 1), ())
+        assert not opened and engine.catalogue == known
     finally:
         evolving.close()

@@ -155,8 +155,10 @@ class Runner:
             folder: the generation's.
             anew: it is opened anew at once: nobody has told them to end, as `status` would say.
         """
-        self._each(partial(self._stop, state="starting" if anew else "stopped"), self._of(folder))
-        self.running = [run for run in self.running if run.flow.folder.parent != folder]
+        mine = self._of(folder)
+        self._each(partial(self._stop, state="starting" if anew else "stopped"), mine)
+        for run in mine:
+            self.running.remove(run)  # in place: whoever shows how far they are looks at this list
 
     def fail(self, folder: Path, reason: str, *, taken: bool = False) -> None:
         """Stop the flows of a generation's folder for good.

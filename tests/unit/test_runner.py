@@ -383,7 +383,9 @@ def test_a_process_that_opens_other_flows_is_not_gone() -> None:
 def test_a_flow_that_is_opened_anew_was_not_told_to_end(case: Case) -> None:
     """Only one that is let go was, and only then there is something for a person to do."""
     case.step()
+    shown = case.runner.running  # as who shows how far they are has it
     case.runner.remove(case.flow.folder.parent, anew=True)
+    assert shown is case.runner.running
     waits = case.read()
     assert (waits.state, state_of(waits)) == ("starting", "starting") and case.runner.running == []
     assert state_of(replace(waits, at=waits.at - 60)) == "starting"  # others are opened before it

@@ -42,11 +42,7 @@ def letter_counts(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Cou
     Returns:
         sink -> its count; None where nobody has counted yet.
     """
-    return {sink: _read(pipeline, sink) for sink in chosen_sinks(pipeline, only)}
-
-
-def _read(pipeline: Pipeline, sink: str) -> Count | None:
-    return _of(pipeline, sink, register_of(pipeline, sink).living())
+    return {sink: _of(pipeline, sink, register_of(pipeline, sink).living()) for sink in chosen_sinks(pipeline, only)}
 
 
 def _of(pipeline: Pipeline, sink: str, number: int) -> Count | None:

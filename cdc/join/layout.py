@@ -64,14 +64,12 @@ class Ordered:
         path: names from the root to the node whose rows they are.
         index: of the same rows by the same columns.
         order: the first column that they are sorted by.
-        limit: how many are shown.
     """
 
     number: int
     path: tuple[str, ...]
     index: Index
     order: Order
-    limit: int
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ class Layout:
             )
         indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
         ordered = tuple(
-            Ordered(number, path, indexes[node.table.qualified, node.rights], _first(node), node.limit or 0)
+            Ordered(number, path, indexes[node.table.qualified, node.rights], _first(node))
             for number, (path, node) in enumerate(limited)
         )
         return cls(tables, indexes, groups, ordered)

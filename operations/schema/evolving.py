@@ -208,6 +208,8 @@ class Evolving:
         """
         if not step.builds:
             return any(step.concerns(sink, table) for sink, table in begun)
+        if step.sink not in self.evolutions:  # the file has it no more
+            return True
         todo, register = self.evolutions[step.sink].todo, register_of(self.pipeline, step.sink)
         built = [one for one in (register.newest("filling"), register.newest("ready")) if one is not None]
         if any((step.sink, one.number) in retake for one in built):

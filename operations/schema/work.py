@@ -87,15 +87,14 @@ class Work:
         """What has ended, each with its error or none; and what was said meanwhile, a line each."""
         ended: list[tuple[Step, str]] = []
         said: list[str] = []
-        for doing in list(self._doing.values()):
+        for lane, doing in list(self._doing.items()):
             lines = doing.child.lines()
             doing.progress = lines[-1] if lines else doing.progress
             said += [f"{doing.step.title}: {line}" for line in lines]
             if doing.child.ended():
-                error = self._ended(doing, said)
-                self.break_off(pipeline, lambda step, mine=doing.step: step == mine)  # type: ignore[misc]
-                ended.append((doing.step, error))
-        if self._doing and time.monotonic() - self._told > PROGRESS_SECONDS:
+                ended.append((doing.step, self._ended(doing, said)))
+                self._doing.pop(lane).child.end()
+        if ended or (self._doing and time.monotonic() - self._told > PROGRESS_SECONDS):
             self._told = time.monotonic()
             self._write(pipeline)
         return ended, said

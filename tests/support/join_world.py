@@ -107,6 +107,13 @@ def random_view(random: Random, *, small: bool = False) -> JoinedView:
     return JoinedView("v", root.table, root.table.primary_key, root.columns, root=root)
 
 
+def first_only(view: JoinedView) -> JoinedView:
+    """The small view, showing of its children only the one with the greatest ``n``."""
+    (kid,) = view.tree.children
+    first = replace(kid, order_by=(Order("n", True, False),), limit=1)
+    return replace(view, root=replace(view.tree, children=(first,)))
+
+
 # How often a nested row is said to be a value, hidden, or the only one that points at the row above.
 WORDS = 0.2
 

@@ -221,6 +221,7 @@ _DENSE = Chances(crashes=0.08, small=True)
 # Jobs of deferred documents crash four times as often: they must get as far as to claim some.
 _CALM = Chances(crashes=0.02, small=True)
 _HARSH = Chances(crashes=0.15, small=True)
+_FIRST = Chances(crashes=0.08, small=True, limited=True)
 _FILLS = Chances(crashes=0.08, fill=True)
 _LOSSES = Chances(crashes=0.04, losses=0.2, small=True)
 
@@ -237,7 +238,7 @@ MUTATIONS = (
     Mutation("no attempt in a script", store=NoAttemptStore, chances=_HARSH),
     Mutation("contributions without compare-and-set", store=BlindContributions, chances=_DENSE),
     Mutation("forgets what a dead job had claimed", defers, ForgetsWhatWasClaimed, _CALM),
-    Mutation("rows keep their first place", store=FirstPlaceStays, chances=_DENSE),
+    Mutation("rows keep their first place", store=FirstPlaceStays, chances=_FIRST),
     Mutation("rows pending no more before documents are written", store=EndsEarly, chances=_DENSE),
     Mutation("goes on with the rows that a fill remembered", RemembersTooMuch, chances=_FILLS),
     Mutation("no epoch after a loss", RaisesNoEpoch, chances=_LOSSES),

@@ -12,14 +12,11 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.results import Measurement
-from benchmarks.state import BATCH, refused, row_of, table_of
+from benchmarks.state import BATCH, engine, refused, row_of, table_of
 from cdc.join.incoming import Incoming, RowMaker
 from cdc.join.tree import Aggregate, Node, Order
 from cdc.join.view import JoinedView
 from deploy.local.stack import LocalStack
-from sinks.rowstore.redis import RedisRowStore
-from sinks.rowstore.settings import StoreSettings
-from spark.join.engine import Joiner
 from spark.join.task import Task
 
 COMMAND = "python -m benchmarks.run hot"
@@ -65,29 +62,19 @@ def measure(children: tuple[int, ...] = CHILDREN) -> list[Measurement]:
 
 
 def _update_ms(stack: LocalStack, children: int) -> float:
-    view = _view()
-    settings = StoreSettings(url=stack.endpoints.redis_store_url, namespace="benchhot:", title="benchmarks/hot")
-    store = RedisRowStore(settings)
-    store.drop()
-    store.setup()
-    try:
-        joiner = Joiner(view, store)
-        makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    with engine(stack, _view(), "benchhot:", "benchmarks/hot") as (joiner, makers):
         for number, batch in enumerate(_batches(makers, children)):
             joiner.load(batch, Task(number, number), refused)
-            store.end(number)
+            joiner.store.end(number)
         seconds = []
         for number in range(ROUNDS):
             change = _child(makers, number, children + number, 10_000_000 + number)
             task, began = Task(children + number, children + number), time.perf_counter()
             for made in joiner.process([change], task, refused):
                 joiner.documents(made)
-            store.end(children + number)
+            joiner.store.end(children + number)
             seconds.append(time.perf_counter() - began)
         return statistics.median(seconds) * 1000
-    finally:
-        store.drop()
-        store.close()
 
 
 def _batches(makers: dict[str, RowMaker], children: int) -> Iterator[list[Incoming]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from benchmarks.results import Measurement
 from cdc.catalogue import Column, Table
@@ -41,6 +42,21 @@ def _view() -> JoinedView:
     return JoinedView("flight", flights, ("flight_id",), own, root=root)
 
 
+@contextmanager
+def engine(
+    stack: LocalStack, view: JoinedView, namespace: str, title: str
+) -> Iterator[tuple[Joiner, dict[str, RowMaker]]]:
+    """A view's engine over an empty row store, and what makes rows of its tables; nothing is left of it afterwards."""
+    store = RedisRowStore(StoreSettings(url=stack.endpoints.redis_store_url, namespace=namespace, title=title))
+    store.drop()
+    store.setup()
+    try:
+        yield Joiner(view, store), {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    finally:
+        store.drop()
+        store.close()
+
+
 def measure(rows: int = ROWS) -> list[Measurement]:
     """Median time of a batch with few and with many rows in the store."""
     stack = LocalStack()
@@ -61,20 +77,13 @@ def measure(rows: int = ROWS) -> list[Measurement]:
 
 
 def _batch_seconds(stack: LocalStack, rows: int) -> float:
-    view = _view()
-    settings = StoreSettings(url=stack.endpoints.redis_store_url, namespace="bench000:", title="benchmarks/state")
-    store = RedisRowStore(settings)
-    store.drop()
-    store.setup()
-    try:
-        joiner = Joiner(view, store)
-        makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    with engine(stack, _view(), "bench000:", "benchmarks/state") as (joiner, makers):
         # As many flights a plane in both: what is measured is the size of the table, not of the fan-out.
         planes = [row_of(makers, "planes", key, {"plane_id": key, "seats": 100}, 1, 0) for key in range(rows // 20)]
         offset = 0
         for batch in _batches(planes, rows, makers):
             joiner.load(batch, Task(offset, offset), refused)
-            store.end(offset)
+            joiner.store.end(offset)
             offset += BATCH
         seconds = []
         for number in range(ROUNDS):
@@ -85,12 +94,9 @@ def _batch_seconds(stack: LocalStack, rows: int) -> float:
             began = time.perf_counter()
             for made in joiner.process(flights, Task(start, start), refused):
                 joiner.documents(made)
-            store.end(start)
+            joiner.store.end(start)
             seconds.append(time.perf_counter() - began)
         return statistics.median(seconds)
-    finally:
-        store.drop()
-        store.close()
 
 
 def _batches(planes: list[Incoming], rows: int, makers: dict[str, RowMaker]) -> Iterator[list[Incoming]]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from operations.freshness.source_words import SourceWords
 
+# The worst first: a sink is as its worst flow.
 Name = Literal[
     "failed",
     "stopped",
@@ -27,20 +28,7 @@ Name = Literal[
     "starting",
     "well",
 ]
-# The worst first: a sink is as its worst flow.
-JUDGEMENTS: tuple[Name, ...] = (
-    "failed",
-    "stopped",
-    "stalled",
-    "retrying",
-    "behind",
-    "paused",
-    "incomplete",
-    "evolving",
-    "filling",
-    "starting",
-    "well",
-)
+JUDGEMENTS: tuple[Name, ...] = get_args(Name)
 # Somebody should know; the others are well, pass by themselves, or were asked for.
 BAD: frozenset[Name] = frozenset(("failed", "stopped", "stalled", "retrying", "behind"))
 

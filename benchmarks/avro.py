@@ -90,7 +90,7 @@ def _measure(form: str) -> Found:
             print(f"{form}: {decode:,.0f} events/s decoded, {render:,.0f} rendered", flush=True)
             seconds, rows = load_seconds(bench, "search")
             print(f"{form}: {rows / seconds:,.0f} rows/s into an empty index", flush=True)
-            with bench.running("search", "cache"), Watcher(bench) as watcher:
+            with bench.following("search", "cache"), Watcher(bench) as watcher:
                 probes: dict[str, Probe] = {"elasticsearch": watcher.document, "redis": watcher.cached}
                 watcher.times(probes, WARM_UP)
                 idle = watcher.times(probes, COMMITS)

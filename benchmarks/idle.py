@@ -27,12 +27,12 @@ Probe = Callable[[int], Any]
 def measure(bench: Bench) -> list[Measurement]:
     """Idle latency of every sink; then the cache's again while the warehouse merges beside it."""
     found = []
-    with bench.running("search", "cache"), Watcher(bench) as watcher:
+    with bench.following("search", "cache"), Watcher(bench) as watcher:
         fast = {"elasticsearch": watcher.document, "redis": watcher.cached}
         watcher.times(fast, WARM_UP)
         for name, seconds in watcher.times(fast, COMMITS).items():
             found += _quantiles(name, seconds)
-    with bench.running("search", "cache", "warehouse"), Watcher(bench) as watcher:
+    with bench.following("search", "cache", "warehouse"), Watcher(bench) as watcher:
         watcher.times({"redis": watcher.cached}, WARM_UP)
         merging = watcher.times({"redis": watcher.cached}, COMMITS)["redis"]
         found += _quantiles("redis_while_merging", merging)

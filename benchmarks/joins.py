@@ -8,10 +8,7 @@ Elasticsearch 7.17, because its client takes no other; ours to the local stack's
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -32,13 +29,11 @@ from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.index import Index
 from benchmarks.peers.measuring import COUNT_SECONDS, Settings, wait_until
 from benchmarks.peers.workload import Workload
+from benchmarks.piped import Piped
 from benchmarks.processor import ours_of, theirs_of
 from benchmarks.results import Measurement, quantile
 from benchmarks.stack import ready
-from cdc.errors import StackError
-from deploy.local.process import log_tail
 from deploy.local.stack import LocalStack
-from examples.common import Passwords
 
 INDEX = "bench_card"
 TEXT = """
@@ -150,35 +145,41 @@ def _others_during_fanout(documents: Any, workload: Workload) -> list[float]:
 class OurIndex(Index):
     """Our documents, and the process that keeps them."""
 
-    def __init__(self, url: str, runner: subprocess.Popen[bytes], log: Path) -> None:
-        super().__init__(url, INDEX)
-        self.runner, self.log = runner, log
+    def __init__(self, run: Piped, runner: subprocess.Popen[bytes]) -> None:
+        super().__init__(run.stack.endpoints.elasticsearch_url, INDEX)
+        self.run, self.runner = run, runner
 
     def check(self) -> None:
         """StackError if the runner has ended."""
-        if (code := self.runner.poll()) is not None:
-            raise StackError(f"headwater run ended (exit code {code}){log_tail(self.log)}")
+        self.run.check(self.runner)
+
+
+def piped(stack: LocalStack, folder: Path, database: str) -> Piped:
+    """The pipeline of the joined documents."""
+    return Piped(stack, folder, TEXT.replace("DATABASE", database))
+
+
+@contextmanager
+def documents_of(run: Piped, *options: str) -> Iterator[OurIndex]:
+    """``headwater run`` and the documents that it keeps."""
+    with run.running(*options) as runner:
+        index = OurIndex(run, runner)
+        try:
+            yield index
+        finally:
+            index.close()
 
 
 def _ours(
     stack: LocalStack, workload: Workload, settings: Settings, folder: Path
 ) -> tuple[Figures, float, list[float]]:
-    file = folder / "pipeline.yaml"
-    file.write_text(TEXT.replace("FOLDER", str(folder)).replace("DATABASE", settings.database))
-    passwords = Passwords.load(home=stack.site.home).as_environment()
-    env = {**os.environ, **stack.endpoints.environment(), **passwords}
-
-    def headwater(verb: str, *options: str) -> None:
-        command = [sys.executable, "-m", "console.cli", verb, str(file), *options]
-        subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
-
+    run = piped(stack, folder, settings.database)
     wanted = workload.expected(FLIGHT_CARD)
     began = time.perf_counter()
-    headwater("apply", "--wait")
-    try:
+    with run.applied():
         before = _used_mib(stack)
         started = time.perf_counter()
-        with _running(file, env, folder / "run.log", stack.endpoints.elasticsearch_url) as index:
+        with documents_of(run) as index:
             wait_until(lambda: index.writes() >= wanted, index.check, COUNT_SECONDS, "the index's filling")
             wait_until(lambda: index.count() == wanted, index.check, COUNT_SECONDS, "the last documents")
             done = time.perf_counter()
@@ -187,24 +188,8 @@ def _ours(
             mib = (_used_mib(stack) - before) / rows * 1e6
             changes = changed(index, workload, ours_of(stack, index.runner.pid), print)
             others = _others_during_fanout(index, workload)
-            headwater("verify", "--wait", "60")
-        return Figures(wanted / (done - started), wanted / (done - began), changes), mib, others
-    finally:
-        headwater("drop", "--topics", "--yes")
-
-
-@contextmanager
-def _running(file: Path, env: dict[str, str], log: Path, url: str) -> Iterator[OurIndex]:
-    with log.open("ab") as out:
-        command = [sys.executable, "-m", "console.cli", "run", str(file)]
-        runner = subprocess.Popen(command, env=env, stdout=out, stderr=out)
-    index = OurIndex(url, runner, log)
-    try:
-        yield index
-    finally:
-        runner.send_signal(signal.SIGTERM)
-        runner.wait(60)
-        index.close()
+            run.headwater("verify", "--wait", "60")
+    return Figures(wanted / (done - started), wanted / (done - began), changes), mib, others
 
 
 def _used_mib(stack: LocalStack) -> float:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from benchmarks.piped import Piped
 from benchmarks.stack import ready
 from cdc.pipeline import Pipeline, load
-from examples.common import Passwords
 from examples.flights import load as flights
 
 NAME = "bench"
-WAIT_SECONDS = 600.0
 
 TEXT = """
 version: 1
@@ -51,7 +44,7 @@ engine: {state_dir: FOLDER/state}
 """
 
 
-class Bench:
+class Bench(Piped):
     """The measured pipeline on the local stack.
 
     Args:
@@ -59,46 +52,18 @@ class Bench:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.stack = ready()
-        self.file = folder / "pipeline.yaml"
-        self.file.write_text(TEXT.replace("FOLDER", str(folder)))
-        endpoints = self.stack.endpoints
-        passwords = Passwords.load(home=self.stack.site.home)
-        self.env = {**os.environ, **endpoints.environment(), **passwords.as_environment()}
+        super().__init__(ready(), folder, TEXT)
         os.environ.update(self.env)  # the engine is measured in this process too
-        flights.load(endpoints, "flights", None, print)
+        flights.load(self.stack.endpoints, "flights", None, print)
 
     @property
     def pipeline(self) -> Pipeline:
         """The loaded file."""
         return load(self.file, self.env)
 
-    def headwater(self, verb: str, *options: str) -> str:
-        """Run a verb; its standard output."""
-        command = [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
-        return subprocess.run(command, env=self.env, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-    def status(self) -> dict[str, Any]:
-        """``headwater status --json``."""
-        report: dict[str, Any] = json.loads(self.headwater("status", "--json"))
-        return report
-
     @contextmanager
-    def running(self, *sinks: str) -> Iterator[None]:
+    def following(self, *sinks: str) -> Iterator[None]:
         """``headwater run`` on some sinks, caught up."""
-        options = [part for sink in sinks for part in ("--sink", sink)]
-        command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
-        with (self.file.parent / "run.log").open("ab") as log:
-            runner = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
-        try:
-            until = time.monotonic() + WAIT_SECONDS
-            while not all(
-                s["state"] == "running" and s["lag_events"] == 0 for s in self.status()["sinks"] if s["sink"] in sinks
-            ):
-                if runner.poll() is not None or time.monotonic() > until:
-                    raise RuntimeError(f"the runner did not catch up; see {log.name}")
-                time.sleep(1)
+        with self.running(*(part for sink in sinks for part in ("--sink", sink))) as runner:
+            self.await_caught_up(runner, *sinks)
             yield
-        finally:
-            runner.send_signal(signal.SIGTERM)
-            runner.wait(60)

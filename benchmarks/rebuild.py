@@ -15,7 +15,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -36,11 +35,11 @@ from benchmarks.peers.copies import copied
 from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.measuring import Settings, wait_until
 from benchmarks.peers.workload import Workload
+from benchmarks.piped import Piped
 from benchmarks.results import Measurement
 from benchmarks.stack import ready
 from cdc.log.ends import LogEnds
 from deploy.local.stack import LocalStack
-from examples.common import Passwords
 
 # All of the flights example: the index that its users have.
 FLIGHTS = 336_776
@@ -215,25 +214,12 @@ def _multiply(workload: Workload, rows: int) -> None:
 # -- running it -----------------------------------------------------------------------------------------------
 
 
-class _Run:
+class _Run(Piped):
     """The pipeline that is measured."""
-
-    def __init__(self, stack: LocalStack, folder: Path, database: str) -> None:
-        self.folder, self.file = folder, folder / "pipeline.yaml"
-        self.file.write_text(TEXT.replace("FOLDER", str(folder)).replace("DATABASE", database))
-        passwords = Passwords.load(home=stack.site.home).as_environment()
-        self.env = {**os.environ, **stack.endpoints.environment(), **passwords}
-
-    def _command(self, verb: str, *options: str) -> list[str]:
-        return [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
-
-    def headwater(self, verb: str, *options: str) -> None:
-        """Run a verb to its end."""
-        subprocess.run(self._command(verb, *options), env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def rebuilt(self, generation: int, rows: int) -> Filled:
         """Fill a new generation, the one of that number, watching the memory of all processes."""
-        command = self._command("rebuild", "search")
+        command = self.command("rebuild", "search")
         began = time.perf_counter()
         process = subprocess.Popen(command, env=self.env, stdout=subprocess.DEVNULL)
         peak = 0.0
@@ -271,12 +257,9 @@ class _Run:
 @contextmanager
 def _pipeline(stack: LocalStack, database: str) -> Iterator[_Run]:
     with tempfile.TemporaryDirectory(prefix="headwater-rebuild-") as folder:
-        run = _Run(stack, Path(folder), database)
-        run.headwater("apply", "--wait")
-        try:
+        run = _Run(stack, Path(folder), TEXT.replace("DATABASE", database))
+        with run.applied():
             yield run
-        finally:
-            run.headwater("drop", "--topics", "--yes")
 
 
 def _held_mib(pid: int) -> float:

@@ -5,55 +5,48 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import redis
 
 from benchmarks.costs import below
 from benchmarks.peers.copies import copied
 from benchmarks.peers.measuring import Settings
+from benchmarks.piped import Piped
 from benchmarks.processor import Processor, servers_of, since
 from benchmarks.results import Measurement
 from benchmarks.stack import ready
-from cdc.errors import StackError
-from cdc.polling import poll
 from deploy.local.stack import LocalStack
-from examples.common import Passwords
 
 COMMAND = "python -m benchmarks.run rest"
 FLIGHTS = 1_000
 # Compilers of virtual machines go on for a while after the work has ended, and are no cost of rest.
-SETTLE_SECONDS, REST_SECONDS, START_SECONDS = 90.0, 30.0, 180.0
+SETTLE_SECONDS, REST_SECONDS = 90.0, 30.0
 # The second figure is of so many sinks more.
 MORE = 3
 TEXT = """
 version: 1
 name: benchrest
 source:
-  host: ${{HEADWATER_POSTGRES_HOST}}
-  port: ${{HEADWATER_POSTGRES_PORT}}
-  database: {database}
+  host: ${HEADWATER_POSTGRES_HOST}
+  port: ${HEADWATER_POSTGRES_PORT}
+  database: bench_rest
   user: headwater
-  password: ${{HEADWATER_SOURCE_PASSWORD}}
+  password: ${HEADWATER_SOURCE_PASSWORD}
   setup_user: flights_owner
-  setup_password: ${{HEADWATER_SETUP_PASSWORD}}
+  setup_password: ${HEADWATER_SETUP_PASSWORD}
   tables: [public.flights]
-kafka: {{bootstrap: "${{HEADWATER_KAFKA}}"}}
-connect: {{url: "${{HEADWATER_CONNECT}}"}}
+kafka: {bootstrap: "${HEADWATER_KAFKA}"}
+connect: {url: "${HEADWATER_CONNECT}"}
 views:
-{views}
+VIEWS
 sinks:
-{sinks}
-engine: {{state_dir: "{folder}/state"}}
+SINKS
+engine: {state_dir: "FOLDER/state"}
 """
 
 
@@ -105,46 +98,14 @@ def mib_of(pid: int) -> float:
 
 @contextmanager
 def _running(stack: LocalStack, folder: Path, sinks: int) -> Iterator[int]:
+    """A pipeline of so many caches that have caught up: the number of its `run`."""
     names = [f"rest{number}" for number in range(sinks)]
-    file = folder / "pipeline.yaml"
-    file.write_text(
-        TEXT.format(
-            database="bench_rest",
-            folder=folder,
-            views="\n".join(f"  {name}: {{root: flights}}" for name in names),
-            sinks="\n".join(
-                f'  {name}: {{type: redis, url: "${{HEADWATER_REDIS_CACHE}}", view: {name}}}' for name in names
-            ),
-        )
-    )
-    passwords = Passwords.load(home=stack.site.home).as_environment()
-    env = {**os.environ, **stack.endpoints.environment(), **passwords}
-    command = [sys.executable, "-m", "console.cli"]
-    subprocess.run([*command, "apply", str(file), "--wait"], env=env, check=True, stdout=subprocess.DEVNULL)
-    try:
-        with (folder / "run.log").open("wb") as out:
-            runner = subprocess.Popen([*command, "run", str(file)], env=env, stdout=out, stderr=out)
-        try:
-            _filled(stack, names, runner)
-            yield runner.pid
-        finally:
-            runner.send_signal(signal.SIGTERM)
-            runner.wait(60)
-    finally:
-        drop = [*command, "drop", str(file), "--topics", "--yes"]
-        subprocess.run(drop, env=env, check=True, stdout=subprocess.DEVNULL)
-
-
-def _filled(stack: LocalStack, names: Sequence[str], runner: subprocess.Popen[bytes]) -> None:
-    with redis.Redis.from_url(stack.endpoints.redis_cache_url) as cache:
-
-        def all_there() -> bool:
-            if runner.poll() is not None:
-                raise StackError(f"headwater run ended (exit code {runner.returncode})")
-            return all(cache.exists(f"benchrest:{name}:{FLIGHTS}") for name in names)
-
-        if not poll(all_there, bool, START_SECONDS):
-            raise StackError(f"the caches were not filled within {START_SECONDS:.0f} s")
+    views = "\n".join(f"  {name}: {{root: flights}}" for name in names)
+    caches = "\n".join(f'  {name}: {{type: redis, url: "${{HEADWATER_REDIS_CACHE}}", view: {name}}}' for name in names)
+    run = Piped(stack, folder, TEXT.replace("VIEWS", views).replace("SINKS", caches))
+    with run.applied(), run.running() as runner:
+        run.await_caught_up(runner)
+        yield runner.pid
 
 
 __all__ = ["measure"]

@@ -68,14 +68,11 @@ def main(parts: tuple[str, ...]) -> None:
     if {"loads", "idle"} & set(chosen):
         with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
             bench = Bench(Path(folder))
-            bench.headwater("apply", "--wait")
-            try:
+            with bench.applied():
                 if "loads" in chosen:
                     _report(loads.measure(bench))
                 if "idle" in chosen:
                     _report(idle.measure(bench))
-            finally:
-                bench.headwater("drop", "--topics", "--yes")
     for name, measure in ALONE.items():
         if name in chosen:
             _report(measure())

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,17 +22,17 @@ from typing import Any
 import psutil
 
 from benchmarks.costs import Costs, Group, below, is_java
-from benchmarks.joins import INDEX, TEXT, OurIndex
+from benchmarks.joins import INDEX, TEXT, OurIndex, documents_of
 from benchmarks.peers.copies import copied
-from benchmarks.peers.measuring import Settings, wait_until
+from benchmarks.peers.measuring import Settings
 from benchmarks.peers.workload import Workload
+from benchmarks.piped import Piped
 from benchmarks.processor import servers_of
 from benchmarks.results import Measurement
 from benchmarks.stack import ready
 from deploy.local.rediscluster import RedisCluster
 from deploy.local.sparkcluster import SparkCluster
 from deploy.local.stack import LocalStack
-from examples.common import Passwords
 
 COMMAND = "python -m benchmarks.run scaling"
 FLIGHTS, UPDATES, ROUNDS = 40_000, 10_000, 2
@@ -57,12 +55,9 @@ def measure(flights: int | None = None) -> list[Measurement]:
         RedisCluster(Path(name) / "redis", NODES) as store,
     ):
         run = _Run(stack, Path(name), settings.database, store)
-        run.headwater("apply", "--wait")
-        try:
+        with run.applied():
             rates = run.in_turns(flights)
             updated, costs = run.updated(workload)
-        finally:
-            run.headwater("drop", "--topics", "--yes")
     print(f"\nupdates with two workers, {UPDATES:,} rows: {updated:,.0f}/s\n{costs.table(UPDATES)}")
     one, two = max(rates[1]), max(rates[2])
     return [
@@ -81,26 +76,16 @@ def measure(flights: int | None = None) -> list[Measurement]:
     ]
 
 
-class _Run:
+class _Run(Piped):
     """The pipeline that is measured."""
 
     def __init__(self, stack: LocalStack, folder: Path, database: str, store: RedisCluster) -> None:
-        self.stack, self.folder, self.store = stack, folder, store
-        self.file = folder / "pipeline.yaml"
-        text = TEXT.replace("FOLDER", str(folder)).replace("DATABASE", database)
+        self.store = store
+        text = TEXT.replace("DATABASE", database)
         text = text.replace("${HEADWATER_REDIS_STORE}", store.url).replace("}\nviews:", ", cluster: true}\nviews:")
         text = text.replace('KAFKA}"}', f'KAFKA}}", partitions: {PARTITIONS}}}')
         text = text.replace("view: bench_card}", f"view: bench_card, settings: {{number_of_shards: {SHARDS}}}}}")
-        self.file.write_text(text)
-        self.env = {**os.environ, **stack.endpoints.environment()}
-        self.env |= Passwords.load(home=stack.site.home).as_environment()
-
-    def _command(self, verb: str, *options: str) -> list[str]:
-        return [sys.executable, "-m", "console.cli", verb, str(self.file), *options]
-
-    def headwater(self, verb: str, *options: str) -> None:
-        """Run a verb to its end."""
-        subprocess.run(self._command(verb, *options), env=self.env, check=True, stdout=subprocess.DEVNULL)
+        super().__init__(stack, folder, text)
 
     def in_turns(self, flights: int) -> dict[int, list[float]]:
         """Documents a second of fills with one and with two workers; generation 1 warms the servers up."""
@@ -124,7 +109,7 @@ class _Run:
     def _rebuilt(self, machines: SparkCluster, generation: int) -> tuple[float, Costs]:
         """Seconds of a fill, and its costs from its first slice to its last."""
         fill = self.folder / "state" / "benchcard" / "search" / f"g{generation}" / INDEX / "fill.json"
-        words = self._command("rebuild", "search", "--master", machines.url)
+        words = self.command("rebuild", "search", "--master", machines.url)
         with (self.folder / "rebuild.log").open("ab") as log:
             process = subprocess.Popen(words, env=self.env, stdout=log, stderr=log)
         while not fill.exists():
@@ -142,32 +127,17 @@ class _Run:
 
     def updated(self, workload: Workload) -> tuple[float, Costs]:
         """Updates a second while two workers keep the sink, and their costs."""
-        with SparkCluster(self.folder / "spark-live", 2) as machines, self._running(machines) as index:
+        with SparkCluster(self.folder / "spark-live", 2) as machines, self._kept(machines) as index:
             workload.updates(index)  # once for the virtual machines
             with Costs(self._groups(machines, index.runner.pid)) as costs:
                 rate = workload.updates(index)
         return rate.docs_s, costs
 
     @contextmanager
-    def _running(self, machines: SparkCluster) -> Iterator[OurIndex]:
-        log = self.folder / "run.log"
-        with log.open("ab") as out:
-            words = self._command("run", "--master", machines.url)
-            runner = subprocess.Popen(words, env=self.env, stdout=out, stderr=out)
-        index = OurIndex(self.stack.endpoints.elasticsearch_url, runner, log)
-        try:
-            wait_until(self._caught_up, index.check, 1.0, "a sink that has caught up", CAUGHT_UP_SECONDS)
+    def _kept(self, machines: SparkCluster) -> Iterator[OurIndex]:
+        with documents_of(self, "--master", machines.url) as index:
+            self.await_caught_up(index.runner, patience=CAUGHT_UP_SECONDS)
             yield index
-        finally:
-            runner.send_signal(signal.SIGTERM)
-            runner.wait(60)
-            index.close()
-
-    def _caught_up(self) -> bool:
-        words = self._command("status", "--json")
-        text = subprocess.run(words, env=self.env, check=True, stdout=subprocess.PIPE).stdout
-        sinks = json.loads(text)["sinks"]
-        return all(sink["state"] == "running" and sink["lag_events"] == 0 for sink in sinks)
 
     def _groups(self, machines: SparkCluster, driver: int) -> dict[str, Group]:
         def executors(*, java: bool) -> list[psutil.Process]:

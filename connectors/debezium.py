@@ -23,6 +23,8 @@ from connectors.timeline_gate import gate
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+# The same text in less time, and of an event only what is read: deploy/connect/RowJsonConverter.java.
+ROW_CONVERTER = "headwater.connect.RowJsonConverter"
 # Apicurio's, with what it lacks: deploy/connect/RowAvroConverter.java.
 AVRO_CONVERTER = "headwater.connect.RowAvroConverter"
 
@@ -57,7 +59,9 @@ def connector_name(pipeline: Pipeline) -> str:
     return f"headwater-{pipeline.name}"
 
 
-def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFacts] = ()) -> dict[str, str]:
+def connector_config(
+    pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFacts] = (), plugins: Collection[str] = ()
+) -> dict[str, str]:
     """What ``PUT /connectors/{name}/config`` should hold.
 
     Args:
@@ -65,6 +69,7 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection
         catalogue: the captured tables.
         facts: of those tables: generated columns are left out, for a snapshot would read them and streaming would not;
             tables without a primary key have theirs named.
+        plugins: classes that the worker has: with our own converter among them, records are written by it.
 
     Returns:
         The configuration with secrets in it; show it only through ``redact``.
@@ -75,8 +80,7 @@ def connector_config(pipeline: Pipeline, catalogue: Catalogue, facts: Collection
         "errors.tolerance": "none",  # a record that cannot be converted must stop the task, not be skipped
         **_source(pipeline, catalogue, facts),
         **_values(),
-        **_converters(pipeline),
-        **_slim(),
+        **_converters(pipeline, plugins),
         **_snapshots(pipeline),
         **_producer(pipeline),
     }
@@ -137,13 +141,14 @@ def _source(pipeline: Pipeline, catalogue: Catalogue, facts: Collection[TableFac
     return config
 
 
-def _converters(pipeline: Pipeline) -> dict[str, str]:
+def _converters(pipeline: Pipeline, plugins: Collection[str]) -> dict[str, str]:
     """How records are written. Keys are JSON always: an id in them would change their bytes with their schema."""
+    own = ROW_CONVERTER in plugins
     config = {
         f"{side}.{name}": value
         for side in ("key", "value")
         for name, value in (
-            ("converter", JSON_CONVERTER),
+            ("converter", ROW_CONVERTER if own else JSON_CONVERTER),
             ("converter.schemas.enable", "false"),
             # Else a column's DEFAULT is written where the row has NULL.
             ("converter.replace.null.with.default", "false"),
@@ -151,7 +156,7 @@ def _converters(pipeline: Pipeline) -> dict[str, str]:
     }
     registry = pipeline.source.registry
     if pipeline.source.format == "json" or registry is None:
-        return config
+        return config | _slim(wanted=not own)
     avro = {
         "url": registry.writer_url(),
         "auto-register": "true",
@@ -168,18 +173,20 @@ def _converters(pipeline: Pipeline) -> dict[str, str]:
     if registry.user is not None and registry.password is not None:
         config["value.converter.apicurio.auth.username"] = registry.user
         config["value.converter.apicurio.auth.password"] = registry.password.get_secret_value()
-    return config
+    return config | _slim(wanted=True)
 
 
-def _slim() -> dict[str, str]:
-    """Leave out what nobody reads. The row as it was, which REPLICA IDENTITY FULL brings, is a third of a record, and
-    every process on its way pays for its bytes."""
+def _slim(*, wanted: bool) -> dict[str, str]:
+    """Leave out what nobody reads, as our own converter does: the row as it was, which REPLICA IDENTITY FULL brings, is
+    a third of a record, and every process on its way pays for its bytes. Described in any case: `connect.options` may
+    name it among transformations of a user's own."""
     settings = {
         "type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
         "exclude": ",".join(UNREAD),
         "replace.null.with.default": "false",
     }
-    return {"transforms": "slim", **{f"transforms.slim.{name}": value for name, value in settings.items()}}
+    described = {f"transforms.slim.{name}": value for name, value in settings.items()}
+    return {"transforms": "slim", **described} if wanted else described
 
 
 def _values() -> dict[str, str]:

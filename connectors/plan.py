@@ -43,7 +43,7 @@ LOST_SECONDS = 60
 class Actual:
     """Everything that is there; ``gaps`` are of tables that must be read again, for changes of theirs are missing.
 
-    ``noted`` is the timeline that is followed, if that is noted.
+    ``noted`` is the timeline that is followed, if that is noted; ``plugins`` the classes that Connect's worker has.
     """
 
     catalogue: Catalogue
@@ -57,6 +57,7 @@ class Actual:
     records: dict[str, int]
     now: Moment
     noted: int | None = None
+    plugins: frozenset[str] = frozenset()
 
     @property
     def fresh(self) -> bool:
@@ -91,6 +92,7 @@ def observe(servers: Servers) -> Actual:
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),
         noted=noted_timeline(servers.setup, servers.names),
+        plugins=frozenset(servers.connect.plugins(connectors_only=False)),
     )
 
 
@@ -126,7 +128,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     refuse_discontinued(servers.pipeline.source.slot, actual)
     first, noted, last = prepare(servers, actual)
     pipeline = servers.pipeline
-    config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()))
+    config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()), actual.plugins)
     return [
         *first,
         *plan_connector(servers.connector, config, actual.connector),

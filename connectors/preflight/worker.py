@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cdc.errors import ConnectError
 from connectors.connector import read_connector
@@ -17,7 +17,7 @@ TESTED = (3, 7)
 def run(site: Site) -> Iterator[Finding]:
     """The worker answers, knows Debezium, accepts the configuration; an existing connector has not failed."""
     try:
-        plugins = site.connect.plugins()
+        plugins = site.connect.plugins(connectors_only=False)
     except ConnectError as error:
         yield Finding(Level.ERROR, site.pipeline.connect.url, error.what, error.fix)
         return
@@ -37,12 +37,12 @@ def run(site: Site) -> Iterator[Finding]:
             Level.ERROR, connector_name(site.pipeline), message, "remove the cause, then `headwater apply FILE`"
         )
     if not {"tables", "server"} & site.failed:
-        yield from _accepted(site)
+        yield from _accepted(site, plugins)
 
 
-def _accepted(site: Site) -> Iterator[Finding]:
+def _accepted(site: Site, plugins: Collection[str]) -> Iterator[Finding]:
     """Ask the worker to validate; that also tries the login from where the worker runs, and asks for exactly-once."""
-    config = connector_config(site.pipeline, site.catalogue, list(site.facts.values()))
+    config = connector_config(site.pipeline, site.catalogue, list(site.facts.values()), plugins)
     name = connector_name(site.pipeline)
     for complaint in site.connect.validate({**config, "name": name}):
         fix = "correct what it names"

@@ -1,1 +1,1 @@
-"""What Kafka Connect needs beside Debezium: the Avro converter, see ``RowAvroConverter.java``."""
+"""What Kafka Connect needs beside Debezium: our converters, ``RowJsonConverter`` and ``RowAvroConverter``."""

@@ -23,8 +23,7 @@ from tests.support.servers import Servers
 
 # The settings that docs/types.md asks for; each of them decides how values look.
 VALUE_SETTINGS = {
-    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "key.converter.schemas.enable": "false",
+    "key.converter": "headwater.connect.RowJsonConverter",
     "decimal.handling.mode": "string",
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
@@ -33,9 +32,7 @@ VALUE_SETTINGS = {
     "include.unknown.datatypes": "true",
 }
 JSON_SETTINGS = {
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "value.converter.schemas.enable": "false",
-    "value.converter.replace.null.with.default": "false",
+    "value.converter": "headwater.connect.RowJsonConverter",
 }
 # The registry's address is still to be put in.
 AVRO_SETTINGS = {

@@ -11,7 +11,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import Pipeline
-from connectors.debezium import connector_config, pattern, redact
+from connectors.debezium import AVRO_CONVERTER, ROW_CONVERTER, connector_config, pattern, redact
 from connectors.names import Names
 from connectors.preflight import toast
 from connectors.preflight.model import Level
@@ -143,6 +143,22 @@ def test_configuration_as_a_whole() -> None:
         "transforms.slim.exclude": "before,transaction,ts_us,ts_ns",
         "transforms.slim.replace.null.with.default": "false",
     }
+
+
+def test_a_worker_with_our_converter_writes_with_it() -> None:
+    """It leaves out itself what nobody reads; with Avro it writes the keys alone."""
+    plugins = {ROW_CONVERTER, "org.apache.kafka.connect.json.JsonConverter"}
+    plain, config = connector_config(pipeline(), catalogue()), connector_config(pipeline(), catalogue(), (), plugins)
+    assert {name for name in plain if config.get(name) != plain[name]} == {
+        "key.converter",
+        "value.converter",
+        "transforms",
+    }
+    assert config["key.converter"] == config["value.converter"] == ROW_CONVERTER
+    registry = {"url": "http://registry:8080/apis/ccompat/v7/"}
+    avro = connector_config(pipeline(source={"format": "avro", "registry": registry}), catalogue(), plugins=plugins)
+    assert (avro["key.converter"], avro["value.converter"]) == (ROW_CONVERTER, AVRO_CONVERTER)
+    assert avro["transforms"] == "slim"
 
 
 def test_options_of_the_file_win() -> None:

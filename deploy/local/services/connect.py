@@ -37,8 +37,7 @@ class Connect(jvm.JavaService):
         """Write the worker's configuration."""
         folder = site.data(self.name)
         jvm.logging(site, self.name, folder)
-        avro = converter.plugin(site, units["connect-avro"], units["kafka"])
-        plugins = [units["connect-plugins"], avro]
+        plugins = [units["connect-plugins"], converter.plugins(site, units)]
         (folder / "connect.properties").write_text(jvm.properties(self._settings(site, plugins)))
 
     def _settings(self, site: Site, plugins: list[Path]) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Connect's folder of plugins: Debezium as it came, and the Avro converter with the jar that we build for it."""
+"""Connect's folder of plugins: Debezium as it came, and our converters, each with the jars that it stands on."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cdc.errors import StackError
@@ -12,37 +12,43 @@ from deploy.connect import build
 from deploy.local.site import Site
 
 
-def plugin(site: Site, jars: Path, kafka: Path) -> Path:
+def plugins(site: Site, units: Mapping[str, Path]) -> Path:
     """The folder to put on Connect's ``plugin.path``, made anew.
 
     Args:
         site: whose worker.
-        jars: the converter's, from the cache.
-        kafka: Connect's own, to compile against.
+        units: folders of jars in the cache, by name.
 
     Raises:
         StackError: there is no compiler, or it failed.
     """
     top = site.data("connect") / "plugins"
-    folder = top / "headwater-avro"
     shutil.rmtree(top, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for jar in jars.glob("*.jar"):
-        (folder / jar.name).symlink_to(jar)
-    (folder / "headwater-avro.jar").symlink_to(_built(site, [kafka, jars]))
+    kafka, avro = units["kafka"], units["connect-avro"]
+    _plugin(site, top / "headwater-json", [kafka])
+    beside = _plugin(site, top / "headwater-avro", [kafka, avro])
+    for jar in avro.glob("*.jar"):
+        (beside / jar.name).symlink_to(jar)
     return top
 
 
-def _built(site: Site, jars: Sequence[Path]) -> Path:
-    target = site.folder("run") / f"headwater-avro-{compiled.digest([build.SOURCE], jars)}.jar"
+def _plugin(site: Site, folder: Path, jars: Sequence[Path]) -> Path:
+    """One converter's folder, with its own jar in it."""
+    folder.mkdir(parents=True)
+    (folder / f"{folder.name}.jar").symlink_to(_built(site, folder.name, jars))
+    return folder
+
+
+def _built(site: Site, name: str, jars: Sequence[Path]) -> Path:
+    target = site.folder("run") / f"{name}-{compiled.digest([build.source(name)], jars)}.jar"
     if target.exists():
         return target
     javac = site.jdk.home / "bin" / "javac"
     try:
-        build.build(str(javac), jars, target)
+        build.build(name, str(javac), jars, target)
     except (OSError, RuntimeError) as error:
         raise StackError(
-            f"the Avro converter for Connect could not be built with {javac}: {error}",
+            f"Connect's converter {name} could not be built with {javac}: {error}",
             fix="set JAVA_HOME to a whole JDK (Debian: openjdk-17-jdk-headless), not a JRE",
         ) from error
     return target

@@ -78,13 +78,17 @@ def fingerprint(connection: Connection, tables: Sequence[str]) -> str:
 
 
 def read_shapes(
-    connection: Connection, tables: Sequence[str], absent: list[SourceError] | None = None
+    connection: Connection,
+    tables: Sequence[str],
+    places: Mapping[str, str] | None = None,
+    absent: list[SourceError] | None = None,
 ) -> tuple[Catalogue, Mapping[str, Shape]]:
     """The captured tables and their shapes, all at one moment.
 
     Args:
         connection: any role that may connect.
         tables: as in ``source.tables``.
+        places: as for ``read_catalogue``.
         absent: takes the error of each table that is not there.
 
     Returns:
@@ -98,7 +102,7 @@ def read_shapes(
         first = _position(connection)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            catalogue, facts = _look(connection, tables, absent)
+            catalogue, facts = _look(connection, tables, places, absent)
         last = _position(connection)
     return replace(catalogue, lsn=first), _shapes(catalogue, facts, last)
 
@@ -114,7 +118,7 @@ def read_shapes_inside(connection: Connection, tables: Sequence[str]) -> tuple[C
         SourceError: as ``read_shapes``.
     """
     with explained(READING):
-        catalogue, facts = _look(connection, tables, [])
+        catalogue, facts = _look(connection, tables, None, [])
         position = _position(connection)
     return replace(catalogue, lsn=position), _shapes(catalogue, facts, position)
 
@@ -126,9 +130,12 @@ def _position(connection: Connection) -> int:
 
 
 def _look(
-    connection: Connection, tables: Sequence[str], absent: list[SourceError] | None
+    connection: Connection,
+    tables: Sequence[str],
+    places: Mapping[str, str] | None,
+    absent: list[SourceError] | None,
 ) -> tuple[Catalogue, list[tuple[Any, ...]]]:
-    catalogue = read_catalogue(connection, tables, absent=absent)
+    catalogue = read_catalogue(connection, tables, places, absent)
     try:
         return catalogue, connection.execute(FACTS, [list(catalogue.tables)]).fetchall()
     except errors.UndefinedTable as error:  # dropped between the two

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.resolve import resolve_view, resolve_views
 from cdc.view import View
-from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.kept_shapes import known_shapes
@@ -48,9 +48,9 @@ def tables_of(pipeline: Pipeline, *, all_of_them: bool) -> Catalogue:
     """
     places = {table: str(pipeline.locate(("source", "tables", n))) for n, table in enumerate(pipeline.source.tables)}
     with connect(pipeline.source, setup=bool(pipeline.source.setup_user)) as connection:
-        found = read_catalogue(connection, pipeline.source.tables, places, absent=None if all_of_them else [])
-        _, shapes = read_shapes(connection, pipeline.source.tables, absent=[])
-    return known_shapes(pipeline).with_newer(shapes)[0].told_to(found)
+        found, shapes = read_shapes(connection, pipeline.source.tables, places, None if all_of_them else [])
+    # Without a position: nothing that is held against these tables may be newer than they are.
+    return known_shapes(pipeline).with_newer(shapes)[0].told_to(replace(found, lsn=0))
 
 
 def refuse_wrong_views(pipeline: Pipeline, say: Say) -> None:

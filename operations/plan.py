@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from operations.edits.pending import pending, told, under_way
 from operations.gate import refuse_wrong_views
 from operations.generations.outdated import line, needed
 from operations.schema.said import migrations
+from operations.status.evolving import evolving
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Plan:
         edits: what the `run` that is alive will do; None if there is none.
         building: sinks whose new generation it builds already.
         capturing: tables that it is taking up already.
+        evolving: what is under way because tables were altered (``operations.status.evolving``).
     """
 
     pipeline: str
@@ -38,6 +40,7 @@ class Plan:
     edits: Changes | None
     building: Collection[str] = ()
     capturing: Collection[str] = ()
+    evolving: Sequence[Mapping[str, Any]] = ()
 
     def lines(self, file: str) -> list[str]:
         """What becomes of the sinks, a line each: nothing is told twice."""
@@ -58,13 +61,13 @@ class Plan:
             return f"{len(self.actions)} changes; `run` is making them: it takes up {', '.join(sorted(self.capturing))}"
         if self.actions or asked:
             return f"{len(self.actions) + asked} changes; `headwater apply {file}` makes them"
-        return "" if self.sinks or self.tables else "nothing to change"
+        return "" if self.sinks or self.tables or self.evolving else "nothing to change"
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of ``--json``; secrets are never in it."""
         changes = [action.to_dict() for action in self.actions]
         more = {"changes": changes, "sinks": self.sinks, "tables": self.tables, "run": told(self.edits)}
-        return {"pipeline": self.pipeline, **more}
+        return {"pipeline": self.pipeline, **more, "evolving": list(self.evolving)}
 
 
 def plan(pipeline: Pipeline, migration: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Plan:
@@ -82,4 +85,6 @@ def plan(pipeline: Pipeline, migration: Path | None = None, say: Callable[[str],
     actions = plan_pipeline(pipeline)
     tables = migrations(pipeline, migration)
     refuse_wrong_views(pipeline, say)
-    return Plan(pipeline.name, actions, needed(pipeline), tables, pending(pipeline), *under_way(pipeline))
+    building, capturing = under_way(pipeline)
+    followed = evolving(pipeline)  # what `run` has noticed a second ago is no difference any more, and not done yet
+    return Plan(pipeline.name, actions, needed(pipeline), tables, pending(pipeline), building, capturing, followed)

@@ -170,8 +170,7 @@ class Runner:
         """
         for run in self._of(folder):
             run.taken = run.taken or taken
-            self._stop(run)
-            run.failed, run.last_error = True, reason
+            self._fail(run, reason)
 
     def halt(self, reasons: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
         """Stop for good the flows that read one of these topics.
@@ -187,8 +186,7 @@ class Runner:
         for run in self.running if folder is None else self._of(folder):
             topic = next((topic for topic in sorted(run.flow.spec.topics) if topic in reasons), None)
             if topic is not None and not run.failed:
-                self._stop(run)
-                run.failed, run.last_error = True, reasons[topic]
+                self._fail(run, reasons[topic])
                 stopped[run.flow.title] = topic
         return stopped
 
@@ -347,6 +345,13 @@ class Runner:
                 query.stop()
         except Exception as error:  # the JVM is gone, which ends a query as well: a group's SIGTERM reaches it first
             _log.debug("a query was not stopped in an orderly way: %s", error)
+
+    def _fail(self, run: Running, reason: str) -> None:
+        """Stop a flow for good, with a reason: `status` must not say for a moment that somebody has told it to end."""
+        if run.query is not None:
+            self._end(run.query)
+        run.query, run.failed, run.last_error = None, True, reason
+        self._write(run, "failed")
 
     def _stop(self, run: Running, state: str = "stopped") -> None:
         if run.failed or run.finished:

@@ -79,4 +79,6 @@ def explain(text: str) -> str:
         for line in text.splitlines()
         if "Caused by:" in line or re.match(r"(: )?\w[\w.]*(Error|Exception)", line)  # ": " is how py4j begins Java's
     ]
-    return (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]
+    found = (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]
+    # Some of Java's exceptions have no words, and "terminated with exception:" alone tells nobody where to look.
+    return found if found and not found.endswith(":") else f"{found} no reason was given; see Spark's log".strip()

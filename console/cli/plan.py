@@ -36,7 +36,8 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
 
     A sink whose view, mapping or target was changed in the file goes on as it was; `rebuild` makes it anew. Of tables
     whose columns have changed, or would change by --migration, it shows what that means for each view and sink (a
-    migration that is tried out locks its tables for as long as it takes). If a `headwater run` is alive, it also shows
+    migration that is tried out locks its tables for as long as it takes); and of those that `run` has noticed, what it
+    is doing about them, which is no difference. If a `headwater run` is alive, it also shows
     what that will do with the file once it is applied. Changes nothing. Views that do not fit the tables are an error,
     as they are for `apply`.
 
@@ -45,6 +46,7 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     from cdc.pipeline import load
     from console.cli.show_action import show_action
     from operations.plan import plan
+    from operations.status.evolving import line
 
     found = plan(load(file), migration, lambda line: click.echo(line, err=True))
     asked = found.asked()
@@ -57,7 +59,7 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
             click.echo(click.style("~ ", fg="yellow") + said)
         for table in found.tables:
             show_migration(table)
-        for said in asked:
+        for said in (*map(line, found.evolving), *asked):
             click.echo(click.style("~ ", fg="yellow") + said)
         if closing := found.closing(str(file)):
             click.echo(closing)

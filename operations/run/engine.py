@@ -87,32 +87,37 @@ class Engine:
                 said += self._try(name, number)
         return said
 
-    def _try(self, sink: str, number: int) -> list[str]:
+    def _try(self, sink: str, number: int, told: Catalogue | None = None) -> list[str]:
         """Take a generation up; one that can't be is tried again now and then."""
         if not self.refused.due(sink, number):
             return []
         try:
             if self.refused.stale:
-                self.catalogue = source_catalogue(self.pipeline)
-            self.builds.append(self._take_up(sink, number))
+                told = self.catalogue = source_catalogue(self.pipeline)
+            self.builds.append(self._take_up(sink, number, told or self.catalogue))
         except HeadwaterError as error:  # its rebuild may not have let go of it yet
             return [after("warning: ", self.refused.lines[-1])] if self.refused.add(sink, number, error) else []
         self.refused.mended(sink, number)
         return [Line(f"{sink}, generation {number}: kept up to date from now on", sink=sink, generation=number)]
 
-    def _take_up(self, sink: str, number: int) -> Opened:
-        build = open_generation(self.pipeline, self.catalogue, sink, number)
+    def _take_up(self, sink: str, number: int, catalogue: Catalogue) -> Opened:
+        build = open_generation(self.pipeline, catalogue, sink, number)
         try:
-            self.runner.add(accepted_flows(build, self.catalogue, self.spark, self.snapshot_lsn))
+            self.runner.add(accepted_flows(build, catalogue, self.spark, self.snapshot_lsn))
         except BaseException:
             build.generation.unlock()  # kept, its lease would be ours and nobody's work
             raise
         return build
 
-    def take_again(self, build: Opened) -> list[str]:
-        """Open a generation that runs here anew, with what is known of the source now; what was done, a line each."""
+    def take_again(self, build: Opened, told: Catalogue | None = None) -> list[str]:
+        """Open a generation that runs here anew; what was done, a line each.
+
+        Args:
+            build: the generation.
+            told: the tables as this one is to take them; as they are known to all if left out.
+        """
         self._let_go(build, anew=True)
-        return self._try(build.sink, build.generation.number)
+        return self._try(build.sink, build.generation.number, told)
 
     def follow_pauses(self) -> list[str]:
         """Let go of sinks that were paused; those that are so no more are taken up as what has become ready."""

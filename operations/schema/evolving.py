@@ -226,20 +226,20 @@ class Evolving:
         again; and who doubts even so takes everything.
         """
         now, known = time.monotonic(), look.catalogue
+        engine.catalogue = known
         doubting = {folder for folder, since in self._doubts.items() if since <= look.began}
         for build in list(engine.builds):
             folder, changed = build.generation.folder, (build.sink, build.number) in retake
             if not changed and folder not in doubting:
                 continue
-            engine.catalogue = known if changed else replace(known, doubts=False)
+            told = known if changed else replace(known, doubts=False)
             if folder in doubting and now - self._doubted.get(folder, -DOUBT_AGAIN) < DOUBT_AGAIN and not changed:
-                engine.catalogue = replace(known, lsn=0)
-            engine.take_again(build)
+                told = replace(known, lsn=0)
+            engine.take_again(build, told)
         self._doubted = {
             **{f: at for f, at in self._doubted.items() if now - at < DOUBT_AGAIN},
             **dict.fromkeys(doubting, now),
         }
-        engine.catalogue = known
 
     def _owed(self, catalogue: Catalogue) -> list[str]:
         """Read tables again of which a view has come to need values that no log has."""

@@ -58,6 +58,12 @@ def test_our_own_words_and_a_full_disk_are_kept() -> None:
     assert FULL.search(failed(java("a.B: b", "java.io.IOException: No space left on device")))
 
 
+@pytest.mark.parametrize("text", ["", "\n", "[STREAM_FAILED] Query [id = 1] terminated with exception:\n"])
+def test_who_gives_no_reason_is_told_of_so(text: str) -> None:
+    """`retrying: ` with nothing behind it was all that `status` had to say."""
+    assert explain(text).endswith("no reason was given; see Spark's log")
+
+
 def test_an_error_of_ours_passes() -> None:
     def fenced(_batch: Any, _number: int) -> None:
         raise Fenced("taken over")

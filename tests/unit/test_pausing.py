@@ -182,7 +182,7 @@ def test_run_lets_go_and_takes_up_again(pipeline: Pipeline, monkeypatch: pytest.
 def test_who_is_opened_anew_is_not_told_to_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table was altered, or a setting: `status` said that the process was told to end, which was alive."""
     engine = engine_of(pipeline)
-    monkeypatch.setattr(engine, "_try", lambda sink, number: [f"{sink} {number}"])
+    monkeypatch.setattr(engine, "_try", lambda sink, number, _told=None: [f"{sink} {number}"])
     build = cast(Any, SimpleNamespace(sink="cache", number=1, generation=living(pipeline)))
     engine.builds.append(build)
     assert engine.take_again(build) == ["cache 1"]

@@ -44,6 +44,7 @@ TABLE = Action("publication", "p", "add public.new")
             "1 changes; `run` is making them: it takes up public.new",
         ),
         (Plan("p", [], [], [], Changes(), (), {"public.new"}), [], "nothing to change"),
+        (Plan("p", [], [], [], Changes(), evolving=[{"table": "public.new"}]), [], ""),
     ],
 )
 def test_nothing_is_told_twice_and_who_does_it_is(plan: Plan, lines: list[str], closing: str) -> None:

@@ -125,6 +125,14 @@ def test_a_failure_for_good_is_failed_and_stays_so_when_the_process_ends(case: C
     assert (case.read().state, case.read().last_error) == ("failed", "no such index")
 
 
+def test_who_is_halted_was_at_no_moment_told_to_end(case: Case) -> None:
+    """Between the two words `status` said that somebody had stopped the process, which was alive."""
+    case.step()
+    assert case.runner.halt({"t": "the table is gone"}) == {"s/main": "t"}
+    assert (case.read().state, case.read().last_error) == ("failed", "the table is gone")
+    assert case.runner.halt({"t": "the table is gone"}) == {}
+
+
 def test_a_flow_that_waits_for_its_next_try_is_stopped_when_the_process_ends(case: Case) -> None:
     case.make = unavailable
     case.step()

@@ -178,7 +178,7 @@ def test_a_doubt_is_settled_by_a_look_that_began_after_it_and_comes_once(now: li
     folder, opened = Path("g1"), list[Catalogue]()
     build = SimpleNamespace(sink="s", number=1, generation=SimpleNamespace(folder=folder))
     engine: Any = SimpleNamespace(builds=[build])
-    engine.take_again = lambda _build: opened.append(engine.catalogue)
+    engine.take_again = lambda _build, told: opened.append(told)
     evolving = Evolving(pipeline, Path("shop.yaml"))
     known = Catalogue(lsn=5)
     try:

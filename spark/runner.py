@@ -51,11 +51,15 @@ _LOST = re.compile(
     r"|UNKNOWN_TOPIC_OR_PARTITION|UnknownTopicOrPartition|PARTITIONS_DELETED|OFFSET_CHANGED"
 )
 LOST_TIMES = 6
-# Where spark/replay.py could not prevent it, Spark fails in its own metrics after it has replayed and committed a batch
-# that a crash had cut: nothing is wrong, the query only has to be started again.
-_HARMLESS = re.compile(
-    r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"
-)
+# Nothing is wrong, the query only has to be started again, and this says why.
+_HARMLESS = {
+    # Where spark/replay.py could not prevent it: after it has replayed and committed a batch that a crash had cut.
+    re.compile(r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"): (
+        "the Kafka source failed in its metrics after a replayed batch (Spark)"
+    ),
+    # Readers were led to another generation, whose table has this one's name now; under its own the flow finds its own.
+    re.compile(r"Table UUID does not match"): "its table was given another name: readers see another generation",
+}
 
 
 class Query(Protocol):
@@ -269,9 +273,9 @@ class Runner:
         run.restarts.add("looked at the log: it may have forgotten deletes that were not read yet")
 
     def _spark_failure(self, run: Running, text: str, now: float) -> None:
-        if _HARMLESS.search(text):
+        if why := next((why for harmless, why in _HARMLESS.items() if harmless.search(text)), None):
             run.query, run.retry_at = None, now
-            run.restarts.add("the Kafka source failed in its metrics after a replayed batch (Spark)")
+            run.restarts.add(why)
             return
         if told.FULL.search(text):
             self._failure(run, told.no_room(run.flow.checkpoint, text), terminal=False, now=now)

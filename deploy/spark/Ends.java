@@ -22,7 +22,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * Where the topics that resting queries read end: one look for all of them, again and again while any query rests.
  *
- * <p>A hint and no more: a query that was not woken looks for itself after {@link #LONGEST_MS}.
+ * <p>A hint and no more: a query that was not woken looks for itself after {@link #LONGEST_MS}. Who has rested for long
+ * waits at the {@link Tail}, which costs nobody anything.
  */
 final class Ends {
   /** How long a query rests at the most; what it costs when a hint is lost. */
@@ -30,14 +31,6 @@ final class Ends {
 
   /** Between two looks: half of it is added to the way of a commit that meets a resting pipeline. */
   private static final long PAUSE_MS = 8;
-
-  /**
-   * The same when nothing has come for so long: a hundred looks a second are a twelfth of a core in Kafka and here, day
-   * and night. Who writes every few seconds does not meet it.
-   */
-  private static final long QUIET_MS = 10_000;
-
-  private static final long QUIET_PAUSE_MS = 25;
 
   /** A look may not take more than a fifth of the time: thousands of partitions are looked at less often. */
   private static final long PAUSE_FOR_EACH = 4;
@@ -52,7 +45,6 @@ final class Ends {
   private final Map<String, Object> client;
   private final Set<Resting> resting = new HashSet<>();
   private boolean begun;
-  private volatile long woken = System.nanoTime();
 
   private Ends(Map<String, Object> client) {
     this.client = client;
@@ -60,6 +52,11 @@ final class Ends {
 
   /** That of all queries of this process that read with the same client settings. */
   static Ends of(CaseInsensitiveStringMap options) {
+    return SHARED.computeIfAbsent(Map.copyOf(client(options)), Ends::new);
+  }
+
+  /** The settings of Kafka's client among a source's options. */
+  static Map<String, Object> client(CaseInsensitiveStringMap options) {
     Map<String, Object> client = new HashMap<>();
     options
         .asCaseSensitiveMap()
@@ -69,7 +66,7 @@ final class Ends {
                 client.put(name.substring("kafka.".length()), value);
               }
             });
-    return SHARED.computeIfAbsent(Map.copyOf(client), Ends::new);
+    return client;
   }
 
   private static final class Resting {
@@ -118,7 +115,7 @@ final class Ends {
         List<Resting> asking = asking();
         boolean answered = wake(asking, admin);
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-        Thread.sleep(answered ? Math.min(LONGEST_PAUSE_MS, Math.max(pause(), took * PAUSE_FOR_EACH)) : LONGEST_MS);
+        Thread.sleep(answered ? Math.min(LONGEST_PAUSE_MS, Math.max(PAUSE_MS, took * PAUSE_FOR_EACH)) : LONGEST_MS);
       }
     } catch (InterruptedException ended) {
       Thread.currentThread().interrupt();
@@ -127,10 +124,6 @@ final class Ends {
         begun = false; // the next one who rests begins anew
       }
     }
-  }
-
-  private long pause() {
-    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - woken) < QUIET_MS ? PAUSE_MS : QUIET_PAUSE_MS;
   }
 
   private synchronized List<Resting> asking() throws InterruptedException {
@@ -154,7 +147,6 @@ final class Ends {
       for (Resting one : asking) {
         if (one.at.entrySet().stream().anyMatch(entry -> ends.get(entry.getKey()).offset() != entry.getValue())) {
           resting.remove(one);
-          woken = System.nanoTime();
         }
       }
       notifyAll();

@@ -4,6 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -31,8 +32,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Each query asks Kafka for the ends of its topics a hundred times a second: with thirty queries in a process that
  * was half a core, and Kafka's share besides, for nothing (docs/decisions/micro-batches.md). Here a query that has found
- * nothing waits until {@link Ends}, which asks for all queries at once, has seen something. What there is to read, and
- * up to where, only Spark's own source says.
+ * nothing waits until {@link Ends}, which asks for all queries at once, has seen something; and one that has waited for
+ * long, until the broker says so ({@link Tail}). What there is to read, and up to where, only Spark's own source says.
  */
 public final class RestingKafka implements TableProvider {
   private final KafkaSourceProvider kafka = new KafkaSourceProvider();
@@ -83,7 +84,7 @@ public final class RestingKafka implements TableProvider {
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
-      return new Stream(kafka.toMicroBatchStream(checkpoint), Ends.of(options));
+      return new Stream(kafka.toMicroBatchStream(checkpoint), Ends.of(options), new Tail(options));
     }
 
     @Override
@@ -97,26 +98,43 @@ public final class RestingKafka implements TableProvider {
     }
   }
 
+  /** Who has found nothing for so long waits until the broker says that there is something. */
+  private static final long QUIET_NANOS = TimeUnit.SECONDS.toNanos(5);
+
   private static final class Stream implements SupportsTriggerAvailableNow, ReportsSourceMetrics, MicroBatchStream {
     private final MicroBatchStream kafka;
     private final Ends ends;
+    private final Tail tail;
+    private long found = System.nanoTime();
     private volatile boolean asked;
 
-    Stream(MicroBatchStream kafka, Ends ends) {
+    Stream(MicroBatchStream kafka, Ends ends, Tail tail) {
       this.kafka = kafka;
       this.ends = ends;
+      this.tail = tail;
     }
 
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
-      Offset found = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit);
+      Offset latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit);
       asked = true;
-      if (found != null && found.equals(start)) {
+      if (latest == null || !latest.equals(start)) {
+        found = System.nanoTime();
+      } else {
         // Then this trigger has nothing, and the next one, at once, finds what has come: a batch's own time does not
         // hold the time of rest before it.
-        ends.awaitOthers(offsets((KafkaSourceOffset) start));
+        rest(offsets((KafkaSourceOffset) start));
       }
-      return found;
+      return latest;
+    }
+
+    private void rest(Map<TopicPartition, Long> at) {
+      if (System.nanoTime() - found > QUIET_NANOS) {
+        tail.await(at);
+      } else {
+        tail.close();
+        ends.awaitOthers(at);
+      }
     }
 
     /** After a batch that is replayed Spark asks a source that has not looked at the log yet, which then fails. */
@@ -178,6 +196,7 @@ public final class RestingKafka implements TableProvider {
 
     @Override
     public void stop() {
+      tail.close();
       kafka.stop();
     }
 

@@ -4,7 +4,8 @@ A row may change at any moment, and its change takes a while to the sink. So eac
 keys in one snapshot, waits until the sink has applied everything committed before it, reads what the sink holds, and
 then reads the truth once more. Where both truths are equal the row stood still all the while, and the sink, which had
 passed it, must have held just that: what it held instead is wrong. Where they are not, the row moved, and the next
-round decides.
+round decides. So it does where the sink shows a change that was made in between: a key that was inserted again and
+deleted again is absent from both truths, and a warehouse whose batch takes half a minute was called wrong for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.keys import is_stray
+from cdc.position import MAX_LSN
 from cdc.view import View
 from operations.holding import Holding
 from operations.status.frontier import Frontier
@@ -38,6 +40,8 @@ MOST_ROUNDS = 3
 # Between two rounds when the sink's progress can't be seen, or rows keep moving.
 PAUSE_SECONDS = 1.0
 NOTHING = bytes(DIGEST_BYTES)
+# No digest: of a row that has certainly moved.
+MOVED = b"\xfe" * DIGEST_BYTES
 
 
 @dataclass
@@ -118,14 +122,18 @@ class Settler:
         """Keys that differ when the sink has passed the snapshot, by kind, with the digest that was expected."""
         suspects = self._keys()
         with snapshot(self.holding.opened.pipeline.source) as connection:
-            caught_up = self.frontier.wait(wal_position(connection), deadline, self.on_pause)
+            taken = wal_position(connection)
+            caught_up = self.frontier.wait(taken, deadline, self.on_pause)
             for page in keys.pages(PAGE):
                 names = [unmarked(key)[1] for key in page]
-                wanted, held = self._truth(connection, names), self._held(names)
+                wanted, held = self._truth(connection, names), self.holding.get(names)
+                now = wal_position(connection)  # of the server, and not of the snapshot
                 for key in names:
-                    kind = kind_of(wanted.get(key), held.get(key))
+                    found = held.get(key)
+                    kind = kind_of(wanted.get(key), found and found.digest)
                     if kind is not None:
-                        suspects.add(marked(kind, key), wanted.get(key, NOTHING))
+                        moved = found is not None and taken < found.version & MAX_LSN <= now
+                        suspects.add(marked(kind, key), MOVED if moved else wanted.get(key, NOTHING))
         suspects.flush()
         return caught_up, suspects
 

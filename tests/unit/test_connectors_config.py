@@ -129,6 +129,7 @@ def test_configuration_as_a_whole() -> None:
         "signal.kafka.bootstrap.servers": "127.0.0.1:9092",
         "incremental.snapshot.chunk.size": "8192",
         "driver.stringtype": "unspecified",
+        "driver.prepareThreshold": "0",
         "incremental.snapshot.watermarking.strategy": "insert_delete",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": "flights-notifications",

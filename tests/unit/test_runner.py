@@ -168,6 +168,15 @@ def test_what_another_process_has_taken_over_is_its_own_to_tell_of(case: Case) -
     assert case.read() == theirs
 
 
+def test_a_table_that_was_renamed_under_its_flow_is_no_failure(case: Case) -> None:
+    """At each promotion of a warehouse `status` showed Java's words about the generation before."""
+    case.step()
+    case.queries[0].fails("java.lang.IllegalStateException: Table UUID does not match: current=a != refreshed=b")
+    status = case.step()
+    assert (status.state, status.last_error, len(case.queries)) == ("starting", None, 2)
+    assert status.restarted is not None and "readers see another generation" in str(status.restarted)
+
+
 def test_a_task_that_a_sink_has_fenced_says_nothing_over_its_successor(case: Case) -> None:
     case.step()
     theirs = replace(case.read(), pid=1)

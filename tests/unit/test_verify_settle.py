@@ -24,10 +24,18 @@ class World:
         truth: key -> what its row is at each look; the last stays.
         held: key -> what the sink holds.
         passes: for each round whether the sink is seen to pass the snapshot in time.
+        versions: key -> that of what the sink holds; the log grows by 10 with each question for its position.
     """
 
-    def __init__(self, truth: Mapping[str, Sequence[int]], held: Mapping[str, int], passes: Sequence[bool]) -> None:
+    def __init__(
+        self,
+        truth: Mapping[str, Sequence[int]],
+        held: Mapping[str, int],
+        passes: Sequence[bool],
+        versions: Mapping[str, int] | None = None,
+    ) -> None:
         self.truth, self.held, self.passes = truth, held, list(passes)
+        self.versions, self.log = versions or {}, 0
         self.looks, self.clock = 0, 0.0
 
     def settler(self, folder: Path) -> Settler:
@@ -41,7 +49,11 @@ class World:
         return self.passes.pop(0)
 
     def _get(self, keys: Sequence[str]) -> dict[str, Holds]:
-        return {key: Holds(1, digest(self.held[key])) for key in keys if key in self.held}
+        return {key: Holds(self.versions.get(key, 1), digest(self.held[key])) for key in keys if key in self.held}
+
+    def position(self, _connection: object) -> int:
+        self.log += 10
+        return self.log
 
     def pass_by(self, seconds: float) -> None:
         self.clock += seconds
@@ -69,7 +81,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             yield None
 
         monkeypatch.setattr(settle, "snapshot", snapshot)
-        monkeypatch.setattr(settle, "wal_position", lambda _connection: 0)
+        monkeypatch.setattr(settle, "wal_position", world.position)
         monkeypatch.setattr(settle, "expected", lambda _view, _connection, _spark, keys: keys)
         monkeypatch.setattr(settle, "digests", lambda _view, keys, _forms: world.now(keys))
         clock = SimpleNamespace(monotonic=lambda: world.clock, sleep=world.pass_by)
@@ -116,3 +128,11 @@ def test_rows_that_never_stand_still_are_not_waited_for(settled: Any) -> None:
     result, certain = settled(world, wait=1_000.0)
     assert (result.moving, result.changed, result.caught_up, certain) == (["hot"], ["wrong"], True, 1)
     assert not world.passes
+
+
+def test_a_key_that_came_and_went_between_two_looks_is_not_called_wrong(settled: Any) -> None:
+    """It is absent from both truths, and the sink, half a minute behind, still has it."""
+    world = World({"again": []}, {"again": 7, "ghost": 7, "forged": 7}, [True] * 3, {"again": 15, "forged": 1 << 40})
+    result, certain = settled(world)
+    assert sorted(result.extra) == ["forged", "ghost"] and result.moving == ["again"]
+    assert (result.differences, certain) == (2, 2)

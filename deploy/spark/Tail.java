@@ -22,8 +22,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * here, a batch of records at the most, is thrown away: what there is to read only Spark's source says.
  */
 final class Tail {
-  /** How long a query waits at the most; what it costs when it waits for the wrong thing. */
-  private static final long LONGEST_MS = 1_000;
+  /** How long a query waits at the most before it looks for itself; what it costs when it waits for the wrong thing. */
+  private static final long LONGEST_MS = 5_000;
 
   private final Map<String, Object> client;
   private KafkaConsumer<byte[], byte[]> consumer;

@@ -135,9 +135,7 @@ def test_queries_that_have_nothing_to_read_rest_and_wake_at_once(
         assert max(looks) < 10, f"each looks about once a second, and not a hundred times: {looks}"
         time.sleep(1)
         late = [woken(queries[number], *flows[number]) for number in (0, 1, 3, 4)]
-        assert max(late) < 2.5, (
-            f"who has rested for long is told, and does not only look for itself: {late}"
-        )
+        assert max(late) < 2.5, f"who has rested for long is told, and does not only look for itself: {late}"
         waits = []
         for _ in range(5):
             waits.append(woken(queries[2], *flows[2]))

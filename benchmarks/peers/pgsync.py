@@ -135,6 +135,7 @@ def build(peer: Pgsync, workload: Workload) -> Build:
     Raises:
         StackError: bootstrap failed, the daemon ended, or the documents did not come.
     """
+    peer.index.delete()  # what a run that was killed has left would be full at once
     workload.settle()
     wanted = workload.expected(peer.document)
     began = time.perf_counter()

@@ -39,7 +39,7 @@ def test_a_paused_sink_gets_nothing_and_loses_nothing(shop: Scenario) -> None:
         time.sleep(2)
         begun = time.monotonic()
         shop.run("pause", "cache", "--why", "new disks")
-        assert time.monotonic() - begun < 15  # seconds on a loaded machine; it says nothing before all is let go
+        assert time.monotonic() - begun < 40  # seconds; a loaded machine took 26; it says nothing before all is let go
         stood, others = _committed(shop, "cache"), _committed(shop, "search")
         time.sleep(6)
         assert _committed(shop, "cache") == stood

@@ -73,6 +73,7 @@ def hanging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+@pytest.mark.alone
 def test_a_batch_whose_tasks_end_gets_on(spark: SparkSession, tmp_path: Path) -> None:
     found = signs(spark, tmp_path, slow, 12)
     assert len(found) >= 4, found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -99,3 +100,12 @@ def is_java(process: psutil.Process) -> bool:
         return bool(process.name() == "java")
     except psutil.Error:
         return False
+
+
+def mib_of(pid: int) -> float:
+    """Memory of a process and of all below it (MiB); shared pages are divided among those that share them."""
+    found = 0.0
+    for process in below(pid):
+        with suppress(psutil.Error):
+            found += process.memory_full_info().pss / 2**20
+    return found

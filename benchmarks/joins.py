@@ -154,11 +154,6 @@ class OurIndex(Index):
         self.run.check(self.runner)
 
 
-def piped(stack: LocalStack, folder: Path, database: str) -> Piped:
-    """The pipeline of the joined documents."""
-    return Piped(stack, folder, TEXT.replace("DATABASE", database))
-
-
 @contextmanager
 def documents_of(run: Piped, *options: str) -> Iterator[OurIndex]:
     """``headwater run`` and the documents that it keeps."""
@@ -173,7 +168,7 @@ def documents_of(run: Piped, *options: str) -> Iterator[OurIndex]:
 def _ours(
     stack: LocalStack, workload: Workload, settings: Settings, folder: Path
 ) -> tuple[Figures, float, list[float]]:
-    run = piped(stack, folder, settings.database)
+    run = Piped(stack, folder, TEXT.replace("DATABASE", settings.database))
     wanted = workload.expected(FLIGHT_CARD)
     began = time.perf_counter()
     with run.applied():

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import psutil
 from elasticsearch import Elasticsearch
 
+from benchmarks.costs import mib_of
 from benchmarks.joins import INDEX, TEXT
 from benchmarks.loads import ceiling_seconds, documents
 from benchmarks.peers import pgsync
@@ -224,7 +224,7 @@ class _Run(Piped):
         process = subprocess.Popen(command, env=self.env, stdout=subprocess.DEVNULL)
         peak = 0.0
         while process.poll() is None:
-            peak = max(peak, _held_mib(process.pid))
+            peak = max(peak, mib_of(process.pid))
             time.sleep(SAMPLE_SECONDS)
         if process.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
@@ -260,17 +260,3 @@ def _pipeline(stack: LocalStack, database: str) -> Iterator[_Run]:
         run = _Run(stack, Path(folder), TEXT.replace("DATABASE", database))
         with run.applied():
             yield run
-
-
-def _held_mib(pid: int) -> float:
-    """What a process and all below it hold, shared pages divided among those that share them."""
-    held = 0
-    try:
-        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-            try:
-                held += int(process.memory_full_info().pss)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-    except psutil.NoSuchProcess:
-        return 0.0
-    return held / 2**20

@@ -8,12 +8,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
-from benchmarks.costs import below
+from benchmarks.costs import mib_of
 from benchmarks.peers.copies import copied
 from benchmarks.peers.measuring import Settings
 from benchmarks.piped import Piped
@@ -85,15 +83,6 @@ def shares(processor: Processor) -> dict[str, float]:
     before = processor.seconds()
     time.sleep(REST_SECONDS)
     return {name: used / REST_SECONDS * 100 for name, used in since(before, processor.seconds()).items()}
-
-
-def mib_of(pid: int) -> float:
-    """Memory of a process and of all below it (MiB); shared pages are divided among those that share them."""
-    found = 0.0
-    for process in below(pid):
-        with suppress(psutil.Error):
-            found += process.memory_full_info().pss / 2**20
-    return found
 
 
 @contextmanager

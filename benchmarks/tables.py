@@ -13,9 +13,10 @@ from pathlib import Path
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from benchmarks.costs import mib_of
 from benchmarks.piped import Piped
 from benchmarks.processor import Processor, servers_of
-from benchmarks.rest import mib_of, shares
+from benchmarks.rest import shares
 from benchmarks.results import Measurement
 from benchmarks.stack import ready
 from deploy.local.stack import LocalStack

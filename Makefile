@@ -12,7 +12,7 @@ DIST ?= dist
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml
+$(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked Python packages into $(VENV) (a minute the first time)"

@@ -137,8 +137,8 @@ def read_catalogue(
                 absent.append(error)
         wanted = list(dict.fromkeys(wanted))
         oids = [found[name][0] for name in wanted]
-        indexes = connection.execute(KEYS, [oids]).fetchall()
-        unique = connection.execute(UNIQUE, [oids]).fetchall()
+        indexes = _by_table(connection.execute(KEYS, [oids]))
+        unique = _by_table(connection.execute(UNIQUE, [oids]))
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
         columns: dict[int, list[Column]] = {}
         for oid, *attribute in connection.execute(COLUMNS, [oids]):
@@ -148,11 +148,19 @@ def read_catalogue(
         for qualified in wanted:
             oid, schema, name, ident = found[qualified]
             identity = REPLICA_IDENTITY[ident]
-            key = key_of(identity, [index[1:] for index in indexes if index[0] == oid])
-            keys, others = unique_keys([row[1:] for row in unique if row[0] == oid], key)
+            key = key_of(identity, indexes.get(oid, ()))
+            keys, others = unique_keys(unique.get(oid, ()), key)
             of, left_out = tuple(columns.get(oid, ())), tuple(generated.get(oid, ()))
             out[qualified] = Table(schema, name, of, key, identity, left_out, unique_keys=keys, not_unique=others)
         return Catalogue(out, *_identity(connection))
+
+
+def _by_table(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    """Rows by the oid that they begin with, without it."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for oid, *rest in rows:
+        found.setdefault(oid, []).append(tuple(rest))
+    return found
 
 
 def schema_of(table: str) -> str:

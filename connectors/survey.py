@@ -19,7 +19,7 @@ from connectors.postgres import Connection, explained
 from connectors.preflight.model import Finding, Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.role import SERVICE_ROLES
-from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings
+from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings, spellings
 from connectors.table_facts import TableFacts, read_facts
 
 # Everything but the server's own, extensions' own and our own; partitions are captured under their root's name.
@@ -189,7 +189,8 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _named_well(names: Sequence[str], kinds: Collection[str]) -> tuple[list[str], list[LeftOut]]:
     """Those whose names a topic can have, and the others."""
-    findings = {name: list(name_findings(name, kinds, names)) for name in names}
+    spelt = spellings(kinds)
+    findings = {name: list(name_findings(name, spelt, names)) for name in names}
     bad = [_left_out(name, found[0]) for name, found in findings.items() if found]
     return [name for name in names if not findings[name]], bad
 

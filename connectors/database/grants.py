@@ -61,23 +61,32 @@ def missing_rights(connection: Connection, role: str, rights: Iterable[Right]) -
     with explained(
         f"reading the rights of role {role}", fix=f"create it: CREATE ROLE {role} LOGIN REPLICATION PASSWORD …"
     ):
-        return [right for right in rights if not _has(connection, role, right)]
+        rights = list(rights)
+        places = [(right.on, None) if right.is_schema else _split(right.on) for right in rights]
+        asked = {
+            "role": role,
+            "rights": [right.privilege for right in rights],
+            "schemas": [schema for schema, _ in places],
+            "names": [name for _, name in places],
+        }
+        held = connection.execute(_HELD, asked)
+        return [right for right, (has,) in zip(rights, held, strict=True) if not has]
 
 
-def _has(connection: Connection, role: str, right: Right) -> bool:
-    if right.is_schema:
-        row = connection.execute(
-            "SELECT has_schema_privilege(%s, oid, %s) FROM pg_namespace WHERE nspname = %s",
-            [role, right.privilege, right.on],
-        ).fetchone()
-    else:
-        schema, _, table = right.on.partition(".")
-        row = connection.execute(
-            "SELECT has_table_privilege(%s, c.oid, %s) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND c.relname = %s",
-            [role, right.privilege, schema, table],
-        ).fetchone()
-    return bool(row and row[0])
+def _split(table: str) -> tuple[str, str]:
+    schema, _, name = table.partition(".")
+    return schema, name
+
+
+# All at once: a pipeline of 500 tables has some 500 of them.
+_HELD = """
+SELECT CASE WHEN asked.name IS NULL THEN has_schema_privilege(%(role)s, n.oid, asked.privilege)
+            ELSE has_table_privilege(%(role)s, c.oid, asked.privilege) END
+  FROM unnest(%(rights)s::text[], %(schemas)s::text[], %(names)s::text[])
+       WITH ORDINALITY AS asked (privilege, schema, name, place)
+  LEFT JOIN pg_namespace n ON n.nspname = asked.schema
+  LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = asked.name
+ ORDER BY asked.place"""
 
 
 def plan_grants(connection: Connection, role: str, names: Names, tables: Iterable[str]) -> list[Action]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from connectors.catalogue import near_misses, schema_of
 from connectors.database.publication import GENERATED_SINCE
@@ -48,9 +48,10 @@ def run(site: Site) -> Iterator[Finding]:
             yield Finding(Level.ERROR, table, f"{table} matches no table", "correct source.tables")
     if missing:
         return
+    spelt = spellings(kinds)
     for fact in site.facts.values():
         yield from kind_findings(fact, site.db.info.server_version)
-        yield from name_findings(fact.name, kinds, set(site.facts))
+        yield from name_findings(fact.name, spelt, set(site.facts))
 
 
 def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
@@ -91,18 +92,26 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         )
 
 
-def name_findings(table: str, kinds: Collection[str], captured: Collection[str]) -> Iterator[Finding]:
+def spellings(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by what they are without regard to case. Pure."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.lower(), []).append(name)
+    return found
+
+
+def name_findings(table: str, spelt: Mapping[str, Sequence[str]], captured: Collection[str]) -> Iterator[Finding]:
     """What is wrong with a table's name.
 
     Args:
         table: ``schema.table``.
-        kinds: all relations of the database.
+        spelt: all relations of the database (``spellings``).
         captured: those that the pipeline names.
     """
     if not PLAIN.fullmatch(table) or table.count(".") > 1:
         message = f"the name {table} has characters that a topic's name can't have: topics of two tables could be one"
         yield Finding(Level.ERROR, table, message, "rename the table (letters, digits, underscore, hyphen)")
-    twins = sorted(name for name in kinds if name.lower() == table.lower() and name != table and name not in captured)
+    twins = sorted(name for name in spelt.get(table.lower(), ()) if name != table and name not in captured)
     if twins:  # Debezium compares names without regard to case
         message = f"{', '.join(twins)} differs from {table} only in case: the snapshot would read it too"
         yield Finding(Level.ERROR, table, message, "rename one of them, or capture both")

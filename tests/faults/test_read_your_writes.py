@@ -29,7 +29,7 @@ COMMAND = "make test-ryw"
 WAITS = int(os.environ.get("HEADWATER_RYW_WAITS", "600"))
 SECONDS = 4800.0
 # Between two kills: long enough that everything is at work for a while, or nothing is ever visible.
-BETWEEN_SECONDS = 25.0
+BETWEEN_SECONDS = 45.0
 TARGETS = ("run", "serve", "run", "elasticsearch", "serve", "connect", "run", "kafka", "postgres", "redis-store")
 
 

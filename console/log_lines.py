@@ -126,11 +126,12 @@ def belongs_to(pipeline: str) -> None:
 
 
 def say(line: str) -> None:
-    """Tell a sentence, with what it is about if it knows that."""
+    """Tell a sentence, with what it is about if it knows that; for a person, of several pipelines, with its name."""
     if _form.json:
         _log.log(level_of(line), "%s", line, extra=dict(what_of(line)))
-    else:
-        click.echo(line, err=True)
+        return
+    pipeline = {**structlog.contextvars.get_contextvars(), **what_of(line)}.get("pipeline")
+    click.echo(f"{pipeline}: {line}" if pipeline and "pipeline" not in _form.always else line, err=True)
 
 
 def last_word(error: BaseException, text: str) -> None:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from cdc.log.ends import Offsets
 from spark.checkpoint import committed_offsets
@@ -107,7 +108,8 @@ class AppliedListener:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-_listeners: dict[SparkSession, AppliedListener] = {}
+# A session that has ended takes its listener along.
+_listeners: WeakKeyDictionary[SparkSession, AppliedListener] = WeakKeyDictionary()
 
 
 def tell_applied(spark: SparkSession, title: str, folder: Path, about: Mapping[str, Any]) -> None:
@@ -122,7 +124,6 @@ def tell_applied(spark: SparkSession, title: str, folder: Path, about: Mapping[s
     from pyspark.java_gateway import ensure_callback_server_started
 
     if spark not in _listeners:
-        _listeners.clear()  # of sessions that have ended
         _listeners[spark] = listener = AppliedListener()
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]

@@ -171,12 +171,17 @@ def build_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    _use_own_classes(session, conf or {})
+    use_own_classes(session, conf or {})
     return session
 
 
-def _use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
-    """Set what our own classes do better, where they are all at hand; what the operator wants goes first."""
+def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
+    """Set what our own classes do better, where they are all at hand; what the operator wants goes first.
+
+    Args:
+        session: each session of a machine needs it anew.
+        wanted: ``engine.spark_conf``.
+    """
     jvm: Any = session._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:

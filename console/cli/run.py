@@ -8,23 +8,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cdc.errors import DiskFull, StateError
-from console.cli.options import is_terminal, master_option, pipeline_argument, sink_option
+from console.cli.options import is_terminal, master_option, sink_option
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
     from console.cli.flow_bars import FlowBars
+    from operations.accepted import Text
     from operations.edits.file_watch import FileWatch
     from operations.freshness.keeper import Keeper
     from operations.losses.losses import Losses
     from operations.run.engine import Engine
     from operations.run.halting import Halting
     from operations.run.patience import Stop
+    from operations.run.session import Sessions
     from operations.run.source_watch import First, SourceWatch
     from operations.schema.evolving import Evolving
     from spark.runner import Running
@@ -46,12 +50,13 @@ Examples:
   headwater run pipeline.yaml
   headwater run pipeline.yaml --sink search
   headwater run pipeline.yaml --master spark://host:7077
+  headwater run shop.yaml wiki.yaml                 (in one process, with one Spark)
   headwater run pipeline.yaml --serve 8470          (with the HTTP API of `headwater serve`)
   headwater run pipeline.yaml --until-caught-up     (fill, catch up, exit 0)
   headwater run pipeline.yaml --take-over           (with a state folder that was put back from an older copy)
 """
 )
-@pipeline_argument
+@click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @sink_option
 @click.option("--until-caught-up", is_flag=True, help="Stop once all that is in the log at the start has been applied.")
 @click.option(
@@ -70,7 +75,7 @@ Examples:
 )
 @master_option
 def command(
-    file: Path,
+    files: tuple[Path, ...],
     only: tuple[str, ...],
     until_caught_up: bool,
     timeout: float | None,
@@ -78,7 +83,7 @@ def command(
     taking_over: bool,
     master: str | None,
 ) -> None:
-    """Keep the sinks of a pipeline in sync with its source.
+    """Keep the sinks of one or more pipelines in sync with their sources.
 
     Each sink has its own offsets: one that is down waits and catches up, the others go on. Stop with Ctrl-C or SIGTERM;
     kill it and start it again as you like: it goes on where it was. Every generation of a sink that was not retired is
@@ -91,52 +96,86 @@ def command(
     A changed file is taken up when it was applied (`headwater apply`), not when it was saved: sinks come and go, and
     the next generation of a changed view is built, compared with Postgres and shown. What has not changed goes on.
 
+    Several files share one Spark, which saves the memory of one for each and is meant for small pipelines on one
+    machine: what `engine` says of it must be equal in all of them. A pipeline that ends with an error does not end the
+    others.
+
     Exit code 0: told to stop, or caught up with --until-caught-up; 1: no flow is left that could do anything, or an
     error that concerns all of them, or with --until-caught-up a sink that could not be filled.
     """
     from console.log_lines import log_lines
     from operations.run.patience import Asked, Stop
 
+    if len(files) > 1 and only:
+        raise click.UsageError("--sink goes with one file")
     stop = Stop()
-    stop.eager = True
+    stop.eager = len(files) == 1  # of several none may be broken off in the middle: only the main thread would be
     signal.signal(signal.SIGTERM, stop.ask)
     signal.signal(signal.SIGINT, stop.ask)
+    wanted = _Wanted(only, stop, master, until_caught_up, None if timeout is None else time.monotonic() + timeout)
     try:
-        with log_lines(), _serving(file, port):
-            if taking_over:
+        with log_lines(), _serving(files, port):
+            for file in files if taking_over else ():
                 _take_over(file, only)
-            failed = _run(file, only, stop, master, until_caught_up=until_caught_up, timeout=timeout)
+            failed = _run(files[0], wanted) if len(files) == 1 else _run_all(files, wanted)
     except Asked:  # before anything ran: there is nothing to end
         failed = False
     sys.exit(1 if failed else 0)
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """How a pipeline is to be run.
+
+    Attributes:
+        only: sink names; none for all.
+        stop: is set when the process was told to end.
+        master: Spark's, if not as the file says.
+        until_caught_up: end once all that was in the log has been applied.
+        until: when to give up, on the monotonic clock.
+        sessions: where Spark's sessions come from; None for a virtual machine of its own.
+    """
+
+    only: Sequence[str]
+    stop: Stop
+    master: str | None
+    until_caught_up: bool
+    until: float | None
+    sessions: Sessions | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is the only pipeline of this process."""
+        return self.sessions is None
+
+
 @contextmanager
-def _serving(file: Path, port: int | None) -> Iterator[None]:
+def _serving(files: Sequence[Path], port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
     from console.http.server import serving
 
-    with serving(file, "127.0.0.1", port, _say):
+    with serving(files, "127.0.0.1", port, _say):
         yield
 
 
-def _run(
-    file: Path,
-    only: Sequence[str],
-    stop: Stop,
-    master: str | None,
-    *,
-    until_caught_up: bool,
-    timeout: float | None,
-) -> bool:
+def _run_all(files: Sequence[Path], wanted: _Wanted) -> bool:
+    from cdc.pipeline import load
+    from operations.run.machines import with_master
+    from operations.run.session import SharedSessions
+    from operations.run.together import together
+
+    pipelines = [with_master(load(file), wanted.master) for file in files]
+    with SharedSessions(pipelines) as sessions:
+        each = replace(wanted, sessions=sessions)
+        return together({one.name: partial(_run, file, each) for one, file in zip(pipelines, files, strict=True)}, _say)
+
+
+def _run(file: Path, wanted: _Wanted) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
-    from cdc.pipeline import loads
-    from cdc.pipeline.loading import read_pipeline
     from console.cli.flow_bars import FlowBars
-    from console.log_lines import belongs_to, speaks_json
-    from operations.accepted import text_of
+    from console.log_lines import speaks_json
     from operations.catalogue import source_catalogue
     from operations.edits.file_watch import FileWatch
     from operations.letters.watch import LetterWatch
@@ -144,23 +183,26 @@ def _run(
     from operations.pausing import refuse_paused
     from operations.run.engine import open_engine
     from operations.run.halting import Halting
-    from operations.run.machines import with_master
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
     from operations.schema.evolving import Evolving, catch_up
     from operations.status.caught_up import Goal
 
-    until, data = None if timeout is None else time.monotonic() + timeout, read_pipeline(file)
-    pipeline, taken = with_master(loads(data, str(file)), master), text_of(file, data)
-    belongs_to(pipeline.name)
-    if until_caught_up:
+    only, stop, master, until = wanted.only, wanted.stop, wanted.master, wanted.until
+    pipeline, taken = _loaded(file, wanted)
+    bars = wanted.alone and is_terminal() and not speaks_json()
+    if wanted.until_caught_up:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
     with _judged(pipeline, only) as keeper, SourceWatch(pipeline, _first(pipeline, only, stop, until)) as source:
         with Waiting(pipeline, only) as waiting:
             catch_up(pipeline, only, _say)
             engine = patiently(
-                lambda: open_engine(pipeline, source_catalogue(pipeline), only), stop, _say, waiting.tell, until
+                lambda: open_engine(pipeline, source_catalogue(pipeline), only, wanted.sessions),
+                stop,
+                _say,
+                waiting.tell,
+                until,
             )
         keeper.follow(lambda: (engine.pipeline, engine.only))
         stop.eager = False
@@ -168,27 +210,15 @@ def _run(
         losses, evolving = Losses(pipeline, file, only, master), Evolving(pipeline, file, only, master)
         edits: FileWatch | None = None
         try:
-            if not until_caught_up:  # who only catches up does so with the file that he began with
+            if not wanted.until_caught_up:  # who only catches up does so with the file that he began with
                 edits = FileWatch(engine, source, losses, taken, only, master, let_go=evolving.let_go)
             _warn(engine, source)
             with (
                 LetterWatch(engine),
                 Goal(pipeline, engine.runner.running) as goal,
-                FlowBars(goal, terminal=is_terminal() and not speaks_json(), line_seconds=LINE_SECONDS) as bars,
+                FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,
             ):
-                catching_up = until_caught_up
-                _supervise(
-                    engine,
-                    bars,
-                    source,
-                    halting,
-                    stop,
-                    until,
-                    until_caught_up=catching_up,
-                    losses=losses,
-                    edits=edits,
-                    evolving=evolving,
-                )
+                _supervise(engine, shown, source, halting, wanted, losses, edits, evolving)
             failed = [run for run in engine.runner.running if run.failed]
             nothing_left, missing = engine.runner.all_failed, bool(failed or engine.refused.lines)
         finally:
@@ -200,7 +230,22 @@ def _run(
             engine.close()
     _tell_failed(failed)
     # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
-    return nothing_left or (until_caught_up and missing)
+    return nothing_left or (wanted.until_caught_up and missing)
+
+
+def _loaded(file: Path, wanted: _Wanted) -> tuple[Pipeline, Text]:
+    """The pipeline and its file's text, read once."""
+    from cdc.pipeline import loads
+    from cdc.pipeline.loading import read_pipeline
+    from console.log_lines import belongs_to
+    from operations.accepted import text_of
+    from operations.run.machines import with_master
+
+    data = read_pipeline(file)
+    pipeline = with_master(loads(data, str(file)), wanted.master)
+    if wanted.alone:
+        belongs_to(pipeline.name)
+    return pipeline, text_of(file, data)
 
 
 def _warn(engine: Engine, source: SourceWatch) -> None:
@@ -244,10 +289,12 @@ def _first(pipeline: Pipeline, only: Sequence[str], stop: Stop, until: float | N
 @contextmanager
 def _judged(pipeline: Pipeline, only: Sequence[str]) -> Iterator[Keeper]:
     """While it lasts, the age of everything is noted, and whoever is to be told is told."""
+    from cdc.journal import telling
     from operations.freshness.keeper import Keeper
     from operations.status.alert import Alerting
 
-    with Keeper(pipeline, only) as keeper, Alerting(keeper, _say):
+    # It tells in a thread of its own, which does not know whose it is.
+    with Keeper(pipeline, only) as keeper, Alerting(keeper, telling(_say, pipeline=pipeline.name)):
         yield keeper
 
 
@@ -256,19 +303,16 @@ def _supervise(
     bars: FlowBars,
     source: SourceWatch,
     halting: Halting,
-    stop: Stop,
-    until: float | None,
-    *,
-    until_caught_up: bool,
-    losses: Losses | None = None,
-    edits: FileWatch | None = None,
-    evolving: Evolving | None = None,
+    wanted: _Wanted,
+    losses: Losses,
+    edits: FileWatch | None,
+    evolving: Evolving,
 ) -> None:
     """Until it is told to stop, there is nothing left to do, or the log can't be continued."""
     from operations.pausing import refuse_paused
 
     told: str | None = None
-    while not stop.wait(STEP_SECONDS):
+    while not wanted.stop.wait(STEP_SECONDS):
         trouble = _follow(engine, halting, source, losses, edits, evolving)
         bars.show(engine.runner.step())
         trouble = trouble or engine.runner.trouble
@@ -278,17 +322,17 @@ def _supervise(
         if source.error is not None:
             engine.stop(str(source.error))
             raise source.error
-        if until_caught_up and engine.paused:
+        if wanted.until_caught_up and engine.paused:
             refuse_paused(engine.pipeline, engine.only, NOT_CAUGHT_UP)
-        healing = (losses is not None and losses.busy) or (evolving is not None and evolving.busy)
+        healing = losses.busy or evolving.busy
         # What waits for `headwater apply` goes on in this process, as its message says.
-        waits = evolving is not None and evolving.waits and not until_caught_up
+        waits = evolving.waits and not wanted.until_caught_up
         if engine.runner.all_failed and not healing and not waits and not engine.paused:
             return
-        if until_caught_up and not healing and bars.goal.caught_up():
+        if wanted.until_caught_up and not healing and bars.goal.caught_up():
             _say("caught up")
             return
-        if until is not None and time.monotonic() > until:
+        if wanted.until is not None and time.monotonic() > wanted.until:
             raise StateError("not caught up when --timeout was over", fix="`headwater status FILE` says how far")
 
 
@@ -296,9 +340,9 @@ def _follow(
     engine: Engine,
     halting: Halting,
     source: SourceWatch,
-    losses: Losses | None = None,
-    edits: FileWatch | None = None,
-    evolving: Evolving | None = None,
+    losses: Losses,
+    edits: FileWatch | None,
+    evolving: Evolving,
 ) -> str | None:
     """Let the engine follow the register; what keeps it from doing so now and not for ever."""
     try:
@@ -306,12 +350,11 @@ def _follow(
             _say(source.news.popleft())
         for line in edits.step() if edits else ():
             _say(line)
-        for line in [*engine.follow(), *halting.follow(source.changed), *(losses.step(engine) if losses else ())]:
+        for line in [*engine.follow(), *halting.follow(source.changed), *losses.step(engine)]:
             _say(line)
-        if evolving is not None:
-            busy = {*(losses.healing if losses else ()), *(edits.building if edits else ()), *engine.paused}
-            for line in evolving.step(engine, source.changed, busy):
-                _say(line)
+        busy = {*losses.healing, *(edits.building if edits else ()), *engine.paused}
+        for line in evolving.step(engine, source.changed, busy):
+            _say(line)
     except DiskFull as error:
         return error.what
     except OSError as error:

@@ -43,9 +43,9 @@ def serve(files: Sequence[Path], host: str, port: int, names: tuple[str, ...], s
 
 
 @contextmanager
-def serving(file: Path, host: str, port: int, say: Say) -> Iterator[None]:
+def serving(files: Sequence[Path], host: str, port: int, say: Say) -> Iterator[None]:
     """Answer in a thread of this process, meanwhile; arguments and errors as ``serve``."""
-    with _listening([file], host, port, (), say) as (server, listener):
+    with _listening(files, host, port, (), say) as (server, listener):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
         thread.start()
         try:

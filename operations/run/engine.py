@@ -22,7 +22,7 @@ from operations.pausing import Pause, paused_sinks
 from operations.refusals import Refusals
 from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
-from operations.run.session import open_spark
+from operations.run.session import Sessions
 from operations.state_folder import chosen_sinks, register_of
 from spark.cluster import ended, is_local
 from spark.flow import Flow
@@ -61,6 +61,7 @@ class Engine:
     refused: Refusals
     paused: dict[str, Pause] = field(default_factory=dict)
     spans: BatchSpans | None = None
+    sessions: Sessions = field(default_factory=Sessions)
 
     def follow(self) -> list[str]:
         """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
@@ -206,16 +207,19 @@ class Engine:
         if self.spans is not None:
             self.spans.close()
         with suppress(Exception):
-            self.spark.stop()
+            self.sessions.close(self.spark)
 
 
-def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = ()) -> Engine:
+def open_engine(
+    pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = (), sessions: Sessions | None = None
+) -> Engine:
     """Bind and take the sinks' generations, and plan their flows. One that can't be run does not keep the others.
 
     Args:
         pipeline: the loaded file.
         catalogue: the source's tables.
         only: sink names; none for all.
+        sessions: where Spark's comes from; a virtual machine of its own if left out.
 
     Raises:
         HeadwaterError: no generation is left that could be run, or what they share is not there; nothing was started.
@@ -235,7 +239,7 @@ def open_engine(pipeline: Pipeline, catalogue: Catalogue, only: Sequence[str] = 
                     refused.add(name, number, error)
         if not builds and not paused:
             raise refused.failure()
-        return _opened(pipeline, catalogue, builds, only, refused, paused)
+        return _opened(pipeline, catalogue, builds, only, refused, paused, sessions)
     except BaseException:
         for build in builds:
             build.generation.unlock()
@@ -259,12 +263,14 @@ def _opened(
     only: Sequence[str],
     refused: Refusals,
     paused: Mapping[str, Pause] = MappingProxyType({}),
+    sessions: Sessions | None = None,
 ) -> Engine:
     snapshot_lsn, spans = read_snapshot_lsn(pipeline), batch_spans(pipeline)
     names = sorted({build.sink for build in builds}) or chosen_sinks(pipeline, only)
     rebuild = "-rebuild" if any(build.rebuilding for build in builds) else ""
     # Also the catalogues of sinks whose generations are taken up later: a session can't learn one.
-    spark = open_spark(pipeline, chosen_sinks(pipeline, only), "-".join(names) + rebuild)
+    sessions = sessions or Sessions()
+    spark = sessions.open(pipeline, chosen_sinks(pipeline, only), "-".join(names) + rebuild)
     try:
         flows: list[tuple[Flow, Start]] = []
         for build in list(builds):
@@ -280,10 +286,11 @@ def _opened(
             raise refused.failure()
     except BaseException:
         with suppress(Exception):
-            spark.stop()
+            sessions.close(spark)
         raise
     runner = Runner(spark, flows, tell=None if spans is None else spans.tell)
-    return Engine(pipeline, catalogue, spark, runner, builds, only, snapshot_lsn, refused, dict(paused), spans)
+    kept = dict(paused)
+    return Engine(pipeline, catalogue, spark, runner, builds, only, snapshot_lsn, refused, kept, spans, sessions)
 
 
 def accepted_flows(

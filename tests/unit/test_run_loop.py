@@ -43,9 +43,10 @@ class Loop:
             cast(Any, self.bars),
             cast(Any, self.source),
             cast(Any, halting),
-            self.stop,
-            until,
-            until_caught_up=until_caught_up,
+            run._Wanted((), self.stop, None, until_caught_up, until),
+            cast(Any, SimpleNamespace(step=lambda _engine: [], busy=False, healing=())),
+            None,
+            cast(Any, SimpleNamespace(step=lambda *_: [], busy=False, waits=False)),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.costs import mib_of
@@ -24,11 +24,11 @@ COMMAND = "python -m benchmarks.run rest"
 FLIGHTS = 1_000
 # Compilers of virtual machines go on for a while after the work has ended, and are no cost of rest.
 SETTLE_SECONDS, REST_SECONDS = 90.0, 30.0
-# The second figure is of so many sinks more.
+# The second figure is of so many sinks more, the third of so many pipelines more in one process.
 MORE = 3
 TEXT = """
 version: 1
-name: benchrest
+name: benchrestNUMBER
 source:
   host: ${HEADWATER_POSTGRES_HOST}
   port: ${HEADWATER_POSTGRES_PORT}
@@ -49,18 +49,22 @@ engine: {state_dir: "FOLDER/state"}
 
 
 def measure() -> list[Measurement]:
-    """A pipeline of one sink, and one of four."""
+    """A pipeline of one sink, one of four, and four of one in one process."""
     stack = ready()
     without = sum(shares(Processor(servers_of(stack))).values())
     with copied(stack.endpoints, Settings(flights=FLIGHTS, database="bench_rest"), print):
         servers, runner, first = _at_rest(stack, 1)
         _, runner_more, more = _at_rest(stack, 1 + MORE)
+        servers_beside, runner_beside, beside = _at_rest(stack, 1, 1 + MORE)
     return [
         _figure("idle_pipeline_cpu_percent/servers", max(servers - without, 0.0), "% of a core"),
         _figure("idle_pipeline_cpu_percent/runner", runner, "% of a core"),
         _figure("idle_pipeline_cpu_percent/runner_further_sink", (runner_more - runner) / MORE, "% of a core"),
+        _figure("idle_pipeline_cpu_percent/servers_further_pipeline", (servers_beside - servers) / MORE, "% of a core"),
+        _figure("idle_pipeline_cpu_percent/runner_further_pipeline", (runner_beside - runner) / MORE, "% of a core"),
         _figure("idle_pipeline_rss_mib", first, "MiB"),
         _figure("idle_pipeline_rss_mib/further_sink", (more - first) / MORE, "MiB"),
+        _figure("idle_pipeline_rss_mib/further_pipeline", (beside - first) / MORE, "MiB"),
     ]
 
 
@@ -68,9 +72,12 @@ def _figure(name: str, value: float, unit: str) -> Measurement:
     return Measurement(name, round(value, 2), unit, 1, command=COMMAND)
 
 
-def _at_rest(stack: LocalStack, sinks: int) -> tuple[float, float, float]:
+def _at_rest(stack: LocalStack, sinks: int, pipelines: int = 1) -> tuple[float, float, float]:
     """Shares of a core that the servers and `run` take, and the memory of `run` and of all below it (MiB)."""
-    with tempfile.TemporaryDirectory(prefix="headwater-rest-") as folder, _running(stack, Path(folder), sinks) as pid:
+    with (
+        tempfile.TemporaryDirectory(prefix="headwater-rest-") as folder,
+        _running(stack, Path(folder), sinks, pipelines) as pid,
+    ):
         time.sleep(SETTLE_SECONDS)
         both = shares(Processor({**servers_of(stack), "run": pid}))
         own = sum(share for name, share in both.items() if name.startswith("run"))
@@ -86,15 +93,26 @@ def shares(processor: Processor) -> dict[str, float]:
 
 
 @contextmanager
-def _running(stack: LocalStack, folder: Path, sinks: int) -> Iterator[int]:
-    """A pipeline of so many caches that have caught up: the number of its `run`."""
-    names = [f"rest{number}" for number in range(sinks)]
+def _running(stack: LocalStack, folder: Path, sinks: int, pipelines: int) -> Iterator[int]:
+    """Pipelines of so many caches in one process, which have caught up: the number of that `run`."""
+    runs = [_pipeline(stack, folder / str(number), sinks, number) for number in range(pipelines)]
+    first, *others = runs
+    with ExitStack() as made:
+        for run in runs:
+            made.enter_context(run.applied())
+        runner = made.enter_context(first.running(*(str(run.file) for run in others)))
+        for run in runs:
+            run.await_caught_up(runner)
+        yield runner.pid
+
+
+def _pipeline(stack: LocalStack, folder: Path, sinks: int, pipeline: int) -> Piped:
+    folder.mkdir()
+    names = [f"rest{pipeline}_{number}" for number in range(sinks)]
     views = "\n".join(f"  {name}: {{root: flights}}" for name in names)
     caches = "\n".join(f'  {name}: {{type: redis, url: "${{HEADWATER_REDIS_CACHE}}", view: {name}}}' for name in names)
-    run = Piped(stack, folder, TEXT.replace("VIEWS", views).replace("SINKS", caches))
-    with run.applied(), run.running() as runner:
-        run.await_caught_up(runner)
-        yield runner.pid
+    text = TEXT.replace("NUMBER", str(pipeline)).replace("VIEWS", views).replace("SINKS", caches)
+    return Piped(stack, folder, text)
 
 
 __all__ = ["measure"]

@@ -19,6 +19,7 @@ from headwater_client import Headwater, take_token
 
 # A server that was killed is back within this time; a search that fails as long proves nothing and ends the test.
 AWAY_SECONDS = 180.0
+AGAIN_SECONDS = 0.2
 KEYS = 40
 
 
@@ -129,6 +130,8 @@ class Waiters:
                 self.lies.append(f"{key}: {count} is said to be visible, a search finds {found}; {answer}")
         elif answer.state == "aborted" and committed:
             self.lies.append(f"{key}: {count} was committed, and is said to be aborted")
+        elif answer.state != "aborted":  # what answers is away, and refuses connections as fast as they are asked for
+            time.sleep(AGAIN_SECONDS)
 
     def _found(self, search: Elasticsearch, key: int) -> int | None:
         def ask() -> int | None:

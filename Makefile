@@ -19,8 +19,8 @@ $(VENV)/ready: requirements.lock pyproject.toml client/pyproject.toml Makefile
 	@$(BIN)/python -m pip install -q "uv==$(UV_VERSION)"
 	@$(BIN)/uv pip sync -q --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --editable . --editable client
-# With PYTHONDONTWRITEBYTECODE set, as in many images, every command would compile all that it imports anew: 7 of the 10 s
-# that `check` took.
+# With PYTHONDONTWRITEBYTECODE set, as in many images, every command would compile all that it imports anew: half of what
+# `check` took.
 	@$(BIN)/python -m compileall -q -j 0 -x '^$(CURDIR)/[.]' $(CURDIR)
 	@touch $@
 

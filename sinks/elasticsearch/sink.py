@@ -19,7 +19,7 @@ from sinks.elasticsearch.client import connect, is_passing, reason_of, refused, 
 from sinks.elasticsearch.fences import KEY_PREFIX, Fences
 from sinks.elasticsearch.forget import forget
 from sinks.elasticsearch.housekeeping import Housekeeping
-from sinks.elasticsearch.index import Indices
+from sinks.elasticsearch.index import Indices, at_once
 from sinks.elasticsearch.lease import Lease
 from sinks.elasticsearch.settings import Target, read_settings
 from sinks.retry import Patience, quiet
@@ -60,9 +60,8 @@ class ElasticsearchSink:
     def setup(self) -> None:
         """See the contract; also forgets fences older than ``fence_seconds``."""
         self._indices.setup()
-        for target in self._settings.targets.values():
-            with translated(self._settings.who, "purge of old fences"):
-                self._fences.purge(target, self._settings.fence_seconds, self._patience())
+        with translated(self._settings.who, "purge of old fences"):
+            at_once(self._purge, self._settings.targets.values())
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """See the contract. A refusal may mean that another process has taken over: then it is called that."""
@@ -76,6 +75,9 @@ class ElasticsearchSink:
             raise
         self._housekeeping.look(place)
         return answers
+
+    def _purge(self, place: Target) -> None:
+        self._fences.purge(place, self._settings.fence_seconds, self._patience())
 
     def _forget(self, place: Target) -> None:
         """Old fences go while others are written: half of the time is theirs, and nobody waits for it."""

@@ -28,7 +28,7 @@ import json, sys
 from pathlib import Path
 from pyspark.sql import functions as F
 from cdc.pipeline import load
-from operations.run.engine import open_spark
+from operations.run.session import open_spark
 pipeline, sink, table, work = load(Path(sys.argv[1])), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 spark = open_spark(pipeline, [sink], "planting")
 key, copied, ghost = work["key"], work["copied"], work["ghost"]

@@ -15,7 +15,7 @@ from cdc.errors import ConfigError, HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import Pipeline, loads
 from operations import opened as build
 from operations.refusals import Refusals
-from operations.run import engine
+from operations.run import engine, session
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status
@@ -79,7 +79,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     spark = SimpleNamespace(stop=lambda: None)
     monkeypatch.setattr(build, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
     monkeypatch.setattr(engine, "read_snapshot_lsn", lambda _pipeline: 1)
-    monkeypatch.setattr(engine, "open_spark", lambda *_: spark)
+    monkeypatch.setattr(session, "open_spark", lambda *_: spark)
     monkeypatch.setattr(engine, "flows_of", lambda *_: [])
     yield made
     for one in made:

@@ -96,9 +96,19 @@ def with_expressions(entries: DataFrame, view: View) -> DataFrame:
     return with_computed(entries, view, F.col(PREFIX + "document").isNotNull()) if view.needs_spark else entries
 
 
+def create_namespace(spark: SparkSession, namespace: str) -> None:
+    """Create a namespace if it is not there. Two flows that begin at once may both find it missing, and a catalogue in
+    SQL refuses the second entry: whoever was later finds it at his second look."""
+    make = f"CREATE NAMESPACE IF NOT EXISTS {namespace}"
+    try:
+        spark.sql(make)
+    except Exception:
+        spark.sql(make)
+
+
 def create_table(spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None) -> None:
     """Create the namespace and the table if they are not there; ``properties`` are set in any case."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
+    create_namespace(spark, table.rsplit(".", 1)[0])
     columns = [*table_columns(spark, view), (VERSION_COLUMN, "bigint")]
     listed = ", ".join(f"`{name}` {kind}" for name, kind in columns)
     settings = {

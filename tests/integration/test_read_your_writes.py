@@ -260,6 +260,7 @@ def test_a_django_view_remembers_what_it_has_committed(served: Served, tmp_path:
         assert served.found(key), key
 
 
+@pytest.mark.alone  # what other tests take of the machine is not the page's
 def test_the_page_shows_a_pipeline_at_work(served: Served) -> None:
     with httpx.Client(base_url=served.url, timeout=20) as browser:
         until = time.monotonic() + 30
@@ -276,12 +277,11 @@ def test_the_page_shows_a_pipeline_at_work(served: Served) -> None:
         hour = browser.get("/v1/sinks/search/history").json()
         assert len(hour["at"]) == len(hour["age"]) >= 1 and hour["behind"][-1] == 0
         took = []
-        for path in ("/", "/sinks/search", "/trace") * 10:
+        for path in ("/", "/sinks/search", "/trace") * 5:
             began = time.perf_counter()
             assert browser.get(path).status_code == 200
             took.append((time.perf_counter() - began) * 1000)
-        # A quarter, not half: other tests run beside this one, and what they take is not the page's.
-        assert sorted(took)[len(took) // 4] <= 50, took
+        assert sorted(took)[len(took) // 2] <= 50, took
 
 
 def test_a_row_is_traced_to_where_it_is_stuck(served: Served) -> None:

@@ -21,6 +21,8 @@ from connectors.table_facts import TableFacts, generated_columns
 from connectors.timeline_gate import gate
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+# The same, without what it asks of the broker while nothing happens: deploy/connect/PostgresConnector.java.
+QUIET_CONNECTOR = "headwater.connect.PostgresConnector"
 RESELECTOR = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 # The same text in less time, and of an event only what is read: deploy/connect/RowJsonConverter.java.
@@ -69,13 +71,13 @@ def connector_config(
         catalogue: the captured tables.
         facts: of those tables: generated columns are left out, for a snapshot would read them and streaming would not;
             tables without a primary key have theirs named.
-        plugins: classes that the worker has: with our own converter among them, records are written by it.
+        plugins: classes that the worker has: where our own converter and connector are among them, they are taken.
 
     Returns:
         The configuration with secrets in it; show it only through ``redact``.
     """
     config = {
-        "connector.class": CONNECTOR_CLASS,
+        "connector.class": QUIET_CONNECTOR if QUIET_CONNECTOR in plugins else CONNECTOR_CLASS,
         "tasks.max": "1",
         "errors.tolerance": "none",  # a record that cannot be converted must stop the task, not be skipped
         **_source(pipeline, catalogue, facts),

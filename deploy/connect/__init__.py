@@ -1,1 +1,1 @@
-"""What Kafka Connect needs beside Debezium: our converters, ``RowJsonConverter`` and ``RowAvroConverter``."""
+"""What Kafka Connect needs beside Debezium: our converters, and Debezium's connector without its work at rest."""

@@ -1,8 +1,8 @@
-"""Build a converter's jar: ``python -m deploy.connect.build JARS… headwater-json.jar`` (folders of jars, result).
+"""Build a jar for Connect: ``python -m deploy.connect.build JARS… headwater-json.jar`` (folders of jars, result).
 
-The result's name says which converter: ``headwater-json`` needs Kafka's jars, ``headwater-avro`` Apicurio's besides.
-Each jar also holds the service file by which Connect finds the converter: a worker with
-``plugin.discovery=service_load`` does not look at classes.
+The result's name says what is built: the converter ``headwater-json`` needs Kafka's jars, ``headwater-avro`` Apicurio's
+besides, and the connector ``headwater-postgres`` Kafka's and Debezium's. Each jar also holds the service file by which
+Connect finds the class: a worker with ``plugin.discovery=service_load`` does not look at classes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from pathlib import Path
 
 from deploy import compiled
 
-# A jar's name without its ending -> its converter.
-CONVERTERS = {"headwater-json": "RowJsonConverter", "headwater-avro": "RowAvroConverter"}
+CONVERTER = "org.apache.kafka.connect.storage.Converter"
+# A jar's name without its ending -> its class, and what that is to Connect.
+CLASSES = {
+    "headwater-json": ("RowJsonConverter", CONVERTER),
+    "headwater-avro": ("RowAvroConverter", CONVERTER),
+    "headwater-postgres": ("PostgresConnector", "org.apache.kafka.connect.source.SourceConnector"),
+}
 
 
 def source(name: str) -> Path:
@@ -23,13 +28,13 @@ def source(name: str) -> Path:
     Args:
         name: the jar's, without its ending.
     """
-    return Path(__file__).with_name(f"{CONVERTERS[name]}.java")
+    return Path(__file__).with_name(f"{CLASSES[name][0]}.java")
 
 
 def build(name: str, javac: str, jars: Sequence[Path], target: Path) -> None:
-    """Compile and pack, against Connect's API and what the converter stands on; raises as ``compiled.build``."""
-    services = {"org.apache.kafka.connect.storage.Converter": f"headwater.connect.{CONVERTERS[name]}"}
-    compiled.build(javac, [source(name)], jars, target, services)
+    """Compile and pack, against Connect's API and what the class stands on; raises as ``compiled.build``."""
+    java, interface = CLASSES[name]
+    compiled.build(javac, [source(name)], jars, target, {interface: f"headwater.connect.{java}"})
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 import redis
 import requests
 
+from connectors.debezium import QUIET_CONNECTOR
 from deploy.images.catalog import IMAGES
 from deploy.images.docker import docker
 from tests.support.containers import NAMES, Containers
@@ -55,6 +56,7 @@ def test_versions_are_the_pinned_ones(containers: Containers) -> None:
     assert requests.get(ends.connect_url, timeout=10).json()["version"] == IMAGES["kafka"].version
     plugins = requests.get(f"{ends.connect_url}/connector-plugins", timeout=10).json()
     assert IMAGES["connect"].version in [plugin["version"] for plugin in plugins]
+    assert QUIET_CONNECTOR in [plugin["class"] for plugin in plugins]
     with psycopg.connect(
         host=ends.postgres_host,
         port=ends.postgres_port,

@@ -11,7 +11,14 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.pipeline import Pipeline
-from connectors.debezium import AVRO_CONVERTER, ROW_CONVERTER, connector_config, pattern, redact
+from connectors.debezium import (
+    AVRO_CONVERTER,
+    QUIET_CONNECTOR,
+    ROW_CONVERTER,
+    connector_config,
+    pattern,
+    redact,
+)
 from connectors.names import Names
 from connectors.preflight import toast
 from connectors.preflight.model import Level
@@ -160,6 +167,12 @@ def test_a_worker_with_our_converter_writes_with_it() -> None:
     avro = connector_config(pipeline(source={"format": "avro", "registry": registry}), catalogue(), plugins=plugins)
     assert (avro["key.converter"], avro["value.converter"]) == (ROW_CONVERTER, AVRO_CONVERTER)
     assert avro["transforms"] == "slim"
+
+
+def test_our_connector_where_the_worker_has_it() -> None:
+    """It stands on Debezium's: nothing else of the configuration changes."""
+    plain, config = (connector_config(pipeline(), catalogue(), (), plugins) for plugins in ((), {QUIET_CONNECTOR}))
+    assert config == plain | {"connector.class": QUIET_CONNECTOR}
 
 
 def test_options_of_the_file_win() -> None:

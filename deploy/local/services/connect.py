@@ -7,12 +7,13 @@ from pathlib import Path
 import requests
 
 from deploy.local.process import Launch
-from deploy.local.services import converter, jvm
+from deploy.local.services import jvm
 from deploy.local.services.base import PROBE_SECONDS
 from deploy.local.services.kafka import MAX_MESSAGE_BYTES
+from deploy.local.services.plugins import plugins
 from deploy.local.site import HOST, Site
 
-PLUGIN = "io.debezium.connector.postgresql.PostgresConnector"
+PLUGIN = "headwater.connect.PostgresConnector"
 
 # A third of the first heap is all that Java sets aside for new objects; under load they are collected so often that
 # this was a seventh of the worker's processor time.
@@ -37,10 +38,9 @@ class Connect(jvm.JavaService):
         """Write the worker's configuration."""
         folder = site.data(self.name)
         jvm.logging(site, self.name, folder)
-        plugins = [units["connect-plugins"], converter.plugins(site, units)]
-        (folder / "connect.properties").write_text(jvm.properties(self._settings(site, plugins)))
+        (folder / "connect.properties").write_text(jvm.properties(self._settings(site, plugins(site, units))))
 
-    def _settings(self, site: Site, plugins: list[Path]) -> dict[str, object]:
+    def _settings(self, site: Site, plugin_path: Path) -> dict[str, object]:
         settings: dict[str, object] = {
             "bootstrap.servers": f"{HOST}:{site.port('kafka')}",
             "group.id": "headwater-connect",
@@ -51,7 +51,7 @@ class Connect(jvm.JavaService):
             # Offsets are flushed with the transaction when exactly-once is on; this is for connectors without it.
             "offset.flush.interval.ms": 1000,
             "offset.flush.timeout.ms": 5000,
-            "plugin.path": ",".join(map(str, plugins)),
+            "plugin.path": str(plugin_path),
             "plugin.discovery": "service_load",  # no scan of every class in every jar: seconds at each start
             "scheduled.rebalance.max.delay.ms": 0,  # one worker: nobody to wait for
             "connector.client.config.override.policy": "All",
@@ -78,7 +78,7 @@ class Connect(jvm.JavaService):
         return Launch(argv, folder, site.log(self.name))
 
     def ailment(self, site: Site) -> str | None:
-        """The worker has joined its group and lists Debezium's connector."""
+        """The worker has joined its group and lists our connector, which stands on Debezium's."""
         try:
             health = requests.get(f"{self.address(site)}/health", timeout=PROBE_SECONDS)
             if health.status_code != 200:
@@ -87,7 +87,7 @@ class Connect(jvm.JavaService):
         except (requests.RequestException, ValueError, AttributeError) as error:
             return f"no answer ({type(error).__name__})"
         listed = any(plugin.get("class") == PLUGIN for plugin in plugins)
-        return None if listed else "the Debezium Postgres connector is not listed"
+        return None if listed else "our Postgres connector, above Debezium's, is not listed"
 
     def address(self, site: Site) -> str:
         """As a URL."""

@@ -1,4 +1,4 @@
-"""Connect's folder of plugins: Debezium as it came, and our converters, each with the jars that it stands on."""
+"""Connect's folder of plugins: Debezium with our connector beside it, and our converters, each with its jars."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from cdc.errors import StackError
 from deploy import compiled
 from deploy.connect import build
 from deploy.local.site import Site
+
+DEBEZIUM = "debezium-connector-postgres"
 
 
 def plugins(site: Site, units: Mapping[str, Path]) -> Path:
@@ -24,19 +26,20 @@ def plugins(site: Site, units: Mapping[str, Path]) -> Path:
     """
     top = site.data("connect") / "plugins"
     shutil.rmtree(top, ignore_errors=True)
-    kafka, avro = units["kafka"], units["connect-avro"]
-    _plugin(site, top / "headwater-json", [kafka])
-    beside = _plugin(site, top / "headwater-avro", [kafka, avro])
-    for jar in avro.glob("*.jar"):
-        (beside / jar.name).symlink_to(jar)
+    kafka, avro, debezium = units["kafka"], units["connect-avro"], units["connect-plugins"] / DEBEZIUM
+    _plugin(site, "headwater-json", top / "headwater-json", [kafka])
+    _plugin(site, "headwater-avro", top / "headwater-avro", [kafka, avro], beside=avro)
+    # A class of ours that extends Debezium's is found only by the loader that has Debezium's: in the same folder.
+    _plugin(site, "headwater-postgres", top / DEBEZIUM, [kafka, debezium], beside=debezium)
     return top
 
 
-def _plugin(site: Site, folder: Path, jars: Sequence[Path]) -> Path:
-    """One converter's folder, with its own jar in it."""
+def _plugin(site: Site, name: str, folder: Path, jars: Sequence[Path], beside: Path | None = None) -> None:
+    """One plugin's folder, with our own jar in it and those beside which it stands."""
     folder.mkdir(parents=True)
-    (folder / f"{folder.name}.jar").symlink_to(_built(site, folder.name, jars))
-    return folder
+    (folder / f"{name}.jar").symlink_to(_built(site, name, jars))
+    for jar in beside.glob("*.jar") if beside else ():
+        (folder / jar.name).symlink_to(jar)
 
 
 def _built(site: Site, name: str, jars: Sequence[Path]) -> Path:
@@ -48,7 +51,7 @@ def _built(site: Site, name: str, jars: Sequence[Path]) -> Path:
         build.build(name, str(javac), jars, target)
     except (OSError, RuntimeError) as error:
         raise StackError(
-            f"Connect's converter {name} could not be built with {javac}: {error}",
+            f"Connect's plugin {name} could not be built with {javac}: {error}",
             fix="set JAVA_HOME to a whole JDK (Debian: openjdk-17-jdk-headless), not a JRE",
         ) from error
     return target

@@ -1,5 +1,4 @@
-package headwater.connect;
-
+import headwater.connect.PostgresConnector;
 import io.debezium.connector.base.ChangeEventQueue;
 import io.debezium.connector.base.DefaultQueueProvider;
 import io.debezium.connector.common.BaseSourceTask;

@@ -6,8 +6,8 @@ Of several rounds the median counts, for a single one differed by a factor of tw
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import astuple, dataclass
+from statistics import mean, median
 
 from benchmarks.peers.measuring import Documents, Rate
 from benchmarks.peers.workload import Workload
@@ -32,8 +32,19 @@ class Changed:
     idle_p50_s: float
     idle_p99_s: float
 
+    def with_after(self, later: Changed) -> Changed:
+        """The means of these and of those that the same side reached later, after the other one's turn."""
+        return Changed(*(mean(pair) for pair in zip(astuple(self), astuple(later), strict=True)))
 
-def changed(documents: Documents, workload: Workload, processor: Processor, progress: Callable[[str], None]) -> Changed:
+
+def changed(
+    documents: Documents,
+    workload: Workload,
+    processor: Processor,
+    progress: Callable[[str], None],
+    warm_up: int = WARM_UP,
+    fanouts: int = ROUNDS,
+) -> Changed:
     """Updates, fan-outs and single commits, in this order.
 
     Args:
@@ -41,12 +52,15 @@ def changed(documents: Documents, workload: Workload, processor: Processor, prog
         workload: what changes them.
         processor: counts for the side's processes.
         progress: called with one line at a time.
+        warm_up: rounds of updates before the first that counts.
+        fanouts: how many count; before several, one is made that does not.
     """
-    for _ in range(WARM_UP):  # both sides are measured at work, not while their virtual machines still compile
+    for _ in range(warm_up):  # both sides are measured at work, not while their virtual machines still compile
         workload.updates(documents)
-    workload.fanout(documents)
+    if fanouts > 1:
+        workload.fanout(documents)
     updated = rounds("updates", lambda: workload.updates(documents), processor, progress)
-    renamed = rounds("fan-out", lambda: workload.fanout(documents), processor, progress)
+    renamed = rounds("fan-out", lambda: workload.fanout(documents), processor, progress, fanouts)
     waits = workload.idle(documents)
     p50, p99 = quantile(waits, 0.5), quantile(waits, 0.99)
     progress(f"idle: p50 {p50:.3f} s, p99 {p99:.3f} s")
@@ -54,12 +68,12 @@ def changed(documents: Documents, workload: Workload, processor: Processor, prog
 
 
 def rounds(
-    what: str, work: Callable[[], Rate], processor: Processor, progress: Callable[[str], None]
+    what: str, work: Callable[[], Rate], processor: Processor, progress: Callable[[str], None], count: int = ROUNDS
 ) -> tuple[float, float]:
     """Median documents a second and median CPU seconds a million of several rounds."""
     rates = list[float]()
     millions = list[Mapping[str, float]]()
-    for _ in range(ROUNDS):
+    for _ in range(count):
         before = processor.seconds()
         rate = work()
         used = since(before, processor.seconds())

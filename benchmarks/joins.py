@@ -1,9 +1,12 @@
 """Joined views against pgsync 7.3: the same rows, the same documents, the same changes, one after the other in one run.
 
-Each side has the machine to itself while it is measured. Updates, fan-out and idle commits are measured after
-rounds of updates and a fan-out that are not, so that virtual machines have compiled what they run; of several rounds
-the median counts, for a single one differed by a factor of two on a machine that others use too. pgsync writes to an
-Elasticsearch 7.17, because its client takes no other; ours to the local stack's 8.19, with the same heap.
+Each side has the machine to itself while it is measured: pgsync, then we, then pgsync again, of which the mean counts,
+for on a machine that others use too the speed of one and the same program changes in the course of an hour. Updates,
+fan-out and idle commits are measured after rounds of updates and a fan-out that are not, so that virtual machines have
+compiled what they run; of several rounds the median counts. pgsync writes to an Elasticsearch 7.17, because its client
+takes no other; ours to the local stack's 8.19, with the same heap.
+
+``python -m benchmarks.run joins``; ``joins_1m`` is the same with a million documents, which takes half an hour.
 """
 
 from __future__ import annotations
@@ -15,19 +18,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import redis
 
-from benchmarks.changes import Changed, changed
+from benchmarks.changes import ROUNDS, WARM_UP, Changed, changed
 from benchmarks.peers import pgsync
 from benchmarks.peers.copies import copied
 from benchmarks.peers.daemon import Pgsync
 from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.index import Index
-from benchmarks.peers.measuring import COUNT_SECONDS, Settings, wait_until
+from benchmarks.peers.measuring import COUNT_SECONDS, PATIENCE_SECONDS, Settings, wait_until
 from benchmarks.peers.workload import Workload
 from benchmarks.piped import Piped
 from benchmarks.processor import ours_of, theirs_of
@@ -36,6 +40,8 @@ from benchmarks.stack import ready
 from deploy.local.stack import LocalStack
 
 INDEX = "bench_card"
+# pgsync's second turn: its server has compiled what it runs, its daemon is an interpreter.
+WARM_AGAIN = 3
 TEXT = """
 version: 1
 name: benchcard
@@ -73,23 +79,69 @@ class Figures:
     end_to_end_docs_s: float
     changed: Changed
 
+    def with_after(self, later: Figures) -> Figures:
+        """The means of these and of those that the same side reached later, after the other one's turn."""
+        return Figures(
+            mean((self.build_docs_s, later.build_docs_s)),
+            mean((self.end_to_end_docs_s, later.end_to_end_docs_s)),
+            self.changed.with_after(later.changed),
+        )
+
 
 def measure(flights: int = 200_000, updates: int = 10_000, samples: int = 50) -> list[Measurement]:
     """Both sides on one copy of the flights."""
     settings = Settings(flights=flights, updates=updates, samples=samples)
+    with _side_by_side(settings) as (stack, workload, peer, folder):
+        theirs, (ours, mib, others) = _in_turns(stack, workload, peer, folder)
+    return [
+        *_all(ours, theirs, settings),
+        Measurement("view_fanout_other_keys_p50_s", quantile(others, 0.5), "s", len(others)),
+        Measurement("view_fanout_other_keys_p99_s", quantile(others, 0.99), "s", len(others)),
+        Measurement("row_store_mib_per_million_rows", mib, "MiB", flights),
+    ]
+
+
+def measure_million(flights: int = 1_000_000) -> list[Measurement]:
+    """The same with a million, one turn each and one fan-out, at which pgsync writes for two minutes; and how soon a
+    million is searchable, from a database that nobody has read yet."""
+    settings = Settings(flights=flights)
+    with _side_by_side(settings) as (stack, workload, peer, folder):
+        theirs = _peer(peer, workload, stack, fanouts=1)
+        peer.teardown()
+        ours, _, _ = _ours(stack, workload, settings, folder, fanouts=1)
+        first = _from_nothing(stack, workload, settings, folder)
+    found = [replace(one, name=f"{one.name}_1m") for one in _all(ours, theirs, settings)]
+    return [*found, _against("first_million_vs_pgsync", first, theirs.end_to_end_docs_s, flights)]
+
+
+@contextmanager
+def _side_by_side(settings: Settings) -> Iterator[tuple[LocalStack, Workload, Pgsync, Path]]:
     stack = ready()
-    with copied(stack.endpoints, settings, print) as workload:
-        with pgsync.running(workload, stack, FLIGHT_CARD, progress=print) as peer:
-            theirs = _peer(peer, workload, stack)
-        with tempfile.TemporaryDirectory(prefix="headwater-joins-") as folder:
-            ours, mib, others = _ours(stack, workload, settings, Path(folder))
+    with (
+        copied(stack.endpoints, settings, print) as workload,
+        pgsync.running(workload, stack, FLIGHT_CARD, progress=print) as peer,
+        tempfile.TemporaryDirectory(prefix="headwater-joins-") as folder,
+    ):
+        yield stack, workload, peer, Path(folder)
+
+
+def _in_turns(
+    stack: LocalStack, workload: Workload, peer: Pgsync, folder: Path
+) -> tuple[Figures, tuple[Figures, float, list[float]]]:
+    before = _peer(peer, workload, stack)
+    peer.teardown()
+    ours = _ours(stack, workload, workload.settings, folder)
+    after = _peer(peer, workload, stack, warm_up=WARM_AGAIN)
+    peer.stop()
+    return before.with_after(after), ours
+
+
+def _all(ours: Figures, theirs: Figures, settings: Settings) -> list[Measurement]:
+    flights = settings.flights
     return [
         _against("view_build_vs_pgsync", ours.build_docs_s, theirs.build_docs_s, flights),
         _against("view_build_end_to_end_vs_pgsync", ours.end_to_end_docs_s, theirs.end_to_end_docs_s, flights),
         *_compared(ours.changed, theirs.changed, settings),
-        Measurement("view_fanout_other_keys_p50_s", quantile(others, 0.5), "s", len(others)),
-        Measurement("view_fanout_other_keys_p99_s", quantile(others, 0.99), "s", len(others)),
-        Measurement("row_store_mib_per_million_rows", mib, "MiB", flights),
     ]
 
 
@@ -113,10 +165,13 @@ def _against(name: str, ours: float, theirs: float, n: int, unit: str = "documen
     return Measurement(name, ours, unit, n, peer="pgsync 7.3.0", peer_value=theirs, ratio=ours / theirs)
 
 
-def _peer(peer: Pgsync, workload: Workload, stack: LocalStack) -> Figures:
+def _peer(
+    peer: Pgsync, workload: Workload, stack: LocalStack, warm_up: int = WARM_UP, fanouts: int = ROUNDS
+) -> Figures:
     filled = pgsync.build(peer, workload)
     daemon = peer.process.pid if peer.process is not None else None
-    found = changed(peer, workload, theirs_of(stack, peer.index.url, daemon), print)
+    found = changed(peer, workload, theirs_of(stack, peer.index.url, daemon), print, warm_up, fanouts)
+    print(f"pgsync: built {filled.documents:,} documents, {filled.daemon_docs_s:,.0f}/s, {filled.docs_s:,.0f}/s in all")
     return Figures(filled.daemon_docs_s, filled.docs_s, found)
 
 
@@ -166,7 +221,7 @@ def documents_of(run: Piped, *options: str) -> Iterator[OurIndex]:
 
 
 def _ours(
-    stack: LocalStack, workload: Workload, settings: Settings, folder: Path
+    stack: LocalStack, workload: Workload, settings: Settings, folder: Path, fanouts: int = ROUNDS
 ) -> tuple[Figures, float, list[float]]:
     run = Piped(stack, folder, TEXT.replace("DATABASE", settings.database))
     wanted = workload.expected(FLIGHT_CARD)
@@ -175,16 +230,32 @@ def _ours(
         before = _used_mib(stack)
         started = time.perf_counter()
         with documents_of(run) as index:
-            wait_until(lambda: index.writes() >= wanted, index.check, COUNT_SECONDS, "the index's filling")
-            wait_until(lambda: index.count() == wanted, index.check, COUNT_SECONDS, "the last documents")
+            _await_all(index, wanted)
             done = time.perf_counter()
             print(f"built {wanted:,} documents in {done - started:.1f} s after {started - began:.1f} s of snapshot")
             rows = wanted + 5000  # and those of the other tables, which are few
             mib = (_used_mib(stack) - before) / rows * 1e6
-            changes = changed(index, workload, ours_of(stack, index.runner.pid), print)
+            changes = changed(index, workload, ours_of(stack, index.runner.pid), print, fanouts=fanouts)
             others = _others_during_fanout(index, workload)
             run.headwater("verify", "--wait", "60")
     return Figures(wanted / (done - started), wanted / (done - began), changes), mib, others
+
+
+def _from_nothing(stack: LocalStack, workload: Workload, settings: Settings, folder: Path) -> float:
+    """Documents a second from ``apply`` on, as a user begins: ``run`` is started while the snapshot goes on."""
+    run = Piped(stack, folder, TEXT.replace("DATABASE", settings.database).replace("FOLDER", "FOLDER/first"))
+    wanted = workload.expected(FLIGHT_CARD)
+    workload.settle()
+    began = time.perf_counter()
+    with run.applied(wait=False), documents_of(run) as index:
+        _await_all(index, wanted)
+        return wanted / (time.perf_counter() - began)
+
+
+def _await_all(index: OurIndex, wanted: int) -> None:
+    patience = max(PATIENCE_SECONDS, wanted / 1000)
+    wait_until(lambda: index.writes() >= wanted, index.check, COUNT_SECONDS, "the index's filling", patience)
+    wait_until(lambda: index.count() == wanted, index.check, COUNT_SECONDS, "the last documents")
 
 
 def _used_mib(stack: LocalStack) -> float:

@@ -65,9 +65,9 @@ class Piped:
         return all(sink["state"] == "running" and sink["lag_events"] == 0 for sink in found)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Its connector and topics, with the snapshot in them; dropped at the end."""
-        self.headwater("apply", "--wait")
+    def applied(self, wait: bool = True) -> Iterator[None]:
+        """Its connector and topics, with the snapshot in them if that is waited for; dropped at the end."""
+        self.headwater("apply", *(["--wait"] if wait else []))
         try:
             yield
         finally:

@@ -31,7 +31,7 @@ from benchmarks.costs import mib_of
 from benchmarks.joins import INDEX, TEXT
 from benchmarks.loads import ceiling_seconds, documents
 from benchmarks.peers import pgsync
-from benchmarks.peers.copies import copied
+from benchmarks.peers.copies import copied, multiply
 from benchmarks.peers.documents import FLIGHT_CARD
 from benchmarks.peers.measuring import Settings, wait_until
 from benchmarks.peers.workload import Workload
@@ -166,14 +166,12 @@ class _Reader(threading.Thread):
 
 def _tenfold(stack: LocalStack, rows: int) -> list[Measurement]:
     settings = Settings(flights=rows)
-    with copied(stack.endpoints, settings, print) as workload:
-        _multiply(workload, rows)
-        with _pipeline(stack, settings.database) as run:
-            run.headwater("run", "--until-caught-up")
-            small = run.rebuilt(2, rows)
-            _multiply(workload, rows * 10)
-            run.until_logged(rows * 10)
-            large = run.rebuilt_anew(3, rows * 10)
+    with copied(stack.endpoints, settings, print) as workload, _pipeline(stack, settings.database) as run:
+        run.headwater("run", "--until-caught-up")
+        small = run.rebuilt(2, rows)
+        multiply(workload, rows * 10)
+        run.until_logged(rows * 10)
+        large = run.rebuilt_anew(3, rows * 10)
     for filled in (small, large):
         print(
             f"{filled.rows:,} rows: {filled.seconds:.1f} s ({filled.whole:.1f} s with start and end), "
@@ -185,30 +183,6 @@ def _tenfold(stack: LocalStack, rows: int) -> list[Measurement]:
         Measurement("rebuild_10x_time_ratio", times, "ratio", large.rows, peer, small.seconds, times),
         Measurement("rebuild_peak_rss_10x_ratio", memory, "ratio", large.rows, peer, small.peak_mib, memory),
     ]
-
-
-def _multiply(workload: Workload, rows: int) -> None:
-    """Make copies of the flights until there are as many, in pieces that Debezium streams with bounded memory."""
-    (there,) = workload.database.execute("SELECT count(*) FROM flights").fetchone() or (0,)
-    columns = [
-        str(row[0])
-        for row in workload.database.execute(
-            "SELECT column_name FROM information_schema.columns WHERE table_name = 'flights'"
-            " AND column_name <> 'flight_id' ORDER BY ordinal_position"
-        )
-    ]
-    workload.database.execute("ALTER TABLE flights DROP CONSTRAINT IF EXISTS flights_natural_key")
-    names = ", ".join(columns)
-    step = 50_000
-    while there < rows:
-        count = min(step, rows - there, there)
-        statement = (
-            f"INSERT INTO flights (flight_id, {names}) SELECT flight_id + {there}, {names} FROM flights"  # noqa: S608
-            f" WHERE flight_id BETWEEN 1 AND {count}"
-        )
-        workload.database.execute(statement.encode())
-        there += count
-    workload.settle()
 
 
 # -- running it -----------------------------------------------------------------------------------------------

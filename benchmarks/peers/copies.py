@@ -20,7 +20,9 @@ TERMINATE_MS = 5000
 def copied(
     endpoints: Endpoints, settings: Settings, progress: Callable[[str], None] = lambda line: None
 ) -> Iterator[Workload]:
-    """Make the copy with the first ``settings.flights`` flights; drop it afterwards, with every slot on it.
+    """Make the copy with ``settings.flights`` flights; drop it afterwards, with every slot on it.
+
+    The first of the example's; where it has fewer, the rest are copies of them with keys of their own.
 
     Raises:
         SourceError: Postgres can't be reached; the message says how to start it.
@@ -31,12 +33,39 @@ def copied(
         flights.load(endpoints, settings.database, settings.flights, progress)
         workload = Workload(endpoints, settings)
         try:
+            multiply(workload, settings.flights)
             workload.settle()
             yield workload
         finally:
             workload.close()
     finally:
         drop(endpoints, settings.database)
+
+
+def multiply(workload: Workload, rows: int) -> None:
+    """Make copies of the flights until there are as many, in pieces that Debezium streams with bounded memory."""
+    (there,) = workload.database.execute("SELECT count(*) FROM flights").fetchone() or (0,)
+    columns = [
+        str(row[0])
+        for row in workload.database.execute(
+            "SELECT column_name FROM information_schema.columns WHERE table_name = 'flights'"
+            " AND column_name <> 'flight_id' ORDER BY ordinal_position"
+        )
+    ]
+    if there >= rows:
+        return
+    workload.database.execute("ALTER TABLE flights DROP CONSTRAINT IF EXISTS flights_natural_key")
+    names = ", ".join(columns)
+    step = 50_000
+    while there < rows:
+        count = min(step, rows - there, there)
+        statement = (
+            f"INSERT INTO flights (flight_id, {names}) SELECT flight_id + {there}, {names} FROM flights"  # noqa: S608
+            f" WHERE flight_id BETWEEN 1 AND {count}"
+        )
+        workload.database.execute(statement.encode())
+        there += count
+    workload.settle()
 
 
 def _refuse_existing(endpoints: Endpoints, database: str) -> None:

@@ -94,6 +94,7 @@ class Pgsync:
         self.queue = redis.Redis.from_url(self.env["REDIS_URL"])
         self.process: subprocess.Popen[bytes] | None = None
         self.log_start = 0
+        self.set_up = False
 
     def bootstrap(self, *options: str) -> None:
         """Run pgsync's one-time set-up: triggers, a view of the keys, a replication slot, the index.
@@ -101,6 +102,7 @@ class Pgsync:
         Raises:
             StackError: it failed; the end of its output is in the message.
         """
+        self.set_up = True
         program = self._run("bootstrap", *options)
         try:
             code: int | None = program.wait(BOOTSTRAP_SECONDS)
@@ -130,11 +132,13 @@ class Pgsync:
             self.process = None
 
     def teardown(self) -> None:
-        """End it and take away its triggers, view, slot, queue, checkpoint and index; the log stays."""
+        """End it and take away its triggers, view, slot, queue, checkpoint and index, if any; the log stays."""
         self.stop()
         try:
-            self.bootstrap("--teardown")
+            if self.set_up:
+                self.bootstrap("--teardown")
         finally:
+            self.set_up = False
             self.index.delete()
             self.queue.delete(f"queue:{self.name}", f"queue:{self.name}:meta")
             (self.folder / f".{self.name}").unlink(missing_ok=True)

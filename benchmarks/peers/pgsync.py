@@ -22,7 +22,7 @@ from benchmarks.peers import environment, servers
 from benchmarks.peers.copies import copied
 from benchmarks.peers.daemon import OPTIONS, Pgsync
 from benchmarks.peers.documents import FLIGHT_CARD, Document
-from benchmarks.peers.measuring import COUNT_SECONDS, Settings, wait_until
+from benchmarks.peers.measuring import COUNT_SECONDS, PATIENCE_SECONDS, Settings, wait_until
 from benchmarks.peers.workload import Workload
 from benchmarks.results import quantile
 from cdc.errors import StackError
@@ -145,7 +145,8 @@ def build(peer: Pgsync, workload: Workload) -> Build:
     # Writes are counted, not documents: to count these would refresh the index again and again.
     wait_until(lambda: peer.index.writes() > 0, peer.check, COUNT_SECONDS, "pgsync's first write")
     first = time.perf_counter()
-    wait_until(lambda: peer.index.writes() >= wanted, peer.check, COUNT_SECONDS, "pgsync's last write")
+    patience = max(PATIENCE_SECONDS, wanted / 1000)
+    wait_until(lambda: peer.index.writes() >= wanted, peer.check, COUNT_SECONDS, "pgsync's last write", patience)
     wait_until(lambda: peer.count() == wanted, peer.check, COUNT_SECONDS, "the last document")
     filled = Build(wanted, started - began, first - started, time.perf_counter() - started)
     wait_until(peer.follows, peer.check, COUNT_SECONDS, "pgsync's following")

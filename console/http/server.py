@@ -66,6 +66,9 @@ def _listening(
         raise ConfigError(
             f"can't listen at {host}, port {port}: {error.strerror}", fix="choose another port, or 0 for any"
         ) from error
+    # What is accepted inherits it. A page is more than one write, and the kernel would hold the second back until the
+    # reader has answered for the first, which he does after 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if len(pipelines.names) == 1:
         belongs_to(pipelines.names[0])
     with listener:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
 import httpx
+import pytest
 
+from console.http.server import _listening
 from tests.support.serving import Server
 from tests.support.watched import NOWHERE, ROOT
 
@@ -31,3 +34,18 @@ def test_a_server_with_open_pages_ends_when_it_is_told_to(tmp_path: Path) -> Non
         assert server._process.wait(timeout=20) is not None
         assert time.monotonic() - began < 4, "it waited for its streams"
     assert not [line for line in (tmp_path / "serve.log").read_text().splitlines() if "Traceback" in line]
+
+
+def test_what_is_accepted_answers_in_more_than_one_write_without_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in NOWHERE.items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text((ROOT / "examples/flights/pipeline.yaml").read_text())
+    with (
+        _listening([file], "127.0.0.1", 0, (), lambda _: None) as (_, listener),
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 DIST ?= dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-failover test-cluster chaos test-compose test-containers images wheels release lint format bench lock clean
+.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -47,6 +47,9 @@ test-bank: setup ## 20 seeds of transfers between banks with kill -9 in the midd
 test-rebuild-kill: setup ## a rebuild is killed at 10 random moments (ten minutes)
 	@HEADWATER_REBUILD_KILLS=10 $(BIN)/python -m pytest -m '' tests/faults/test_rebuild_kill.py
 
+test-as-of: setup ## 500 cuts through a history under load and kills, counted by three engines (half an hour)
+	@HEADWATER_AS_OF_CUTS=500 HEADWATER_AS_OF_RESULTS=1 $(BIN)/python -m pytest -m '' -s tests/faults/test_as_of.py
+
 test-ryw: setup ## applications wait for 10,000 writes of theirs while everything is killed (half an hour)
 	@HEADWATER_RYW_WAITS=10000 $(BIN)/python -m pytest -m '' -s tests/faults/test_read_your_writes.py
 
@@ -81,6 +84,9 @@ format: setup ## put the code into the house's form
 
 bench: setup ## measure latency and load rates; writes benchmarks/results/latest.json
 	@$(BIN)/python -m benchmarks.run
+
+bench-upkeep: setup ## reads of a warehouse's table after 10,000 merges, beside one that was just written (hours)
+	@$(BIN)/python -m benchmarks.run upkeep_10k
 
 lock: setup ## compute requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock

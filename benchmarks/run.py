@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     avro,
     first,
+    fresh,
     hot,
     idle,
     joins,
@@ -29,6 +30,8 @@ from benchmarks import (
     status,
     suite,
     tables,
+    upkeep,
+    warehouse,
 )
 from benchmarks.pipeline import Bench
 from benchmarks.results import LATEST, Measurement, write
@@ -51,10 +54,14 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "rest": rest.measure,
     "hot": hot.measure,
     "tables": tables.measure,
+    "fresh": fresh.measure,
+    "warehouse": warehouse.measure,
+    "upkeep": upkeep.measure,
+    "upkeep_10k": upkeep.measure_all,
     "suite": suite.measure,
 }
-# Take a quarter of an hour and half an hour, and the machine for themselves.
-ONLY_BY_NAME = ("suite", "joins_1m")
+# Take a quarter of an hour, half an hour and hours, and the machine for themselves.
+ONLY_BY_NAME = ("suite", "joins_1m", "upkeep_10k")
 PARTS = ("stack", "loads", "idle", *(name for name in ALONE if name not in ONLY_BY_NAME))
 
 

@@ -81,6 +81,7 @@ class Decoder:
         self._keys = len(table.primary_key)
         self._known = frozenset(table.by_name)
         self._loads, self._marks = encoding.loads, encoding.marks(table)
+        self.source: dict[str, Any] = {}  # of the event that was decoded last; history reads more of it than others
 
     def decode(self, key: bytes | None, value: bytes | None, topic: str, partition: int, offset: int) -> Change:
         """One record.
@@ -102,7 +103,7 @@ class Decoder:
                 keys = self._key(key)
                 return Change(self._qualified, Op.TOMBSTONE, keys, None, 0, topic, partition, offset, 0)
             event = self._loads(value)
-            source = event["source"]
+            self.source = source = event["source"]
             op = _OPS[event["op"]]
             if (source["table"], source["schema"]) != self._where:
                 raise ValueError(f"it is of {source['schema']}.{source['table']}")
@@ -161,6 +162,11 @@ class Decoder:
             means="nothing is skipped: the record waits until the table was looked at",
             fix="nothing: `headwater run` looks at the table and goes on",
         )
+
+    @property
+    def base(self) -> int:
+        """The packed epoch."""
+        return self._base
 
     def _key(self, key: bytes | None) -> dict[str, Any]:
         if key is None:

@@ -5,6 +5,8 @@ HeadwaterError
 │   ├── PipelineFileError       the pipeline file, with file, line, column
 │   ├── UnknownName             there is no pipeline, sink or view of that name
 │   ├── Refused                 a form that is not of a page of this session
+│   ├── TagExists               a cut of that name is there already
+│   ├── QueryRefused            an SQL statement that is not run, or that has failed
 │   └── BadToken                a text is no write token
 ├── StackError                  a local server could not be fetched, started or stopped
 ├── SourceError                 Postgres said no, or is not as it must be
@@ -26,6 +28,7 @@ HeadwaterError
 ├── ShapeUnknown                (transient) a record has columns that its table was not seen with yet
 ├── ClusterError                Spark's cluster, or an executor in it, is not as it must be
 │   └── ClusterUnavailable      (transient)
+├── QueryTooLarge               a query takes more time, memory or log than it may
 ├── TooManyWaits                (transient) more wait for their writes than a server keeps
 ├── DiskFull                    (transient) no room for what must be remembered on this machine
 ├── StateError                  checkpoint, identity or generation state does not fit
@@ -35,6 +38,9 @@ HeadwaterError
 │   ├── TopicRecreated          a topic was deleted and made again
 │   ├── LogTruncated            the log no longer has what comes next
 │   ├── NewerFormat             written by a newer Headwater
+│   ├── BeforeHistory           a cut before history begins
+│   ├── HistoryGap              a cut where history may lack events
+│   ├── BeyondFrontier          (transient) a cut that history has not come to yet
 │   ├── Behind                  (transient) a generation lacks what readers of the living one see
 │   └── TooLate                 away for longer than the log remembers deletes
 └── SinkError
@@ -104,10 +110,22 @@ class Refused(ConfigError):
     code = "refused"
 
 
+class QueryRefused(ConfigError):
+    """An SQL statement over the warehouse is not one that is run, or it has failed; nothing was changed."""
+
+    code = "query-refused"
+
+
 class BadToken(ConfigError):
     """A text that is to be waited for is no write token."""
 
     code = "bad-token"
+
+
+class TagExists(ConfigError):
+    """A cut of that name is there already."""
+
+    code = "tag-exists"
 
 
 class StackError(HeadwaterError):
@@ -246,6 +264,12 @@ class ClusterUnavailable(ClusterError):
     transient = True
 
 
+class QueryTooLarge(HeadwaterError):
+    """A query over the warehouse takes more time, memory or records of the log than it may; nothing was changed."""
+
+    code = "query-too-large"
+
+
 class TooManyWaits(HeadwaterError):
     """More wait for their writes than a server keeps."""
 
@@ -300,6 +324,25 @@ class NewerFormat(StateError):
     """What is there was written by a newer Headwater, in a form that this one does not know."""
 
     code = "newer-format"
+
+
+class BeforeHistory(StateError):
+    """A cut before the history of a table begins."""
+
+    code = "before-history"
+
+
+class HistoryGap(StateError):
+    """A cut where compaction may have taken events away before history had read them."""
+
+    code = "history-gap"
+
+
+class BeyondFrontier(StateError):
+    """A cut that history has not come to yet."""
+
+    code = "beyond-frontier"
+    transient = True
 
 
 class Behind(StateError):

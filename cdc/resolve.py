@@ -10,10 +10,10 @@ from typing import Literal
 
 from cdc.catalogue import Catalogue, Table
 from cdc.gather import Gathering
+from cdc.join.columns import names_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.pipeline.checks import ICEBERG_COLUMNS
-from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX
 from cdc.pipeline.joins import standing
 from cdc.resolve_joins import resolve_tree
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
@@ -119,23 +119,24 @@ def _present(pipeline: Pipeline, catalogue: Catalogue, index: int, table: str) -
 
 def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None:
     """What tables of a warehouse need beyond documents: they are merged by key, and Spark ignores letter case."""
-    if isinstance(view, JoinedView):
-        raise error(pipeline, ("sinks", sink), f"sink {sink} {NO_JOINS.format(view=view.name)}", NO_JOINS_FIX)
     found = Gathering()
     for name in view.key:
         if name not in dict(view.columns):
             what = f"sink {sink} merges rows by key, but view {view.name} leaves out its key column {name}"
             fix = f"add {name} to `columns`, or keep the view in another kind of sink"
             found.wrong.append(error(pipeline, path, what, fix))
-    seen: dict[str, str] = {}
-    for name in [out for _, out in view.columns] + list(view.fields):
-        if name in ICEBERG_COLUMNS:
-            what = f"sink {sink}: Iceberg has a column {name} of its own"
-            found.wrong.append(error(pipeline, path, what, "rename it in a view"))
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            what = f"sink {sink}: {other} and {name} are one column to Spark"
-            found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
+    objects = dict(names_of(view.tree)) if isinstance(view, JoinedView) else {"": [out for _, out in view.columns]}
+    objects[""] = [*objects[""], *view.fields]
+    for name in ICEBERG_COLUMNS.intersection(objects[""]):
+        what = f"sink {sink}: Iceberg has a column {name} of its own"
+        found.wrong.append(error(pipeline, path, what, "rename it in a view"))
+    for at, names in objects.items():
+        seen: dict[str, str] = {}
+        for name in names:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                what = f"sink {sink}: {other} and {name}{f' of {at}' if at else ''} are one column to Spark"
+                found.wrong.append(error(pipeline, path, what, "rename one of them in a view"))
     found.end()
 
 

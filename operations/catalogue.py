@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
@@ -34,7 +35,7 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
         SourceError: Postgres does not answer and this pipeline has never run here (transient by nature); or none of
             the tables is there (terminal).
     """
-    remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
+    remembered = remembered_at(pipeline)
     absent: list[SourceError] = []
     try:
         with connect(pipeline.source) as connection:
@@ -43,13 +44,32 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
         if not error.transient or not remembered.exists():
             raise
         say(f"warning: {error.what}; going on with the table definitions of the last start")
-        # What was seen last is in the shapes: a `run` that goes on for months reads the catalogue at its start alone.
-        known, catalogue = known_shapes(pipeline), Catalogue.from_json(remembered.read_text())
-        newest = {name: shapes[-1].table for name, shapes in known.tables.items()}
-        return known.told_to(replace(catalogue, tables={**catalogue.tables, **newest}))
+        return _remembered(pipeline, remembered)
     if absent and not catalogue.tables:
         raise absent[0]
     for missing in absent:
         say(f"warning: {missing.what}; what needs it is left out")
     write_atomic(remembered, catalogue.to_json())
     return remember_shapes(pipeline, shapes).told_to(catalogue)
+
+
+def remembered_at(pipeline: Pipeline) -> Path:
+    """The file in which the definitions of the last start are kept."""
+    return state_dir(pipeline) / pipeline.name / "catalogue.json"
+
+
+def remembered_catalogue(pipeline: Pipeline) -> Catalogue | None:
+    """The captured tables as this machine has seen them last, Postgres not being asked; None if it never has.
+
+    Raises:
+        StateError: what is kept of the tables can't be read (terminal).
+    """
+    path = remembered_at(pipeline)
+    return _remembered(pipeline, path) if path.exists() else None
+
+
+def _remembered(pipeline: Pipeline, path: Path) -> Catalogue:
+    # What was seen last is in the shapes: a `run` that goes on for months reads the catalogue at its start alone.
+    known, catalogue = known_shapes(pipeline), Catalogue.from_json(path.read_text())
+    newest = {name: shapes[-1].table for name, shapes in known.tables.items()}
+    return known.told_to(replace(catalogue, tables={**catalogue.tables, **newest}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
 from cdc.resolve_names import present
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
-from sinks.iceberg.catalogue import catalog_name, location
+from sinks.iceberg.catalogue import catalog_name
+from sinks.iceberg.place import Place
+from sinks.iceberg.storage import location
 
 
 def sink_config(
@@ -77,14 +80,7 @@ def shared_folders(sink: Any) -> list[Path]:
 
 
 def _iceberg(name: str, sink: IcebergSink) -> dict[str, Any]:
-    return {
-        "type": "iceberg",
-        "name": name,
-        "catalog": catalog_name(name),
-        "catalog_uri": _secret(sink.catalog_uri),
-        "warehouse": _secret(sink.warehouse),
-        "namespace": sink.namespace,
-    }
+    return {"type": "iceberg", "name": name, "catalog": catalog_name(name), **asdict(Place.of(sink))}
 
 
 def _table(view: View, generation: int) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Reading:
         tombstone_seconds: how long the log remembers deletes.
         trigger_ms: 0 for "as soon as there is something", else the least time between two batches.
         traces: whether spans are looked for in the records' headers.
+        late: what happens to who has not read so long, for a warning.
     """
 
     bootstrap: str
@@ -61,6 +62,7 @@ class Reading:
     trigger_ms: int = 0
     traces: bool = False
     tombstone_seconds: int = 7 * 86400
+    late: str = "the log begins to forget deletes that it has not read, and the flow will be refused"
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ class Vigil:
             return None
         return (
             f"{self.flow.title} has not caught up for {away / DAY:.1f} days; in {max(0.0, most - away) / DAY:.1f} days"
-            " the log begins to forget deletes that it has not read, and the flow will be refused"
+            f" {self.flow.reading.late}"
         )
 
 

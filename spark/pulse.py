@@ -59,27 +59,31 @@ class Pulse:
 
 
 class Turns:
-    """A lock that jobs of several queries take in turn: who waits for it gets on as long as its holder does."""
+    """A lock that jobs of several queries take in turn, who waits longest first: who waits gets on as long as its
+    holder does."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: set[str] = set()
+        self._free = threading.Condition()
+        self._waiting: list[str] = []
         self._holder: str | None = None
 
     @contextmanager
     def turn(self, group: str) -> Iterator[None]:
         """Wait for the turn, and have it."""
-        self._waiting.add(group)
-        try:
-            self._lock.acquire()
-        finally:
-            self._waiting.discard(group)
-        self._holder = group
+        with self._free:
+            self._waiting.append(group)
+            try:
+                # A plain lock may go to the same table again and again, as its next batch begins at once.
+                self._free.wait_for(lambda: self._holder is None and self._waiting[0] == group)
+            finally:
+                self._waiting.remove(group)
+            self._holder = group
         try:
             yield
         finally:
-            self._holder = None
-            self._lock.release()
+            with self._free:
+                self._holder = None
+                self._free.notify_all()
 
     def of(self, group: str) -> str:
         """Whose jobs tell how a query gets on: its own, or those that it waits for."""

@@ -30,6 +30,9 @@ REQUIRED_JARS = (
     "postgresql",
 )
 
+# What Iceberg needs besides to reach a bucket: the client of S3, which alone is larger than all of these.
+S3_JAR = "iceberg-aws-bundle"
+
 # The second compiler is kept for what is really hot, ten times Java's own thresholds: planning a batch calls thousands
 # of methods a few hundred times each, and compiling them took more of two cores than running them, for half an hour
 # (docs/decisions/processor-time.md). Loops still count as they did (BackEdgeThreshold).
@@ -67,6 +70,8 @@ SETTINGS: Mapping[str, str] = {
     # How many batches of offsets a checkpoint keeps: enough to see what happened, small enough to list quickly.
     "spark.sql.streaming.minBatchesToRetain": "50",
     "spark.sql.streaming.metricsEnabled": "false",
+    # What is observed of a frame is lost where a plan is cut short behind it because nothing has come through.
+    "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.ansi.enabled": "true",
     # What Spark's pages and logs show of settings and plans: stars for these. Its own patterns do not know all of ours.
@@ -90,22 +95,44 @@ OWN_SETTINGS: Mapping[str, str] = {
 }
 
 
-def find_jars(folder: Path) -> list[Path]:
-    """List the jars in ``folder``.
+def find_jars(folders: Path) -> list[Path]:
+    """List the jars in a folder, or in several with ``:`` between them, as in a PATH.
 
     Raises:
-        ConfigError: the folder lacks one that the engine needs (terminal).
+        ConfigError: they lack one that the engine needs (terminal).
     """
-    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else []
+    jars = _jars_in(folders)
     missing = [name for name in REQUIRED_JARS if not any(jar.name.startswith(name) for jar in jars)]
     if missing:
         raise ConfigError(
-            f"Spark's jars are not complete in {folder}: missing {', '.join(missing)}",
+            f"Spark's jars are not complete in {folders}: missing {', '.join(missing)}",
             means="Spark can't read Kafka or write Iceberg without them",
             fix="run `headwater up`, which fetches them, or set `engine.jars` to a folder that holds them",
         )
     beside = class_archive.beside(OWN_JAR)
     return jars if beside is None or any(jar.name == OWN_JAR for jar in jars) else [*jars, beside]
+
+
+def require_s3(folders: Path) -> None:
+    """Refuse a warehouse in a bucket without the client of S3.
+
+    Args:
+        folders: as ``find_jars``.
+
+    Raises:
+        ConfigError: none of them has it (terminal).
+    """
+    if not any(jar.name.startswith(S3_JAR) for jar in _jars_in(folders)):
+        raise ConfigError(
+            f"Spark's jars in {folders} lack {S3_JAR}, without which a warehouse in s3:// can't be opened",
+            means="nothing was started",
+            fix="`headwater up --with s3` fetches it (66 MiB); then set HEADWATER_SPARK_JARS as `headwater ps --env` "
+            "prints it, or put the jar into `engine.jars`",
+        )
+
+
+def _jars_in(folders: Path) -> list[Path]:
+    return [jar for one in str(folders).split(os.pathsep) for jar in sorted(Path(one).glob("*.jar"))]
 
 
 def build_session(

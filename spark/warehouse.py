@@ -10,63 +10,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
-from operator import and_
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.join.expressions import quoted
 from cdc.journal import about
 from cdc.log import letters as deadletters
 from cdc.view import View
 from sinks.contract import UNVERSIONED
-from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
-from sinks.iceberg.types import widens
 from spark.brief import brief
 from spark.checkpoint import batch_offsets
 from spark.computed import FAILED, FIELD, WHERE, reason
-from spark.entries import TALLY, Entry
+from spark.counted import KEPT_COUNTS, CountedQuery, Counts, told
+from spark.entries import OWN_TOMBSTONE, TALLY, Entry
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import with_computed
+from spark.iceberg_history import BATCH, OFFSETS, QUERY, History
+from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_RECORDS, merge_small
 from spark.lease import Lease
+from spark.native import KEY, ODD, NativeReader
 from spark.pulse import GROUP, MERGES
 from spark.spec import FlowSpec
+from spark.upkeep import Upkeep, insisting, policy_of
+from spark.warehouse_table import TablePlace, chosen_columns
 from spark.write import OWN, letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
 GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
-GENERATION, LEASE = iceberg.GENERATION, iceberg.LEASE
-_QUERY, _BATCH, _OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
-
-
-def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings that make an Iceberg catalogue known; they must be there when the session is built."""
-    prefix = f"spark.sql.catalog.{name}"
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog", **{f"{prefix}.{key}": v for key, v in properties.items()}}
-
-
-def table_columns(spark: SparkSession, view: View) -> list[tuple[str, str]]:
-    """(name, Spark type) of the view's warehouse table, without our own version column."""
-    frame = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in view.spark_schema()))
-    selected = frame.select(*output_columns(view))
-    return [(field.name, field.dataType.simpleString()) for field in selected.schema]
-
-
-def output_columns(view: View) -> list[Column]:
-    """The view's chosen, renamed and computed columns, over a frame of rows."""
-    return _chosen(view) + [F.expr(expression).alias(name) for name, expression in view.fields.items()]
-
-
-def _chosen(view: View) -> list[Column]:
-    return [F.col(f"`{source}`").alias(out) for source, out in view.columns]
 
 
 def table_rows(entries: DataFrame, view: View, *more: Column) -> DataFrame:
@@ -82,78 +58,18 @@ def table_rows(entries: DataFrame, view: View, *more: Column) -> DataFrame:
     """
     there = F.col(PREFIX + "document").isNotNull()
     if not view.needs_spark:
-        return entries.select(*_chosen(view), *more, (~there).alias(GONE))
+        return entries.select(*chosen_columns(view), *more, (~there).alias(GONE))
     gone = ~there | F.col(FAILED).isNotNull()
     if view.where:
         gone = gone | ~F.coalesce(F.col(WHERE), F.lit(False))
     fields = [F.col(quoted(FIELD + name)).alias(name) for name in view.fields]
-    found = [*_chosen(view), *fields, *more, gone.alias(GONE), F.col(FAILED).alias(LETTER)]
+    found = [*chosen_columns(view), *fields, *more, gone.alias(GONE), F.col(FAILED).alias(LETTER)]
     return entries.select(*found)
 
 
 def with_expressions(entries: DataFrame, view: View) -> DataFrame:
     """Entries with their typed rows, and what Spark SQL makes of them, if the view has any."""
     return with_computed(entries, view, F.col(PREFIX + "document").isNotNull()) if view.needs_spark else entries
-
-
-def create_namespace(spark: SparkSession, namespace: str) -> None:
-    """Create a namespace if it is not there. Two flows that begin at once may both find it missing, and a catalogue in
-    SQL refuses the second entry: whoever was later finds it at his second look."""
-    make = f"CREATE NAMESPACE IF NOT EXISTS {namespace}"
-    try:
-        spark.sql(make)
-    except Exception:
-        spark.sql(make)
-
-
-def create_table(spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None) -> None:
-    """Create the namespace and the table if they are not there; ``properties`` are set in any case."""
-    create_namespace(spark, table.rsplit(".", 1)[0])
-    columns = [*table_columns(spark, view), (VERSION_COLUMN, "bigint")]
-    listed = ", ".join(f"`{name}` {kind}" for name, kind in columns)
-    settings = {
-        "format-version": "2",
-        "write.merge.mode": "merge-on-read",
-        "write.update.mode": "merge-on-read",
-        "write.delete.mode": "merge-on-read",
-        # The metadata log grows by a file a commit; without this a table committed every few seconds fills its folder.
-        "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "50",
-        **(properties or {}),
-    }
-    quoted = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({quoted})")
-    ours = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
-    if ours:
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")
-    follow_columns(spark, table, view, columns)
-
-
-def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequence[tuple[str, str]]) -> None:
-    """Bring a table to the view's columns, by Iceberg's own schema evolution: no row is written anew.
-
-    A column that the source has gained is null until its rows are read; what it can't be in place (another type) is
-    left to Iceberg, which refuses the first merge.
-
-    Args:
-        spark: the session.
-        table: its name inside Spark.
-        view: whose columns it is to have.
-        columns: (name, Spark type) of these, our own version column included.
-    """
-    there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
-    for former, present in view.table.renamed:
-        if former in there and present not in there and present in dict(columns) and former not in dict(columns):
-            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(former)} TO {quoted(present)}")
-            there[present] = there.pop(former)
-    for name in there.keys() - dict(columns).keys():
-        spark.sql(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
-    added = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns if name not in there)
-    if added:
-        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
-    for name, kind in columns:
-        if there.get(name, kind) != kind and widens(there[name], kind):
-            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
 
 
 def standing(entries: DataFrame) -> DataFrame:
@@ -166,11 +82,13 @@ def standing(entries: DataFrame) -> DataFrame:
     newest = F.max_by(row, F.when(~plain, F.struct(version, offset))).alias("newest")
     ended = F.max_by(row, F.when(plain, offset)).alias("ended")
     both = without_tallies(entries).groupBy(PREFIX + "id").agg(newest, ended)
+    # A delete's own tombstone adds nothing to it, and knows no version.
+    own = F.expr(f"newest.{PREFIX}document IS NULL AND ended.{PREFIX}offset - newest.{PREFIX}offset <= {OWN_TOMBSTONE}")
     # Offsets of two partitions can't be compared: then the one whose position is known stands.
     behind = F.expr(
         f"ended.{PREFIX}partition = newest.{PREFIX}partition AND ended.{PREFIX}offset >= newest.{PREFIX}offset"
     )
-    gone = F.col("ended").isNotNull() & (F.col("newest").isNull() | behind)
+    gone = F.col("ended").isNotNull() & (F.col("newest").isNull() | (behind & ~own))
     return both.select(F.when(gone, F.col("ended")).otherwise(F.col("newest")).alias("r")).select("r.*")
 
 
@@ -181,17 +99,26 @@ class Merger:
         place: finds the table, whose name changes with a promotion, and whose property names the holder of the lease.
         spec: the flow's work: one view.
         checkpoint: the flow's checkpoint, whose id and offsets go into the snapshot summary.
-        lease: of the generation.
+        lease, upkeep: of the generation.
+
+    Attributes:
+        counts: batch -> what was counted of it, of the newest ``KEPT_COUNTS``.
     """
 
-    def __init__(self, place: TablePlace, spec: FlowSpec, checkpoint: Path, lease: Lease) -> None:
+    def __init__(self, place: TablePlace, spec: FlowSpec, checkpoint: Path, lease: Lease, upkeep: Upkeep) -> None:
         (self.view,) = spec.views.values()
         self.about = {"sink": spec.sink, "generation": spec.generation, "flow": self.view.name}
-        self.place, self.spec, self.checkpoint, self.lease = place, spec, checkpoint, lease
-        self.table = ""
+        self.place, self.spec, self.checkpoint, self.lease, self.upkeep = place, spec, checkpoint, lease, upkeep
+        self.table, self._small = "", False
+        self.counts: dict[int, Counts] = {}
+        self._reader, self._packed = NativeReader.of(spec), spec.pack()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Apply a batch once.
+
+        Args:
+            batch: of ``spark.record``.
+            batch_id: its number.
 
         Raises:
             Fenced: another process has taken the generation over (terminal).
@@ -200,54 +127,120 @@ class Merger:
         spark = batch.sparkSession
         group = spark.sparkContext.getLocalProperty(GROUP) or query_id
         with about(**self.about, batch=batch_id), MERGES.turn(group):
-            self.table = self.place.find()
-            self.lease.check()
-            self.place.check(spark, self.table)
             marks = {
-                _QUERY: query_id,
-                _BATCH: str(batch_id),
-                _OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
+                QUERY: query_id,
+                BATCH: str(batch_id),
+                OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
             }
-            done, empty = self._history(spark, marks)
-            if done:
-                return
             # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
             for name, value in marks.items():
                 spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
-            self._apply(spark, self._source(batch), empty=empty)
+            self._small = self._records(batch_id) <= SMALL_RECORDS
+            insisting(lambda: self._once(batch, batch_id, marks))
+            self.upkeep.after(spark, self.table)
 
-    def _history(self, spark: SparkSession, marks: Mapping[str, str]) -> tuple[bool, bool]:
-        """Whether the table's history holds the very batch with these marks, and whether it holds nothing at all."""
-        this = reduce(
-            and_, (F.coalesce(F.col("summary")[name] == value, F.lit(False)) for name, value in marks.items())
+    def _once(self, batch: DataFrame, batch_id: int, marks: Mapping[str, str]) -> None:
+        spark = batch.sparkSession
+        self.lease.check()
+        self.table = self.place.claimed_table(spark, self.table)
+        history = History(spark, self.table)
+        done = history.holds(marks)
+        if done and self._reader is None:
+            return
+        self.counts[batch_id] = self._apply(batch, history, done=done)
+        self.counts.pop(batch_id - KEPT_COUNTS, None)
+
+    def _records(self, batch_id: int) -> int:
+        """How many records a batch has at the most; of the first one nobody knows where it begins."""
+        if not batch_id:
+            return SMALL_RECORDS + 1
+        try:
+            before, ends = (batch_offsets(self.checkpoint, number) for number in (batch_id - 1, batch_id))
+        except OSError:  # somebody has tidied the checkpoint up
+            return SMALL_RECORDS + 1
+        return sum(
+            end - before.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items()
         )
-        snapshots = spark.table(f"{self.table}.snapshots")
-        found, count = snapshots.agg(F.max(this), F.count("*")).collect()[0]
-        return bool(found), count == 0
 
-    def _source(self, batch: DataFrame) -> DataFrame:
+    def _apply(self, batch: DataFrame, history: History, *, done: bool) -> Counts:
+        """Plain records by Spark's own functions, and what is odd by the codec.
+
+        The commit of the plain ones bears the batch's marks, and the process may end before the odd ones have followed:
+        a batch that is there already is looked through for them again.
+        """
+        if self._reader is None:
+            return self._by_codec(batch, empty=history.is_empty)
+        if done:
+            odd = self._reader.read(batch).where(ODD)
+            return self._by_codec(self._odd_keys(batch)) if not odd.isEmpty() else Counts()
+        counts, some_odd = self._natively(batch, self._reader, empty=history.is_empty)
+        return counts.with_odd(self._by_codec(self._odd_keys(batch))) if some_odd else counts
+
+    def _natively(self, batch: DataFrame, reader: NativeReader, *, empty: bool) -> tuple[Counts, bool]:
+        """Apply the plain records; (what was counted, whether any are odd, or nobody has counted)."""
+        seen = Observation()
+        read = reader.read(batch)
+        observed = read.observe(
+            seen,
+            F.count("*").alias("records"),
+            F.count(F.when(F.col(ODD), 1)).alias("odd"),
+            F.lit(0).alias("rejected"),
+            *_both(),
+        )
+        self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty)
+        found = told(seen)
+        return Counts.of(found), found.get("odd") != 0
+
+    def _odd_keys(self, batch: DataFrame) -> DataFrame:
+        """The records of every key that has an odd one, in their order: what becomes of one may depend on the next."""
+        assert self._reader is not None
+        odd = self._reader.read(batch).where(ODD).select(KEY).distinct()
+        mine = batch.join(odd, F.coalesce("key", F.lit(b"")) == F.col(KEY), "left_semi")
+        return mine.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+
+    def _by_codec(self, records: DataFrame, *, empty: bool = False) -> Counts:
+        view = self.view
+        typed = map_in_arrow(records, partial(entries_with_rows, self._packed), entry_schema(view))
+        tally = F.col(PREFIX + "view") == TALLY
+        sent = F.when(tally, F.col(PREFIX + "version"))
+        counted = (F.sum(F.when(tally, F.col(PREFIX + "offset"))).alias("records"), *_both(~tally))
+        if not view.needs_spark:
+            seen = Observation()
+            typed = typed.observe(seen, F.sum(sent).alias("rejected"), *counted)
+            self._write(self._source(typed), empty=empty)
+            return Counts.of(told(seen))
+        # Letters are looked for before the rows are written, and the Python decoding still runs once.
+        typed = with_expressions(typed, view).persist()
+        try:
+            sent = sent.otherwise(F.col(FAILED).isNotNull().cast("bigint"))
+            found = typed.agg(F.sum(sent).alias("rejected"), *counted).collect()[0].asDict()
+            source = self._source(typed)
+            self._send_letters(source)
+            self._write(source, empty=empty)
+            return Counts.of(found)
+        finally:
+            typed.unpersist()
+
+    def _source(self, entries: DataFrame) -> DataFrame:
         """The newest row of each key, as ``table_rows`` gives them."""
         more = [F.col(PREFIX + "version").alias(VERSION_COLUMN)]
         if self.view.needs_spark:
             more.append(F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY))
-        return table_rows(standing(batch), self.view, *more)
+        return table_rows(standing(entries), self.view, *more)
 
-    def _apply(self, spark: SparkSession, source: DataFrame, *, empty: bool) -> None:
-        # MERGE reads its source more than once, and letters are looked for before; the Python decoding runs once.
-        once = not empty or self.view.needs_spark
-        source = source.persist() if once else source
-        try:
-            if self.view.needs_spark:
-                self._send_letters(source)
-            rows = source.drop(ENTRY, LETTER)
-            if empty:
-                rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
-                return
-            rows.createOrReplaceTempView("hw_changes")
-            spark.sql(merge_statement(self.table, key_names(self.view), rows.columns[:-1]))
-        finally:
-            if once:
-                source.unpersist()
+    def _write(self, source: DataFrame, *, empty: bool) -> None:
+        """One commit of rows: an append where nothing was ever committed, else a MERGE, which reads its source once."""
+        rows = source.drop(ENTRY, LETTER)
+        if empty:
+            rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
+            return
+        keys, columns = key_names(self.view), rows.columns[:-1]
+        if self._small and History(rows.sparkSession, self.table).rows >= LARGE_ROWS:
+            change = partial(merge_statement, keys=keys, columns=columns, new=False)
+            merge_small(self.table, rows.localCheckpoint(), keys, change, GONE)
+            return
+        rows.createOrReplaceTempView(CHANGES)
+        rows.sparkSession.sql(merge_statement(self.table, keys, columns))
 
     def _send_letters(self, source: DataFrame) -> None:
         """Rows that can't be computed become dead letters before their batch is committed."""
@@ -256,6 +249,16 @@ class Merger:
             entry, failed = Entry(*(row[ENTRY][name] for name in OWN)), row[LETTER]
             letters.append(letter_of(self.spec, entry, reason(self.view, failed["columns"], failed["seen"])))
         deadletters.send(self.spec.dead_letters, letters)
+
+
+def _both(entries: Column | None = None) -> tuple[Column, ...]:
+    """What is counted of entries, whoever has made them."""
+    version = F.col(PREFIX + "version")
+    return (
+        F.count(PREFIX + "document").alias("written"),
+        F.max(version if entries is None else F.when(entries, version)).alias("position"),
+        F.max(PREFIX + "ts_ms").alias("ts_ms"),
+    )
 
 
 def key_names(view: View) -> list[str]:
@@ -271,94 +274,27 @@ def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:
     return sets, f"INSERT ({listed}) VALUES ({values})"  # noqa: S608 (names are quoted, no values)
 
 
-def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-    """MERGE of ``hw_changes`` into ``table``: newer rows replace, gone rows leave, and an older change does nothing."""
+def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, new: bool = True) -> str:
+    """MERGE of ``CHANGES`` into ``table``: newer rows replace, gone rows leave, and an older change does nothing.
+
+    Args:
+        table: its name.
+        keys: names of the key's columns.
+        columns: the table's.
+        new: whether rows that are not there are inserted.
+    """
     on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in keys)
     newer = f"s.{VERSION_COLUMN} >= t.{VERSION_COLUMN}"
     sets, insert = set_and_insert(columns)
     return (
-        f"MERGE INTO {table} t USING hw_changes s ON {on} "
+        f"MERGE INTO {table} t USING {CHANGES} s ON {on} "
         f"WHEN MATCHED AND s.{GONE} AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
         f"WHEN MATCHED AND NOT s.{GONE} AND {newer} THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s.{GONE} THEN {insert}"
+        + (f"WHEN NOT MATCHED AND NOT s.{GONE} THEN {insert}" if new else "")
     )
 
 
-@dataclass(frozen=True)
-class TablePlace:
-    """Where a generation's table is.
-
-    Attributes:
-        sink: the sink's part of the pipeline file.
-        catalog: the catalogue's name inside Spark.
-        view: the view's name.
-        generation: which one.
-        token: of the lease under which this process writes.
-    """
-
-    sink: Any
-    catalog: str
-    view: str
-    generation: int
-    token: int
-
-    def find(self) -> str:
-        """``catalog.namespace.table``, each part quoted; promotions change the name."""
-        namespace, table = iceberg.find_table(self.sink, self.catalog, self.view, self.generation)
-        return f"`{self.catalog}`.`{namespace}`.`{table}`"
-
-    def there(self) -> bool:
-        """Whether the generation has a table."""
-        try:
-            return bool(self.find())
-        except SinkRefused:
-            return False
-
-    def make(self, spark: SparkSession, view: View) -> str:
-        """The table, which is created when the generation has none yet.
-
-        Raises:
-            SinkRefused: another generation's table stands in its place (terminal).
-        """
-        try:
-            table = self.find()
-            self.check(spark, table)
-        except SinkRefused as error:
-            namespace, name = iceberg.table_name(self.sink, self.view, self.generation)
-            table = f"`{self.catalog}`.`{namespace}`.`{name}`"
-            if spark.catalog.tableExists(table):
-                raise SinkRefused(
-                    f"table {namespace}.{name} is there, but it is not generation {self.generation}'s",
-                    means="nothing was written",
-                    fix="`headwater generations FILE` shows which there are; `headwater rebuild` makes a new one",
-                ) from error
-        create_table(spark, table, view, {GENERATION: str(self.generation), LEASE: str(self.token)})
-        return table
-
-    def check(self, spark: SparkSession, table: str) -> None:
-        """Raise if the table is not this generation's, or if a later holder of the lease has claimed it.
-
-        The table is loaded anew here, and from here to the commit not again: if a promotion swaps the names meanwhile,
-        the commit finds another table's metadata in its place, and fails. (A flow that starts again after a promotion
-        would else see for ever what its name meant before.)
-
-        Raises:
-            SinkUnavailable: a promotion has just given the name to another generation (transient).
-            Fenced: somebody else has claimed it (terminal).
-        """
-        spark.catalog.refreshTable(table)
-        found = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-        if int(found.get(GENERATION, "1")) != self.generation:
-            raise SinkUnavailable(f"table {table} was given to another generation just now")
-        if int(found.get(LEASE, "0")) > self.token:
-            raise Fenced(
-                f"table {table} was claimed by another process",
-                means="it goes on from the same place; this one has stopped writing, nothing is lost",
-                fix="nothing, if the other process is meant to run; else stop that one first",
-            )
-
-
-def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> StreamingQuery:
+def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> CountedQuery:
     """Start a flow that keeps one view's table.
 
     Args:
@@ -376,20 +312,6 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
     table = place.make(spark, view)
     if flow.is_new and not spark.table(table).limit(1).isEmpty():
         flow.refuse_filled(view.name)
-    packed = flow.spec.pack()
-    typed = map_in_arrow(changelog(spark, flow), partial(entries_with_rows, packed), entry_schema(view))
-    typed, tally = with_expressions(typed, view), F.col(PREFIX + "view") == TALLY
-    sent = F.when(tally, F.col(PREFIX + "version"))
-    if view.needs_spark:
-        sent = sent.otherwise(F.col(FAILED).isNotNull().cast("bigint"))
-    counted = typed.observe(
-        "applied",
-        F.sum(F.when(tally, F.col(PREFIX + "offset"))).alias("records"),
-        F.sum(sent).alias("rejected"),
-        F.count(PREFIX + "document").alias("written"),
-        F.max(F.when(~tally, F.col(PREFIX + "version"))).alias("position"),
-        F.max(PREFIX + "ts_ms").alias("ts_ms"),
-    )
-    merger = Merger(place, flow.spec, flow.checkpoint, lease)
-    writer = counted.writeStream.queryName(flow.title).foreachBatch(brief(merger))
-    return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
+    merger = Merger(place, flow.spec, flow.checkpoint, lease, Upkeep(policy_of(sink), flow.folder.parent))
+    writer = changelog(spark, flow).writeStream.queryName(flow.title).foreachBatch(brief(merger))
+    return CountedQuery(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow), merger.counts)

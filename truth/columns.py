@@ -7,16 +7,20 @@ times are compared as numbers, because Python's own end with the year 9999.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from functools import partial
 from typing import Any
 
 from cdc.catalogue import Column, Table
-from cdc.join.tree import Node
-from cdc.types import spark_type
+from cdc.join.tree import Aggregate, Node
+from cdc.types import canonical_result, spark_type
 from cdc.types.times import days_of
 from cdc.view import View
+from truth.assembled import aggregate_type
 from truth.digest import single
+from truth.placing import is_several, standing
 from truth.values import canonical, parse
 
 _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?Z?)?")
@@ -50,8 +54,46 @@ def _expected(value: Any, kind: str) -> Any:
 
 def comparable_expected(view: View, document: Mapping[str, Any]) -> dict[str, Any]:
     """An expected document as the warehouse's columns can hold it."""
+    tree = tree_of(view)
+    if tree is not None:
+        return _expected_row(tree, document)
     by_name = view.table.by_name
     return {out: _expected(document[out], spark_type(by_name[source])) for source, out in view.columns}
+
+
+def _expected_row(node: Node, row: Mapping[str, Any]) -> dict[str, Any]:
+    by_name = node.table.by_name
+    found = {out: _expected(row[out], spark_type(by_name[source])) for source, out in node.columns}
+    for name, (below, many) in standing(node).items():
+        found[name] = _each(row[name], partial(_expected_below, below), many=many)
+    return found | {item.name: _expected(row[item.name], _kind_of(item)) for item in node.aggregates}
+
+
+def _expected_below(node: Node, value: Any) -> Any:
+    if node.value is not None:
+        return _expected(value, spark_type(node.table.by_name[node.value]))
+    return _expected_row(node, value)
+
+
+def _each(value: Any, made: Callable[[Any], Any], *, many: bool) -> Any:
+    """Of what stands in a row each, or the one; in the place of what is wrong there are words, and they stay."""
+    if value is None or is_several(value):
+        return value
+    return [None if item is None else made(item) for item in value] if many else made(value)
+
+
+def _kind_of(item: Aggregate) -> str:
+    """The type of an aggregate's column; of an expression as Spark has analysed it."""
+    return aggregate_type(item, {(item.table.qualified, item.value or ""): item.kind or "string"})
+
+
+def numbered(value: Any) -> Any:
+    """What Spark SQL gave, with days and moments as the numbers that a table's rows are compared by."""
+    if isinstance(value, date):  # a moment is one too
+        return moment_number(str(canonical_result(value)))
+    if isinstance(value, list):
+        return [numbered(item) for item in value]
+    return {name: numbered(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def comparable_row(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,11 +104,32 @@ def comparable_row(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
         row: column -> value; dates are days and timestamps microseconds since 1970, other values canonical.
     """
     by_out = {out: view.table.by_name[source] for source, out in view.columns}
+    tree = tree_of(view)
+    if tree is not None:
+        return {**_row_of(tree, row), **{name: row[name] for name in view.fields if name in row}}
     return {
         name: parse(value) if value is not None and name in by_out and _is_json(by_out[name]) else value
         for name, value in row.items()
         if name in by_out or name in view.fields
     }
+
+
+def _row_of(node: Node, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested row of the table as ``_expected_row`` gives it: texts of JSON read."""
+    by_name = node.table.by_name
+    found = {out: _read(by_name[source], row[out]) for source, out in node.columns if out in row}
+    for name, (below, many) in standing(node).items():
+        if name in row:
+            found[name] = _each(row[name], partial(_below_of, below), many=many)
+    return found | {item.name: row[item.name] for item in node.aggregates if item.name in row}
+
+
+def _below_of(node: Node, value: Any) -> Any:
+    return _read(node.table.by_name[node.value], value) if node.value is not None else _row_of(node, value)
+
+
+def _read(column: Column, value: Any) -> Any:
+    return parse(value) if value is not None and _is_json(column) else value
 
 
 def _is_json(column: Column) -> bool:

@@ -20,7 +20,7 @@ from connectors.postgres import Connection
 from truth import values as truth
 from truth.altered import refuse_altered
 from truth.assembled import document_of, shape_of, spark_row, sparks
-from truth.columns import comparable_expected, tree_of, with_singles
+from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
 from truth.joins import expressions
 from truth.pages import Pages
@@ -113,8 +113,10 @@ def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> I
 
 def form_of(view: View, document: bytes, fields: Fields, form: Form) -> Any:
     """What a sink of this form must hold, as ``truth.digest.digest`` takes it."""
-    held = orjson.dumps(comparable_expected(view, truth.parse(document))) if form == "columns" else document
-    return with_singles(view, merge_fields(held, fields))
+    if form == "columns":
+        held = orjson.dumps(comparable_expected(view, truth.parse(document)))
+        return with_singles(view, merge_fields(held, {name: numbered(value) for name, value in fields.items()}))
+    return with_singles(view, merge_fields(document, fields))
 
 
 class _Asking:

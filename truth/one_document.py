@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from cdc.pipeline import Source
 from cdc.types import merge_fields
 from cdc.view import View
-from truth.expected import expected
+from truth.expected import Form, expected, form_of
 from truth.rows import snapshot
+from truth.values import canonical
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,9 @@ class Wanted:
     why: str = ""
 
 
-def expected_document(view: View, source: Source, key: str, spark: SparkSession | None) -> Wanted:
+def expected_document(
+    view: View, source: Source, key: str, spark: SparkSession | None, form: Form = "document"
+) -> Wanted:
     """The document that a view must have under a key; only the rows that it is made of are read.
 
     Args:
@@ -36,6 +39,7 @@ def expected_document(view: View, source: Source, key: str, spark: SparkSession 
         source: where Postgres is.
         key: the document's id.
         spark: needed when ``truth.expected.needs_spark``.
+        form: how the sink holds it.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
@@ -50,4 +54,6 @@ def expected_document(view: View, source: Source, key: str, spark: SparkSession 
         return Wanted(None, f"Spark can't compute {said}: {found.broken.words}")
     if found.fields is None:
         return Wanted(None, f"the condition of the view leaves it out: {view.where}")
+    if form == "columns":
+        return Wanted(canonical(form_of(view, found.document, found.fields, form)))
     return Wanted(merge_fields(found.document, found.fields))

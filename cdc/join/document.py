@@ -1,4 +1,4 @@
-"""Putting a document together from the rows of its tree, as JSON and as typed values for Spark SQL."""
+"""Putting a document together from the rows of its tree: JSON, typed values for Spark SQL, a table's columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Part:
         stamp: which change wrote the row, where one row of several is shown: bytes that are greater for newer ones.
     """
 
-    __slots__ = ("aggregates", "children", "json", "key", "plain", "refs", "row", "stamp", "typed")
+    __slots__ = ("aggregates", "children", "columns", "json", "key", "plain", "refs", "row", "stamp", "typed")
 
     def __init__(self, key: str, row: list[Any]) -> None:
         self.key, self.row = key, row
@@ -39,6 +39,7 @@ class Part:
         self.aggregates: list[Any] = []
         self.plain: Any = None
         self.typed: Any = None
+        self.columns: Any = None
         self.json: orjson.Fragment | None = None
         self.stamp = b""
 
@@ -61,7 +62,9 @@ class Shape:
         self._typed = [
             (name, at, types.arrow_converter(by_name[name])) for name, at in places.items() if name not in node.taken
         ]
+        self._columns = [(out, places[name], types.arrow_converter(by_name[name])) for name, out in node.columns]
         self._aggregates = [(a.name, _typed_result(a)) for a in node.aggregates]
+        self._results = [(a.name, _typed_result(a) or _bounded(a)) for a in node.aggregates]
         self.refs = [Shape(ref, layout) for ref in node.refs]
         self.children = [Shape(child, layout) for child in node.children]
         self._shown = [(one.name, one.many) for one in node.shown]
@@ -101,6 +104,28 @@ class Shape:
         for (name, convert), value in zip(self._aggregates, part.aggregates, strict=True):
             found[name] = value if convert is None or value is None else convert(value)
         part.typed = found
+        return found
+
+    def columns(self, part: Part) -> Any:
+        """The part as values for ``cdc.join.columns.arrow_columns``: what the document shows, under its names.
+
+        Raises:
+            any of ``cdc.types.REFUSALS``: an aggregate's value has no place in its column's type (terminal).
+        """
+        if part.columns is not None:
+            return part.columns
+        row = part.row
+        found = {
+            out: row[at] if convert is None or row[at] is None else convert(row[at])
+            for out, at, convert in self._columns
+        }
+        if self.node.value is not None:
+            part.columns = found[self.node.columns[0][1]]
+            return part.columns
+        self._nested(part, found, Shape.columns)
+        for (name, convert), value in zip(self._results, part.aggregates, strict=True):
+            found[name] = value if convert is None or value is None else convert(value)
+        part.columns = found
         return found
 
     def _nested(self, part: Part, found: dict[str, Any], made: Made) -> None:
@@ -221,6 +246,14 @@ def _typed_result(aggregate: Aggregate) -> types.Converter | None:
         precision, scale = kind[8:-1].split(",")
         return values.decimal_of(int(precision), int(scale))
     return float if kind in ("double", "float") else None
+
+
+def _bounded(aggregate: Aggregate) -> types.Converter | None:
+    """A whole number that its type has no room for is refused by itself: Arrow would refuse all rows beside it."""
+    from cdc.types import values
+
+    bits = {"bigint": 64, "int": 32, "smallint": 16, "tinyint": 8}.get(result_type(aggregate))
+    return None if bits is None else values.integer_of(bits)
 
 
 def _moment_of(kind: str) -> types.Converter:

@@ -188,8 +188,12 @@ class Kafka:
             out.setdefault(place.topic, {})[place.partition] = int(result.offset)
         return out
 
-    def consumer(self) -> Consumer:
-        """A consumer that sees committed records only and remembers nothing; the caller assigns and closes it."""
+    def consumer(self, **more: Any) -> Consumer:
+        """A consumer that sees committed records only and remembers nothing; the caller assigns and closes it.
+
+        Args:
+            more: librdkafka's settings besides, with ``_`` for each dot.
+        """
         return Consumer(
             {
                 **self.settings,
@@ -198,6 +202,7 @@ class Kafka:
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
+                **{name.replace("_", "."): value for name, value in more.items()},
             }
         )
 

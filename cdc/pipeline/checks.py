@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import parse_qs
 
+from cdc.history_names import GAPS, HISTORY, VERSIONS
 from cdc.keyspaces import is_reserved, outer_stems
 from cdc.masking import mask_text
-from cdc.pipeline.checks_joins import NO_JOINS, NO_JOINS_FIX, check_joins, nothing_picked
+from cdc.pipeline.checks_joins import check_joins, nothing_picked
 from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
@@ -125,8 +126,6 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
             yield Wrong(at, f"sinks.{name}: there is no view {shown(view)}", fix)
         elif view in sink.view_names[:index]:
             yield Wrong(at, f"sinks.{name}.views: {shown(view)} is here a second time")
-        elif isinstance(sink, IcebergSink) and pipeline.views[view].joins:
-            yield Wrong(at, f"sinks.{name} {NO_JOINS.format(view=shown(view))}", NO_JOINS_FIX)
         else:
             yield from _reserved(pipeline.views[view], view, sink, name)
     if isinstance(sink.tables, tuple):
@@ -136,6 +135,8 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
                 yield Wrong((*path, "tables", index), f"sinks.{name}.tables: {shown(table)} is here a second time")
     if isinstance(sink, ElasticsearchSink):
         yield from _elasticsearch(name, sink, path)
+    if isinstance(sink, IcebergSink) and sink.history:
+        yield from _history(pipeline, name, sink)
     if isinstance(sink, RedisSink):
         yield from _redis(f"sinks.{name}", sink, path)
 
@@ -248,6 +249,23 @@ def _targets_of(pipeline: Pipeline, sink: SinkPart) -> Iterator[tuple[str, ...]]
             yield "keys", _database(sink.url), f"{sink.key_prefix}{name}:"
         elif isinstance(sink, IcebergSink):
             yield "table", _server(sink.catalog_uri), f"{sink.namespace}.{name}"
+    if isinstance(sink, IcebergSink) and sink.history:
+        for name in _history_names(pipeline, sink):
+            yield "table", _server(sink.catalog_uri), f"{sink.namespace}.{name}"
+
+
+def _history(pipeline: Pipeline, name: str, sink: IcebergSink) -> Iterator[Wrong]:
+    """A view must not stand where a table's history is to be."""
+    for taken in sorted({*_names_of(pipeline, sink)} & {*_history_names(pipeline, sink)}):
+        what = f"sinks.{name}.history: {shown(taken)} is a view of this sink, and the name of a table's history"
+        yield Wrong(("sinks", name, "history"), what, "rename the view, or give history a sink of its own")
+
+
+def _history_names(pipeline: Pipeline, sink: IcebergSink) -> list[str]:
+    """Names of what history makes, as far as the file alone tells them."""
+    views = [pipeline.views[view] for view in sink.view_names if view in pipeline.views]
+    roots = [view.root.rpartition(".")[2] for view in views] or _names_of(pipeline, sink)
+    return [GAPS, *(root + end for root in dict.fromkeys(roots) for end in (HISTORY, VERSIONS))]
 
 
 def _names_of(pipeline: Pipeline, sink: SinkPart) -> tuple[str, ...]:

@@ -11,9 +11,6 @@ from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, shown
 from cdc.pipeline.views import JOINS, View
 
-NO_JOINS = "keeps tables, and view {view} joins several"
-NO_JOINS_FIX = "keep the view in an elasticsearch or redis sink; in a warehouse, keep the tables and join there"
-
 # (name of a table, its path, the path in words) -> what is wrong with it
 Tables = Callable[[str, Path, str], Iterator[Wrong]]
 

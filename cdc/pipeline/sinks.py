@@ -192,11 +192,14 @@ class IcebergSink(SinkPart):
 
     type: Literal["iceberg"] = entry(description="Kind of sink.", content=True)
     catalog_uri: Text = entry(
-        description="The catalogue: the path of a SQLite file, or a JDBC URL (jdbc:postgresql://host/db).",
+        description="The catalogue: the path of a SQLite file, a JDBC URL (jdbc:postgresql://host/db), or the address "
+        "of a REST catalogue (https://host/path, what stands in front of /v1).",
         example=".headwater/warehouse/catalog.db",
     )
     warehouse: Text = entry(
-        description="Where the tables' files are: a folder or a URI.", example=".headwater/warehouse"
+        description="Where the tables' files are: a folder, or s3://bucket/path. A REST catalogue chooses the places "
+        "of new tables itself; say here where that is.",
+        example=".headwater/warehouse",
     )
     namespace: str = entry(
         description="Namespace of the tables in the catalogue.", example="shop", content=True, pattern=NAMESPACE
@@ -207,6 +210,66 @@ class IcebergSink(SinkPart):
         unit="seconds",
         ge=0,
         le=86_400,
+    )
+    format_version: Literal[2, 3] = entry(
+        3,
+        "Iceberg's format, of tables that are made from now on: 3 keeps reads quick under many changes (deletion "
+        "vectors, row lineage); 2 is for engines that do not read it yet.",
+    )
+    maintenance: Flag = entry(
+        True,
+        "Whether the tables are kept quick to read: small files put together, deleted rows left out, old snapshots and "
+        "files of nobody removed, between two commits. Off for who has a service that does it.",
+    )
+    snapshot_days: Number = entry(
+        1.0,
+        "How long a table can be read as it was: all snapshots for an hour, then one of each hour; tagged ones stay.",
+        unit="days",
+        ge=0,
+        le=3650,
+    )
+    history: Flag = entry(
+        False,
+        "Whether every change is kept as well, in a table <table>_history for each table that a view is rooted in, "
+        "from which `headwater as-of` reads all tables as of one commit.",
+    )
+    rest_warehouse: Text | None = entry(
+        None, "What a REST catalogue calls its warehouse, if it has several.", example="prod", shown_default="its own"
+    )
+    token: SecretStr | None = entry(
+        None, "Bearer token for a REST catalogue; or `credential`.", example="${ICEBERG_TOKEN:-}", shown_default="none"
+    )
+    credential: SecretStr | None = entry(
+        None,
+        "client:secret, for which a REST catalogue gives tokens (OAuth 2, client credentials).",
+        example="${ICEBERG_CREDENTIAL}",
+        alternative=True,
+        shown_default="none",
+    )
+    oauth_uri: str | None = entry(
+        None,
+        "Where it gives them.",
+        example="https://login.example.com/oauth2/token",
+        shown_default="catalog_uri, and /v1/oauth/tokens",
+        pattern=HTTP,
+    )
+    scope: Text | None = entry(None, "The scope that is asked for there.", example="catalog", shown_default="catalog")
+    s3_endpoint: str | None = entry(
+        None,
+        "Address of a server of S3's protocol that is not AWS. The keys are AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY in the environment, never in this file.",
+        example="http://127.0.0.1:9000",
+        shown_default="$AWS_ENDPOINT_URL_S3, else AWS",
+        pattern=HTTP,
+    )
+    s3_region: Text | None = entry(
+        None, "Region of the bucket.", example="eu-central-1", shown_default="$AWS_REGION, else us-east-1"
+    )
+    s3_path_style: Flag | None = entry(
+        None,
+        "Whether the bucket stands in the path of an address instead of in its host's name.",
+        example=True,
+        shown_default="true with an s3_endpoint",
     )
 
     @property

@@ -15,16 +15,16 @@ from typing import Any
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
 _EPOCH = datetime(1970, 1, 1)
-_DAY_US = 86_400_000_000
+DAY_US = 86_400_000_000
 _MAX_LONG, _MIN_LONG = (1 << 63) - 1, -(1 << 63)
 # 4714-11-24 BC and 5874897-12-31 (dates), 4714-11-24 BC (timestamps): Postgres's own limits.
 _MIN_DAY, _MAX_DAY = -2_440_588, 2_145_042_905
-_MIN_US = _MIN_DAY * _DAY_US
+_MIN_US = _MIN_DAY * DAY_US
 # A snapshot reads ±infinity through java.sql.Date, whose days overflow an int: these two, give or take a time zone.
 _SNAPSHOT_INFINITY, _SNAPSHOT_MINUS_INFINITY = -622_191_234, -625_821_272
 # datetime's own range, in days and microseconds since 1970.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_FIRST_US, _LAST_US = _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+FIRST_US, LAST_US = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
 
 
 def civil(days: int) -> tuple[int, int, int]:
@@ -46,7 +46,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def _date_text(days: int) -> str:
-    if _FIRST_DAY <= days <= _LAST_DAY:
+    if FIRST_DAY <= days <= LAST_DAY:
         return date.fromordinal(days + 719_163).isoformat()
     year, month, day = civil(days)
     return f"{'+' if year > 9999 else '-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day:02d}"
@@ -79,7 +79,7 @@ def _fraction(micros: int) -> str:
 
 def canonical_time(micros: int) -> str:
     """Canonical text of a time of day in microseconds; 24:00:00 is a time of its own in Postgres."""
-    if not 0 <= micros <= _DAY_US:
+    if not 0 <= micros <= DAY_US:
         raise ValueError(f"{micros} microseconds is not a time of day")
     seconds, fraction = divmod(micros, 1_000_000)
     minutes, second = divmod(seconds, 60)
@@ -89,13 +89,13 @@ def canonical_time(micros: int) -> str:
 
 def canonical_timestamp(micros: int) -> str:
     """Canonical text of a timestamp without zone, in microseconds since 1970."""
-    if _FIRST_US <= micros <= _LAST_US:
+    if FIRST_US <= micros <= LAST_US:
         text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
         return text.rstrip("0") if "." in text else text
     infinite = _infinite_timestamp(micros)
     if infinite is not None:
         return infinite
-    days, of_day = divmod(micros, _DAY_US)
+    days, of_day = divmod(micros, DAY_US)
     return f"{_date_text(days)}T{canonical_time(of_day)}"
 
 
@@ -155,7 +155,7 @@ def _far_timestamptz(text: str) -> int | None:
     hour, minute, second = clock.split(":")
     whole, _, fraction = second.partition(".")
     seconds = int(hour) * 3600 + int(minute) * 60 + int(whole)
-    micros = days_of(int(year), int(month), int(day_of_month)) * _DAY_US + seconds * 1_000_000 + int(f"{fraction:0<6}")
+    micros = days_of(int(year), int(month), int(day_of_month)) * DAY_US + seconds * 1_000_000 + int(f"{fraction:0<6}")
     return micros if micros <= _MAX_LONG else None
 
 

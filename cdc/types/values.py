@@ -20,7 +20,7 @@ Converter = Callable[[Any], Any]
 REFUSALS = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 _FLOAT_WORDS = {"NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity"}
-_NUMERIC_WORDS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+NUMERIC_WORDS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 _INTERVAL = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
@@ -90,12 +90,12 @@ def numeric(value: str) -> str:
     """A numeric's own digits."""
     if type(value) is not str:  # a JSON number has been a double already
         raise TypeError(f"expected digits as text, got {type(value).__name__}")
-    return _NUMERIC_WORDS.get(value, value)
+    return NUMERIC_WORDS.get(value, value)
 
 
 def numeric_negative_scale(value: str) -> str:
     """A numeric with a negative scale, to which Debezium adds two thousand zeros of a fraction that it can't have."""
-    return _NUMERIC_WORDS.get(value) or text(value).partition(".")[0]
+    return NUMERIC_WORDS.get(value) or text(value).partition(".")[0]
 
 
 def decimal_of(precision: int, scale: int) -> Converter:
@@ -103,7 +103,7 @@ def decimal_of(precision: int, scale: int) -> Converter:
     limit = Decimal(10) ** (precision - scale)
 
     def decimal(value: str) -> Decimal | None:
-        if value in _NUMERIC_WORDS:
+        if value in NUMERIC_WORDS:
             return None
         try:
             number = Decimal(value)
@@ -119,7 +119,7 @@ def decimal_of(precision: int, scale: int) -> Converter:
 
 def whole_digits(convert: Converter) -> Converter:
     """The same converter for a numeric with a negative scale; see ``numeric_negative_scale``."""
-    return lambda value: convert(value if value in _NUMERIC_WORDS else value.partition(".")[0])
+    return lambda value: convert(value if value in NUMERIC_WORDS else value.partition(".")[0])
 
 
 def integer_of(bits: int) -> Converter:

@@ -31,7 +31,8 @@ def command(file: Path, as_json: bool) -> None:
     """Ask Postgres, Kafka and Kafka Connect whether the pipeline can run, and say what to do where it can't.
 
     The views are held against the tables: names, keys, joins, types and Spark SQL, all that `run` would refuse. New
-    expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered.
+    expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered. Catalogues and
+    buckets of warehouses are asked whether they are there and let us in.
 
     Changes nothing. Exit code 1 when something must be mended first (an error, or a check that could not run); warnings
     and notes exit with 0.
@@ -39,11 +40,12 @@ def command(file: Path, as_json: bool) -> None:
     from cdc.pipeline import load
     from connectors.preflight import preflight
     from operations.checked_views import checked_views
+    from operations.checked_warehouses import checked_warehouses
 
     pipeline = load(file)
     answers = []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
-    for answer in chain(preflight(pipeline), checked_views(pipeline, progress)):
+    for answer in chain(preflight(pipeline), checked_views(pipeline, progress), checked_warehouses(pipeline)):
         answers.append(answer)
         if not as_json:
             show(answer)

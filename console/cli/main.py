@@ -40,7 +40,9 @@ VERBS = {
     "rollback": "make readers see the previous generation again",
     "retire": "remove a generation that nobody reads",
     "explain": "why a document looks as it does: its rows, their positions, its version",
+    "query": "ask the warehouse's tables in SQL, with what the log has besides",
     "letters": "what no sink would take: list, show, write again, forget",
+    "as-of": "read every table of a warehouse's history as of one commit",
     "pack": "pack the Python environment for a Spark cluster's executors",
     "drop": "remove what apply and run created",
 }
@@ -57,7 +59,7 @@ class LazyGroup(click.Group):
         """Import ``console.cli.<verb>``; None for an unknown verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"console.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"console.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -74,7 +76,7 @@ def cli(context: click.Context) -> None:
 
     \b
     Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain, preview --diff,
-    rebuild --auto), or something left (letters replay).
+    rebuild --auto), or something left (letters replay), or SQL that is wrong (query).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

@@ -153,6 +153,16 @@ def _table(report: dict[str, Any]) -> Table:
     return table
 
 
+def _history(sink: str, history: Mapping[str, Any]) -> Iterator[str]:
+    """A sink's history in words: how it is, and what the log promises it."""
+    lag, seconds = lag_cells(history)
+    kept = history["kept_seconds"] / 3600
+    error = f": {history['last_error'].splitlines()[0]}" if history["last_error"] else ""
+    yield f"{sink}, history: {history['state']}, lag {lag}, behind {seconds}; the log keeps {kept:g} h{error}"
+    if history["warning"]:
+        yield f"warning: {history['warning']}"
+
+
 def _below(report: dict[str, Any]) -> Iterator[str]:
     """What stands below the table, a text a line."""
     for sink in report["sinks"]:
@@ -164,6 +174,8 @@ def _below(report: dict[str, Any]) -> Iterator[str]:
             yield f"{sink['sink']}: {deferred:,} documents that one change has touched are still to be written"
         if sink["warning"]:
             yield f"warning: {sink['warning']}"
+        if sink.get("history"):
+            yield from _history(sink["sink"], sink["history"])
     yield from (evolving_line(one) for one in report["evolving"])
     refused = report["file"]["refused"]
     if refused:

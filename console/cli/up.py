@@ -10,10 +10,18 @@ import click
 from console.cli.local_options import chosen, only_option
 from spark import startup
 
+# No server, but what Spark needs for one of somebody else's.
+S3 = "s3"
+
 
 @click.command()
 @only_option
-@click.option("--with", "more", metavar="NAME[,NAME…]", help="these as well: registry (schemas, for Avro) is optional")
+@click.option(
+    "--with",
+    "more",
+    metavar="NAME[,NAME…]",
+    help="these as well: registry (schemas, for Avro), s3 (jars for a warehouse in a bucket, 66 MiB)",
+)
 def command(only: str | None, more: str | None) -> None:
     """Start the local servers: fetch what is missing, start what isn't running, heal what is half dead.
 
@@ -29,9 +37,10 @@ def command(only: str | None, more: str | None) -> None:
       headwater up
       headwater up --only postgres,kafka
       headwater up --with registry
+      headwater up --with s3
       eval "$(headwater ps --env)"
     """
-    from deploy.local.artifacts import spark_jars
+    from deploy.local.artifacts import ensure, spark_jars
     from deploy.local.stack import LocalStack
 
     stack = LocalStack()
@@ -42,7 +51,10 @@ def command(only: str | None, more: str | None) -> None:
         with lock:
             click.echo(f"{time.monotonic() - began:6.1f} s  {line}")
 
-    seconds = stack.up(chosen(only), say, chosen(more) or ())
+    wanted = chosen(more) or []
+    seconds = stack.up(chosen(only), say, [name for name in wanted if name != S3])
+    if S3 in wanted:
+        ensure(["spark-s3"], say)
     jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
     startup.prepare(jars[0].parent, stack.endpoints.spark_archive, say)
     total = time.monotonic() - began

@@ -84,7 +84,7 @@ IMAGES: dict[str, Image] = {
         ),
         Image("elasticsearch", "java", (("elasticsearch", "elasticsearch"),), "elasticsearch"),
         Image("registry", None, (("registry", "registry"),), "apicurio-registry-app"),
-        Image("headwater", "java", (("spark", "spark"),), source=(*APP, *APP_FILES)),
+        Image("headwater", "java", (("spark", "spark"), ("spark-s3", "spark-s3")), source=(*APP, *APP_FILES)),
     )
 }
 

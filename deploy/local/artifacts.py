@@ -97,6 +97,11 @@ def _missing(units: Sequence[str]) -> list[str]:
     return [unit for unit in units if not folder(unit).is_dir()]
 
 
+def spark_folders() -> list[Path]:
+    """The folders with the jars that Spark loads; that of S3's client only where it has been fetched."""
+    return [folder("spark"), *(one for one in [folder("spark-s3")] if one.is_dir())]
+
+
 def spark_jars(progress: Progress | None = None) -> list[Path]:
     """The jars that Spark loads (Kafka source, Iceberg, JDBC drivers), fetched if they are missing."""
     return sorted(ensure(["spark"], progress)["spark"].glob("*.jar"))

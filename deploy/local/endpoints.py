@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,7 @@ class Endpoints:
             "HEADWATER_REDIS_CACHE": self.redis_cache_url,
             "HEADWATER_REDIS_STORE": self.redis_store_url,
             "HEADWATER_REGISTRY": self.registry_url,
-            "HEADWATER_SPARK_JARS": str(artifacts.folder("spark")),
+            "HEADWATER_SPARK_JARS": os.pathsep.join(str(folder) for folder in artifacts.spark_folders()),
             "HEADWATER_SPARK_ARCHIVE": str(self.spark_archive),
         }
 

@@ -37,6 +37,8 @@ PLAIN = {
         "org.xerial:sqlite-jdbc:3.46.0.0",
         "org.postgresql:postgresql:42.7.7",
     ],
+    # The client of S3, for warehouses in buckets alone: `headwater up --with s3`.
+    "spark-s3": ["org.apache.iceberg:iceberg-aws-bundle:1.12.0"],
 }
 # unit -> roots whose whole runtime closure is pinned.
 CLOSED = {

@@ -103,7 +103,7 @@ def _report(case: _Case, *, expected: bool) -> dict[str, Any]:
         "rows": _plain_rows(case, found) if stored is None else [_row(opened.pipeline, row) for row in stored.rows],
         "left_out": {} if stored is None else stored.cut,
         "aggregates": [] if stored is None else [_total(total) for total in stored.totals],
-        "row_store": None if stored is None else _row_store(view, found, stored),
+        "row_store": None if stored is None else _row_store(view, found, stored, columns=opened.warehouse),
         "expected": _expected(case, found) if expected else None,
     }
     known = found.document is not None or report["rows"] or (report["expected"] or {}).get("document") is not None
@@ -232,9 +232,11 @@ def _total(total: Total) -> dict[str, Any]:
     }
 
 
-def _row_store(view: View, found: Found, stored: Explained) -> dict[str, Any]:
+def _row_store(view: View, found: Found, stored: Explained, *, columns: bool = False) -> dict[str, Any]:
     """What the row store would make of the document now, and how that differs from what the sink holds."""
     document = None if stored.document is None else plain(view, stored.document)
+    if document is not None and columns:
+        document = comparable_expected(view, document)
     hidden = [*stored.unknown, *((name,) for name in view.fields)]
     differing = _differing(found.document, document, hidden)
     may_be_left_out = found.document is None and document is not None and view.where is not None
@@ -253,13 +255,9 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
     from truth.one_document import expected_document
 
     view = case.view
-    wanted = expected_document(view, case.opened.pipeline.source, case.key, case.spark)
-    document = None
-    if wanted.document is not None:
-        document = plain(view, wanted.document)
-        if case.opened.warehouse:
-            fields = {name: document[name] for name in view.fields}
-            document = comparable_expected(view, document) | fields
+    opened = case.opened
+    wanted = expected_document(view, opened.pipeline.source, case.key, case.spark, opened.form)
+    document = None if wanted.document is None else plain(view, wanted.document)
     differing = _differing(found.document, document, ())
     return {
         "document": document,

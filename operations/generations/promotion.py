@@ -16,7 +16,7 @@ from spark.register import Register
 _HOW = {
     "elasticsearch": "the alias of each view moves to the new index in one call",
     "redis": "the pointer moves to the new keys, then the plain keys are renamed",
-    "iceberg": "the tables change their names in one transaction of the catalogue",
+    "iceberg": "the tables change their names: in one transaction of a SQL catalogue, by two renames in a REST one",
 }
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from cdc.pipeline import Pipeline
+from operations.history_place import HISTORY, history_folder
 from operations.rowstore import row_store_settings
 from operations.state_folder import chosen_sinks, register_of, state_dir
 from sinks.configure import plain_config
@@ -20,11 +22,17 @@ def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     """One line for each sink that has run here: its target and its state folder."""
     lines = []
     for name in chosen_sinks(pipeline, only):
-        if only or (state_dir(pipeline) / pipeline.name / name).exists():
+        if only or _left(state_dir(pipeline) / pipeline.name / name):
             entries = register_of(pipeline, name).entries()
             all_of = f", of {len(entries)} generations" if len(entries) > 1 else ""
-            lines.append(f"{name}: {pipeline.sinks[name].kept}, and its checkpoints{all_of}")
+            stays = "; its history stays" if history_folder(pipeline, name).exists() else ""
+            lines.append(f"{name}: {pipeline.sinks[name].kept}, and its checkpoints{all_of}{stays}")
     return lines
+
+
+def _left(folder: Path) -> list[Path]:
+    """What a sink's folder holds besides its history, which nothing of ours removes."""
+    return [path for path in folder.glob("*") if path.name != HISTORY]
 
 
 def views_of_file(pipeline: Pipeline, name: str) -> list[str]:
@@ -47,7 +55,7 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
     """
     for name in chosen_sinks(pipeline, only):
         folder = state_dir(pipeline) / pipeline.name / name
-        if not only and not folder.exists():
+        if not only and not _left(folder):
             continue
         register = register_of(pipeline, name)
         # The newest first: what is interrupted then still knows the generation that readers see.
@@ -58,7 +66,10 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
                 drop_generation(as_defined(pipeline, generation), name, generation)
             finally:
                 generation.unlock()
-        shutil.rmtree(folder)
+        for path in _left(folder):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not history_folder(pipeline, name).exists():
+            folder.rmdir()
 
 
 def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> None:

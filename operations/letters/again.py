@@ -136,6 +136,19 @@ def _joined(work: Repair, letters: Mapping[str, DeadLetter]) -> dict[str, Outcom
     """What the row store makes of each root, under a version that is raised for it."""
     joiner, outcomes, failed = joiner_of(work), dict[str, Outcome](), dict[str, str]()
     roots = {root_of(joiner.view, key): key for key in letters}
+    if work.build.warehouse:
+        from operations.verify.repair_joined import repair_documents
+
+        there = repair_documents(joiner, work, dict.fromkeys(letters, "changed"), roots, failed)
+        kept = set(work.holding.get([key for key in letters if key not in there]))
+        return {
+            key: failed[key]
+            if key in failed
+            else there[key]
+            if key in there
+            else key in kept and work.refused.reasons[key]
+            for key in letters
+        }
     entries = made_of(joiner, work, dict.fromkeys(roots, 0), failed)
     # Where Spark SQL fails again the sink has nothing already, and would take a delete for news.
     write_higher(joiner, work, write_made(work, [entry for entry in entries if entry.id not in failed]))

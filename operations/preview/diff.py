@@ -10,7 +10,6 @@ from typing import Any
 from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline
 from cdc.resolve_names import near
-from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import Connection
 from operations.explain.differences import ABSENT, Difference, differences
@@ -20,7 +19,8 @@ from operations.preview.asked import SEED, Asked, keys_of, within
 from operations.preview.previewer import Made, Previewer, view_of
 from operations.state_folder import register_of
 from spark.made_of import as_defined
-from truth.columns import comparable_expected, with_singles
+from truth.columns import as_read, with_singles
+from truth.expected import form_of
 from truth.rows import snapshot
 from truth.values import canonical, parse
 
@@ -142,11 +142,9 @@ def _comparable(view: View, one: Made, *, columns: bool) -> dict[str, Any] | Non
     """A document as JSON reads it, numbers as they are compared; of a warehouse as its columns can hold it."""
     if one.text is None:
         return None
+    if columns and one.found.fields is not None:
+        return as_read(form_of(view, one.found.document, one.found.fields, "columns"))
     document: dict[str, Any] = parse(canonical(with_singles(view, one.text)))
-    if columns:
-        fields = {name: document[name] for name in view.fields}
-        held = with_singles(view, comparable_expected(view, parse(one.found.document)))
-        document = parse(canonical(merge_fields(canonical(held), {}))) | fields
     return document
 
 

@@ -22,6 +22,7 @@ from operations.pausing import Pause, paused_sinks
 from operations.refusals import Refusals
 from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of
+from operations.run.histories import Histories
 from operations.run.session import Sessions
 from operations.state_folder import chosen_sinks, register_of
 from spark.cluster import ended, is_local
@@ -49,6 +50,7 @@ class Engine:
         refused: generations that can't be run, and why.
         paused: sinks that are left alone.
         spans: told each batch, when the file asks for traces.
+        histories: of warehouse sinks that keep one; taken by ``follow``.
     """
 
     pipeline: Pipeline
@@ -62,6 +64,7 @@ class Engine:
     paused: dict[str, Pause] = field(default_factory=dict)
     spans: BatchSpans | None = None
     sessions: Sessions = field(default_factory=Sessions)
+    histories: Histories = field(default_factory=Histories)
 
     def follow(self) -> list[str]:
         """Take up generations that have become ready, let those go that are to be retired, stop those taken over.
@@ -86,7 +89,7 @@ class Engine:
             self.refused.forget(name, kept)
             for number in sorted(set(kept) - here):
                 said += self._try(name, number)
-        return said
+        return said + self.histories.follow(self, self._sinks())
 
     def _try(self, sink: str, number: int, told: Catalogue | None = None) -> list[str]:
         """Take a generation up; one that can't be is tried again now and then."""
@@ -150,6 +153,7 @@ class Engine:
             self._let_go(build)
         for build in [build for build in self.builds if (build.sink, build.number) in reopened]:
             self._let_go(build, anew=True)
+        self.histories.adopt(self, pipeline, catalogue)
         self.pipeline, self.catalogue, self.only = pipeline, catalogue, only
         self.refused.adopt(pipeline)
         why = "let go, it is not in the file any more"
@@ -191,6 +195,7 @@ class Engine:
         """Stop all flows for good; `status` shows the reason."""
         for build in self.builds:
             self.runner.fail(build.generation.folder, reason)
+        self.histories.fail(self, reason)
         self.runner.step()
 
     def _kept(self, sink: str) -> list[int]:
@@ -204,6 +209,7 @@ class Engine:
             logging.getLogger(__name__).debug("Spark was gone before its queries were stopped: %s", error)
         for build in self.builds:
             build.generation.unlock()
+        self.histories.close()
         if self.spans is not None:
             self.spans.close()
         with suppress(Exception):

@@ -10,20 +10,18 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
-from cdc.debezium_json import Fit
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
 from cdc.pipeline import ElasticsearchSink, Pipeline
 from cdc.resolve import view_tables
-from cdc.types import supported
-from cdc.used import used_columns
 from cdc.view import View
 from operations.generations.elsewhere import refuse_elsewhere
-from operations.kept_shapes import Frozen, read_frozen
+from operations.kept_shapes import read_frozen
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
+from operations.run.fits import fits_of
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
@@ -32,10 +30,15 @@ from spark.flow import Flow, Reading, plan_flows, start_live
 from spark.join.child_expressions import analysed
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
+from spark.join.tables import JoinedTable, Open
 from spark.log_gaps import check_log
 from spark.runner import Query, Start
 from spark.spec import FlowSpec
 from spark.warehouse import start_warehouse
+
+# A table's batch may be so many times as large as a batch of documents: its commit costs a second whatever is in it,
+# and its rows go through Spark's own memory, which spills.
+TABLE_BATCHES = 5
 
 
 def flows_of(build: Opened, catalogue: Catalogue, spark: SparkSession, snapshot_lsn: int) -> list[tuple[Flow, Start]]:
@@ -83,23 +86,11 @@ def spec_of(
         spec,
         snapshot_lsn=snapshot_lsn,
         # Who fills a generation looks at no table: a column of values that never fit would have it begun anew for ever.
-        fits=_fits(spec, catalogue, frozen, values=catalogue.doubts and not build.rebuilding),
+        fits=fits_of(spec, catalogue, frozen, values=catalogue.doubts and not build.rebuilding),
         generation=generation.number,
         # Not the views' tables, which lack the columns that Debezium can't deliver: those would look like new ones.
         tables={topic: catalogue.tables[table.qualified] for topic, table in spec.tables.items()},
     )
-
-
-def _fits(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: bool) -> dict[str, Fit]:
-    """What of each topic's records must fit: nothing of a table that the generation goes on with as it was."""
-    fits = {}
-    for topic, names in spec.topics.items():
-        table = catalogue.tables[spec.tables[topic].qualified]
-        if catalogue.lsn and table.qualified not in frozen.tables:
-            used = frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
-            whole = used >= {column.name for column in supported(table).columns}
-            fits[topic] = Fit(catalogue.lsn, used, whole, values)
-    return fits
 
 
 def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[View, Mapping[str, str]]:
@@ -121,7 +112,8 @@ def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
     if is_joined(flow):
         (view,) = flow.spec.views
         settings = row_store_settings(build.pipeline, build.generation, view) | {"token": build.token}
-        flow, start = replace(flow, spec=replace(flow.spec, row_store=settings)), start_joined
+        flow = replace(flow, spec=replace(flow.spec, row_store=settings))
+        start = partial(start_joined, tabled=table_of(build)) if build.warehouse else start_joined
     return flow, _ours(build, _checked(start))
 
 
@@ -130,17 +122,32 @@ def reading(pipeline: Pipeline, sink: Any) -> Reading:
     return Reading(
         bootstrap=pipeline.kafka.bootstrap,
         client=pipeline.kafka.options_plain(),
-        max_offsets=pipeline.engine.max_offsets_per_trigger,
+        max_offsets=_max_offsets(pipeline, sink),
         trigger_ms=pipeline.engine.trigger_ms if sink.trigger_ms is None else sink.trigger_ms,
         traces=pipeline.policy.traces,
         tombstone_seconds=int(pipeline.kafka.tombstone_retention_hours * 3600),
     )
 
 
+def _max_offsets(pipeline: Pipeline, sink: Any) -> int | None:
+    most = pipeline.engine.max_offsets_per_trigger
+    return most and most * (TABLE_BATCHES if sink.form == "columns" else 1)
+
+
 def start_warehouse_of(build: Opened) -> Start:
     """How a warehouse's flows are started."""
     return partial(
         start_warehouse,
+        sink=build.pipeline.sinks[build.sink],
+        catalog=catalog_name(build.sink),
+        lease=build.generation.lease,
+    )
+
+
+def table_of(build: Opened) -> Open:
+    """How a warehouse's table of a joined view is opened."""
+    return partial(
+        JoinedTable,
         sink=build.pipeline.sinks[build.sink],
         catalog=catalog_name(build.sink),
         lease=build.generation.lease,

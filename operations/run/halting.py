@@ -67,9 +67,12 @@ class Halting:
         mended = set(self._halted) - set(now)
         why = "its tables are mended"
         said = [line for one in list(self.engine.builds) if one.topics & mended for line in self._again(one, why)]
+        if mended:
+            self.engine.histories.open_anew(self.engine, mended)
         if (position := self._marker.newer()) is not None:
             self.engine.snapshot_lsn, why = position, "the initial snapshot has begun again"
             said += [line for build in list(self.engine.builds) for line in self._again(build, why)]
+            self.engine.histories.open_anew(self.engine)
         self._halted = now
         stopped = self.engine.runner.halt(now)
         for table, error in changed.items():

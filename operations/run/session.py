@@ -18,8 +18,8 @@ from operations.run.machines import check_machines
 from operations.state_folder import state_dir
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
-from spark.session import build_session, use_own_classes
-from spark.warehouse import catalog_settings
+from spark.session import build_session, require_s3, use_own_classes
+from spark.warehouse_table import catalog_settings
 
 # What a virtual machine is made of; the rest of ``engine`` is a pipeline's own.
 OF_THE_MACHINE = ("master", "driver_memory", "jars", "python_archive", "spark_conf")
@@ -27,13 +27,24 @@ _CATALOGUES = "spark.sql.catalog."
 
 
 def warehouse_settings(pipeline: Pipeline, sinks: Sequence[str]) -> dict[str, str]:
-    """What Spark must be told of the catalogues of those of these sinks that are warehouses."""
+    """What Spark must be told of the catalogues of those of these sinks that are warehouses.
+
+    Raises:
+        ConfigError: a credential is not in the environment, or a jar is missing that a warehouse in a bucket needs.
+    """
     conf: dict[str, str] = {}
     for name in sinks:
         sink = pipeline.sinks[name]
         if sink.form == "columns":
+            if iceberg.needs_s3(sink):
+                require_s3(jars_of(pipeline))
             conf |= catalog_settings(catalog_name(name), iceberg.spark_properties(sink))
     return conf
+
+
+def jars_of(pipeline: Pipeline) -> Path:
+    """The folder, or folders, of Spark's jars."""
+    return Path(pipeline.engine.jars or os.environ.get("HEADWATER_SPARK_JARS", ""))
 
 
 def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") -> SparkSession:
@@ -43,7 +54,7 @@ def open_spark(pipeline: Pipeline, sinks: Sequence[str], log: str = "verify") ->
     spark = build_session(
         f"headwater {pipeline.name}",
         master=engine.master,
-        jars=Path(engine.jars or os.environ.get("HEADWATER_SPARK_JARS", "")),
+        jars=jars_of(pipeline),
         log=state_dir(pipeline).absolute() / pipeline.name / f"spark-{log}.log",
         driver_memory=engine.driver_memory,
         conf=conf,

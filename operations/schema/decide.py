@@ -14,6 +14,7 @@ from typing import Any
 from cdc import types
 from cdc.catalogue import Column
 from cdc.errors import ConfigError
+from cdc.join.columns import document_columns
 from cdc.join.view import JoinedView
 from cdc.pipeline import ElasticsearchSink
 from cdc.pipeline.sinks import Sink
@@ -148,9 +149,17 @@ def _needs_new(changes: Sequence[ColumnChange], was: View, now: View, table: str
     if isinstance(sink, ElasticsearchSink):
         return _differ(_properties(was, sink), _properties(now, sink))
     if sink.form == "columns":
+        if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _nested(was) != _nested(now):
+            return True  # a struct with other fields, or fields of other types
         pairs = _same_fields(was, now)
         return any(not widens(types.spark_type(old), types.spark_type(new)) for old, new in pairs)
     return False
+
+
+def _nested(view: JoinedView) -> dict[str, str]:
+    """What of a table's columns is not the root's own, with its type."""
+    own = {out for _, out in view.columns}
+    return {name: kind for name, kind in document_columns(view) if name not in own}
 
 
 def _retyped(changes: Sequence[ColumnChange], names: set[str]) -> bool:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
 from operations.accepted import file_status
+from operations.history_place import STREAM
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
 from operations.status.evolving import evolving
 from operations.status.facts import FlowReport, Report, SinkReport, judged
+from operations.status.history import HistoryFolder, history_of, history_status
 from operations.status.judgement import Judgement
 from operations.status.source import SourceState
 
@@ -108,10 +110,12 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
     left_alone = paused(pipeline, name)
     if left_alone is not None:
         living |= {"state": "paused", "last_error": None, "warning": _late(pipeline, name, left_alone)}
+    history = history_of(pipeline, name)
     return {
         "sink": name,
         "type": pipeline.sinks[name].type,
         **living,
+        "history": None if history is None else history_status(pipeline, _flow(history, STREAM, log)),
         "rebuilding": lost,
         "paused": None
         if left_alone is None
@@ -138,6 +142,8 @@ def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     """State, lag and flows of one generation."""
+    from spark.upkeep import read_note
+
     flows = [_flow(generation, flow, log) for flow in generation.flows()]
     # Before a new generation's first flow there is only the process that has taken it.
     states = {flow["state"] for flow in flows} or {state_of(None, generation.lease.holder())}
@@ -154,10 +160,11 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
         "last_error": refused or next((flow["last_error"] for flow in flows if flow["last_error"]), None),
         "warning": next((flow["warning"] for flow in flows if flow["warning"]), None),
         "flows": flows,
+        "upkeep": read_note(generation.folder),
     }
 
 
-def _flow(generation: Generation, name: str, log: Any) -> dict[str, Any]:
+def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[str, Any]:
     from spark.checkpoint import committed_offsets
     from spark.status import FlowStatus
 

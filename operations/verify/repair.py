@@ -85,7 +85,9 @@ def repair(
     )
     work = work_of(build, catalogue, settler.holding, spark, refused)
     method: Callable[[Repair, Mapping[str, str]], None] = _rows
-    if joined:
+    if joined and warehouse:
+        method = partial(_joined_rows, joiner_of(work))
+    elif joined:
         method = partial(_joined, joiner_of(work))
     elif warehouse:
         from operations.verify.repair_warehouse import repair_rows
@@ -255,6 +257,17 @@ def _joined(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
         for refused, answer in write_above(work.sink, joiner.view.name, items, {key: version | ROOM}).items():
             work.refused.add(refused, _why(work, refused, answer, version))
     write_higher(joiner, work, stale)
+
+
+def _joined_rows(joiner: Joiner, work: Repair, kinds: Mapping[str, str]) -> None:
+    """The same in a table, by one commit."""
+    from operations.verify.repair_joined import repair_documents
+
+    roots = {root_of(joiner.view, key): key for key in kinds if not is_stray(key)}
+    failed: dict[str, str] = {}
+    repair_documents(joiner, work, kinds, roots, failed)
+    for key, why in failed.items():
+        work.refused.add(key, why)
 
 
 def write_higher(joiner: Joiner, work: Repair, stale: Sequence[Entry]) -> None:

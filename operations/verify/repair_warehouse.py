@@ -22,19 +22,11 @@ from sinks.iceberg.target import IcebergTarget
 from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
 from spark.record import batch_of
-from spark.warehouse import (
-    GENERATION,
-    GONE,
-    LETTER,
-    TablePlace,
-    key_names,
-    set_and_insert,
-    table_rows,
-    with_expressions,
-)
+from spark.warehouse import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
+from spark.warehouse_table import GENERATION, TablePlace
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from operations.verify.repair_work import Repair
 
@@ -43,7 +35,12 @@ ATTEMPTS = 5
 PAUSE_SECONDS = 0.5
 # Of the messages with which a commit fails that may succeed when it is made again.
 PASSING = ("conflict", "uuid does not match", "cannot commit")
-_SEEN, _ADDED, _CHANGES = "_hw_seen", "_hw_added", "hw_repair"
+_ID, _SEEN, _ADDED, _CHANGES = "__id", "_hw_seen", "_hw_added", "hw_repair"
+
+
+def own_columns() -> tuple[Column, Column]:
+    """What rows made from entries have beside the table's columns: the key as text, and the version."""
+    return F.col(PREFIX + "id").alias(_ID), F.col(PREFIX + "version").alias(VERSION_COLUMN)
 
 
 def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, Newest] | None = None) -> None:
@@ -70,9 +67,9 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
             # An update would leave as many rows as there are: all of them go, and one comes.
             gone |= {key} & twice
     parts = [_remade(work, records, held, twice)] if records else []
-    parts += [_leaving(work, gone, held)] if gone else []
+    parts += [leaving(work, gone, held)] if gone else []
     if parts:
-        _merge(work, parts)
+        merge(work, parts)
 
 
 def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], twice: Collection[str]) -> DataFrame:
@@ -81,19 +78,30 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], 
     view = work.view
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
     typed = without_tallies(map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view)))
+    made = table_rows(with_expressions(typed, view), view, *own_columns()).drop(LETTER)
+    return beside_seen(work, made, held, twice)
+
+
+def beside_seen(work: Repair, made: DataFrame, held: Mapping[str, Holds], twice: Collection[str]) -> DataFrame:
+    """Rows with the version that was seen in the place of each.
+
+    Args:
+        work: the view and its place.
+        made: rows that have the columns of ``own_columns``.
+        held: what was seen.
+        twice: keys that the table has several times.
+    """
     seen = pa.table(
         {
-            "__id": pa.array(list(held), pa.string()),
+            _ID: pa.array(list(held), pa.string()),
             _SEEN: pa.array([holds.version for holds in held.values()], pa.int64()),
             _ADDED: pa.array([key in twice for key in held], pa.bool_()),
         }
     )
-    own = F.col(PREFIX + "id").alias("__id"), F.col(PREFIX + "version").alias(VERSION_COLUMN)
-    made = table_rows(with_expressions(typed, view), view, *own).drop(LETTER)
-    return made.join(work.spark.createDataFrame(seen), "__id", "left").drop("__id")
+    return made.join(work.spark.createDataFrame(seen), _ID, "left").drop(_ID)
 
 
-def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
+def leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
     """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
     left, batches = set(keys), []
     target = work.holding.target
@@ -110,7 +118,12 @@ def _leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> 
     return rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))
 
 
-def _merge(work: Repair, parts: Sequence[DataFrame]) -> None:
+def merge(work: Repair, parts: Sequence[DataFrame]) -> None:
+    """One commit of rows that are remade and rows that leave, made again when a commit of the flow comes between.
+
+    Raises:
+        SinkUnavailable: the flow commits too often (transient).
+    """
     build, spark = work.build, work.spark
     place = TablePlace(
         build.pipeline.sinks[build.sink],

@@ -16,6 +16,7 @@ import psutil
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError
+from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from operations.holding import holding
@@ -173,6 +174,7 @@ class Verifier:
 
     def _view(self, view: View, holders: Sequence[Opened], folder: Path) -> dict[str, Comparison]:
         started = time.monotonic()
+        view = self._typed(view, holders)
         results = {build.sink: Comparison(view.name, sampled=self.asked.sample is not None) for build in holders}
         differing = {} if self.asked.sample is not None else self._whole(view, holders, folder, results)
         seconds = time.monotonic() - started
@@ -190,6 +192,14 @@ class Verifier:
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
         return results
+
+    def _typed(self, view: View, holders: Sequence[Opened]) -> View:
+        """A view of which a table's column has a type that only Spark knows, with that type."""
+        if not isinstance(view, JoinedView) or not any(build.warehouse for build in holders):
+            return view
+        from spark.join.child_expressions import analysed, needed
+
+        return analysed(self.session(), view) if needed(view) else view
 
     # -- whole views --------------------------------------------------------------------------------------------------
 

@@ -54,12 +54,17 @@ def _key_texts(array: pa.Array, values: list[Any]) -> list[Any]:
 
 
 def _numbers(array: pa.Array) -> pa.Array:
-    """Dates as days and timestamps as microseconds, in arrays too."""
+    """Dates as days and timestamps as microseconds, in arrays and structs too."""
     kind = array.type
     if pa.types.is_date32(kind):
         return array.cast(pa.int32())
     if pa.types.is_timestamp(kind):
         return pc.cast(array.cast(pa.timestamp("us", kind.tz)), pa.int64())
+    if pa.types.is_struct(kind):
+        fields = [_numbers(field) for field in array.flatten()]  # those of a struct that is null are null
+        if [field.type for field in fields] != [field.type for field in kind]:
+            names = [field.name for field in kind]
+            return pa.StructArray.from_arrays(fields, names, mask=array.is_null())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner = _numbers(array.values)
         if inner.type != array.values.type:

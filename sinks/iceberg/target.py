@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from cdc.errors import SinkRefused
 from cdc.keys import split_id
 from sinks.contract import UNREADABLE, Held
 from sinks.iceberg import catalogue
+from sinks.iceberg.place import Place
 from sinks.iceberg.rows import held_keys, held_rows
 
 if TYPE_CHECKING:
@@ -21,26 +21,17 @@ if TYPE_CHECKING:
 LOOKED_UP = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid"))
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the tables are: what ``sinks.iceberg.catalogue`` asks of a sink."""
-
-    catalog_uri: str
-    warehouse: str
-    namespace: str
-
-
 class IcebergTarget:
     """One generation's tables.
 
     Args:
-        config: plain data from ``sinks.configure``: ``catalog``, the three of a ``Place``, and for each of ``targets``
+        config: plain data from ``sinks.configure``: ``catalog``, those of a ``Place``, and for each of ``targets``
             its ``generation`` and its ``key``: [column, Postgres type] in the key's order, needed to look rows up.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._catalog = str(config["catalog"])
-        self._place = Place(config["catalog_uri"], config["warehouse"], config["namespace"])
+        self._place = Place.of_config(config)
         self._targets: Mapping[str, Mapping[str, Any]] = config["targets"]
 
     def get(self, target: str, keys: Sequence[str]) -> dict[str, Held]:

@@ -12,16 +12,15 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdc.errors import SinkUnavailable, StateError
 from cdc.log.ends import LogEnds
-from sinks.contract import Sink
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from spark.applied import forget_applied
@@ -32,6 +31,7 @@ from spark.join import health
 from spark.join.plans import documents, with_computed
 from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
+from spark.join.tables import JoinedTable
 from spark.source import read_slice
 from spark.state import rebuild_command
 from spark.write import SUMMARY_DDL
@@ -51,7 +51,23 @@ def _save(flow: Flow, state: FillState) -> None:
     write_atomic(flow.folder / "fill.json", state.to_json())
 
 
-def prepare(flow: Flow, sink: Sink, store: RedisRowStore, *, there: bool) -> None:
+class Filled(Protocol):
+    """What a fill asks of the target that it fills: a ``Sink``, or a table."""
+
+    def setup(self) -> None:
+        """See ``Sink``."""
+        ...
+
+    def scan(self, target: str) -> Iterator[Any]:
+        """See ``Sink``; one thing is enough."""
+        ...
+
+    def empty(self, target: str) -> None:
+        """See ``Sink``."""
+        ...
+
+
+def prepare(flow: Flow, sink: Filled, store: RedisRowStore, *, there: bool) -> None:
     """Begin a flow's fill, or see to it that it can go on; it is begun anew when rows or documents may have been lost
     meanwhile.
 
@@ -115,10 +131,14 @@ class Fill:
         spark: the session.
         flow: a flow with one joined view.
         stop: ends it after the current slice.
+        table: that is filled; None where documents are written by the tasks.
     """
 
-    def __init__(self, spark: SparkSession, flow: Flow, stop: threading.Event) -> None:
-        self._spark, self._flow, self._stop = spark, flow, stop
+    def __init__(
+        self, spark: SparkSession, flow: Flow, stop: threading.Event, table: JoinedTable | None = None
+    ) -> None:
+        self._spark = spark if table is None else table.session
+        self._flow, self._stop, self._table = flow, stop, table
         self._packed = flow.spec.pack()
         found = load(flow)
         assert found is not None
@@ -172,6 +192,8 @@ class Fill:
             summary = map_in_arrow(records, partial(load_joined, self.state.slices, self._packed), SUMMARY_DDL)
         else:
             how = (self.state.attempt, self.state.once, self.state.slices)
+            if self._table is not None:
+                return [self._table.slice(records, how, piece.ends)]
             plain, rows = partial(fill_documents, *how), partial(fill_rows, *how)
             summary = documents(records, self._flow.spec, self._packed, plain, rows)
         return summary.collect()
@@ -185,6 +207,8 @@ class Fill:
 
     def _bulk_load(self, *, on: bool) -> None:
         """Let the target take a load from nothing more cheaply; its setup puts that right after a crash."""
+        if self._table is not None:
+            return
         sink = open_sink(dict(self._flow.spec.sink_config))
         try:
             bulk_load: Callable[[str, bool], None] | None = getattr(sink, "bulk_load", None)

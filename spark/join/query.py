@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.join.view import JoinedView
 from cdc.journal import about
 from sinks.rowstore.redis import RedisRowStore
+from spark.brief import brief
 from spark.checkpoint import committed_offsets
 from spark.files import write_atomic
 from spark.flow import Flow, begin, changelog, observed
@@ -27,7 +28,9 @@ from spark.join import health
 from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
 from spark.join.plans import documents, with_computed
-from spark.join.stage import apply_joined, joined_rows, open_store
+from spark.join.stage import apply_joined, joined_rows, open_store, view_of
+from spark.join.tables import JoinedTable
+from spark.join.tables import observed as counted_entries
 
 # "rows" and "documents" are the passes of a fill.
 Phase = Literal["rows", "documents", "live"]
@@ -44,10 +47,12 @@ class JoinedQuery:
     Args:
         spark: the session.
         flow: a flow with one joined view.
+        table: that it keeps; None where its tasks write documents.
     """
 
-    def __init__(self, spark: SparkSession, flow: Flow) -> None:
-        self._spark, self._flow = spark, flow
+    def __init__(self, spark: SparkSession, flow: Flow, table: JoinedTable | None = None) -> None:
+        self._spark, self._flow, self._table = spark, flow, table
+        self._later = 0  # jobs of what fan-outs have deferred
         self._query: StreamingQuery | None = None
         self._fill: Fill | None = None
         self._before = 0  # slices of the fill: they count as batches, so that batches have one sequence of numbers
@@ -99,6 +104,7 @@ class JoinedQuery:
     def stop(self) -> None:
         """Stop after the current batch, as far as Spark allows."""
         self._stop.set()
+        self._spark.sparkContext.cancelJobGroup(self._group)  # a batch may wait for such a job to end
         if self._query is not None and self._query.isActive:
             self._query.stop()
         self._spark.sparkContext.cancelJobGroup(self._group)
@@ -118,16 +124,19 @@ class JoinedQuery:
         except Exception as error:  # whatever it is, the runner decides by its text
             if not self._stop.is_set():
                 self._error = error
+        finally:
+            if self._table is not None:
+                self._table.close()
 
     def _phases(self) -> None:
         spark, flow = self._spark, self._flow
         if read_phase(flow) != "live":
-            self._fill = Fill(spark, flow, self._stop)
+            self._fill = Fill(spark, flow, self._stop, self._table)
             spark.sparkContext.setJobGroup(self._group, f"fill of {flow.title}", interruptOnCancel=True)
             self._fill.run()
         if not self._stop.is_set():
             flow = self._flow = counted(flow)
-            query = start_documents(spark, flow)
+            query = start_documents(spark, flow, self._table)
             write_phase(flow, "live")
             self._watch(query)
 
@@ -161,7 +170,11 @@ class JoinedQuery:
             context = self._spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", f"{self._pool or 'default'}-later")
             context.setJobGroup(self._group, f"deferred documents of {self._flow.title}", interruptOnCancel=True)
-            make_deferred(self._spark, self._flow, shards)
+            if self._table is None:
+                make_deferred(self._spark, self._flow, shards)
+            else:
+                self._later += 1
+                self._table.deferred(shards, self._later)
             store.settle(shards)
             self.waiting = store.waiting()
 
@@ -219,10 +232,15 @@ def counted(flow: Flow) -> Flow:
     return replace(flow, spec=replace(flow.spec, batches_before=before))
 
 
-def start_documents(spark: SparkSession, flow: Flow) -> StreamingQuery:
+def start_documents(spark: SparkSession, flow: Flow, table: JoinedTable | None = None) -> StreamingQuery:
     """Start the live phase, where the fill ended if it is the first time."""
     packed, filled = flow.spec.pack(), load(flow)
     records = changelog(spark, flow, starts=None if filled is None else filled.ends)
+    if table is not None:
+        table.follow(flow)
+        entries = counted_entries(table.live(records), view_of(flow.spec))
+        taking = entries.writeStream.queryName(flow.title).foreachBatch(brief(table.batch))
+        return begin(taking.option("checkpointLocation", str(flow.checkpoint)), flow)
     records = with_computed(records, flow.spec, packed)
     summary = observed(documents(records, flow.spec, packed, apply_joined, joined_rows))
     writer = summary.writeStream.queryName(flow.title).format("noop")

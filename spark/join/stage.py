@@ -30,6 +30,8 @@ from spark.spec import FlowSpec, unpack
 from spark.write import NEW, apply_decoded
 
 Make = Callable[[Sequence[Incoming], Task, Refuse], Iterator[list[Made]]]
+# Made documents, with the newest source timestamp, as entries, and as letters those that can't be any.
+Form = Callable[[Joiner, list[Made], int], tuple[list[Entry], list[DeadLetter]]]
 
 
 @lru_cache(maxsize=8)
@@ -74,13 +76,13 @@ def open_store(spec: FlowSpec) -> RedisRowStore:
 
 def apply_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Records in, documents written, summary out: a view without Spark SQL over the assembled row."""
-    yield from apply_decoded(packed, _live(packed, batches))
+    yield from apply_decoded(packed, live(packed, batches))
 
 
 def joined_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Records in, documents with their typed rows out, for Spark SQL."""
     spec = unpack(packed)
-    for decoded in _live(packed, batches):
+    for decoded in live(packed, batches):
         yield entry_batch(spec, view_of(spec), decoded)
 
 
@@ -112,7 +114,7 @@ def fill_documents(
         packed: the flow's spec.
         batches: records.
     """
-    yield from apply_decoded(packed, _filled(attempt, once, batch, packed, batches))
+    yield from apply_decoded(packed, filled(attempt, once, batch, packed, batches))
 
 
 def fill_rows(
@@ -120,7 +122,7 @@ def fill_rows(
 ) -> Iterator[pa.RecordBatch]:
     """As ``fill_documents``, with typed rows out, for Spark SQL."""
     spec = unpack(packed)
-    for decoded in _filled(attempt, once, batch, packed, batches):
+    for decoded in filled(attempt, once, batch, packed, batches):
         yield entry_batch(spec, view_of(spec), decoded)
 
 
@@ -140,29 +142,41 @@ class _Refused:
         self.letters.append(self.reader.letter(change.key, error, at))
 
 
-def _live(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[Decoded]:
+def as_documents(joiner: Joiner, made: list[Made], ts_ms: int) -> tuple[list[Entry], list[DeadLetter]]:
+    """As a sink of documents takes them."""
+    return entries_of(joiner, made, ts_ms), []
+
+
+def live(packed: bytes, batches: Iterator[pa.RecordBatch], form: Form = as_documents) -> Iterator[Decoded]:
+    """Records applied to the row store, and the entries that come of it."""
     joiner = begin(joiner_of(packed))
-    yield from _documents(joiner, joiner.process, this_task(), packed, batches)
+    yield from _documents(joiner, (joiner.process, form), this_task(), packed, batches)
 
 
-def _filled(
-    attempt: str, once: bool, batch: int, packed: bytes, batches: Iterator[pa.RecordBatch]
+def filled(
+    attempt: str,
+    once: bool,
+    batch: int,
+    packed: bytes,
+    batches: Iterator[pa.RecordBatch],
+    form: Form = as_documents,
 ) -> Iterator[Decoded]:
+    """The same for the second pass of a fill; arguments as ``fill_documents``."""
     joiner, task = begin(_filler(packed, attempt)), this_task(batch)
     if once:
-        yield from _documents(joiner, joiner.fill, task, packed, batches)
+        yield from _documents(joiner, (joiner.fill, form), task, packed, batches)
         return
     reader = RecordReader(unpack(packed), joiner.view)
     for records in batches:
         if records.num_rows:
             for made in joiner.build(reader.keys(records), task):
-                yield Decoded(entries_of(joiner, made, 0), [], 0)
+                yield Decoded(*form(joiner, made, 0), 0)
 
 
 def _documents(
-    joiner: Joiner, make: Make, task: Task, packed: bytes, batches: Iterator[pa.RecordBatch]
+    joiner: Joiner, how: tuple[Make, Form], task: Task, packed: bytes, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[Decoded]:
-    reader = _reader(unpack(packed), joiner)
+    (make, form), reader = how, _reader(unpack(packed), joiner)
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -170,7 +184,7 @@ def _documents(
         refused = _Refused(reader)
         records = taken.records
         for made in make(taken.changes, task, refused):
-            yield Decoded(entries_of(joiner, made, taken.ts_ms), [], records)
+            yield Decoded(*form(joiner, made, taken.ts_ms), records)
             records = 0
         if records or taken.letters or refused.letters:
             yield Decoded([], [*taken.letters, *refused.letters], records)

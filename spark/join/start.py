@@ -14,11 +14,17 @@ from spark.join import health
 from spark.join.fill import load, prepare
 from spark.join.query import JoinedQuery, counted, went_live
 from spark.join.stage import open_store, view_of
+from spark.join.tables import Open
 from spark.log_gaps import check_log
 
 
-def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
+def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) -> JoinedQuery:
     """Start, or go on with, a flow of one joined view.
+
+    Args:
+        spark: the session.
+        flow: the flow.
+        tabled: opens the table that it keeps; None if it writes documents.
 
     Raises:
         SinkUnavailable: the sink or the row store does not answer (transient).
@@ -27,7 +33,8 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
         StateError: the checkpoint or the row store has lost its place, or a new flow finds its target filled.
     """
     live, batch = went_live(flow), committed_offsets(flow.checkpoint)[0]
-    sink, store = open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
+    table = None if tabled is None else tabled(spark, flow)
+    sink, store = table or open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
     try:
         store.setup()
         there = sink.there(view_of(flow.spec).name)  # asked before it is made ready, which makes it anew
@@ -44,7 +51,10 @@ def start_joined(spark: SparkSession, flow: Flow) -> JoinedQuery:
         sink.close()
         store.close()
     spec = replace(flow.spec, version_epoch=epoch, arranged=health.arranged(flow))
-    return JoinedQuery(spark, replace(flow, spec=spec))
+    flow = replace(flow, spec=spec)
+    if table is not None:
+        table.follow(flow)
+    return JoinedQuery(spark, flow, table)
 
 
 def take_over(store: RowStore, flow: Flow) -> int:

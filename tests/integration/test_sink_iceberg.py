@@ -16,8 +16,9 @@ import duckdb_extensions
 import pyarrow as pa
 import pytest
 
-from cdc.errors import SinkRefused
+from cdc.errors import QueryRefused, SinkRefused
 from deploy.local import artifacts
+from operations.query.duck import Duck, scan_of
 from sinks.iceberg import catalogue as iceberg
 from tests.support.source import SourceDatabase
 
@@ -38,12 +39,14 @@ for key, value in properties.items():
     builder = builder.config(f"spark.sql.catalog.hw_lake.{key}", value)
 spark = builder.getOrCreate()
 spark.sql("CREATE NAMESPACE IF NOT EXISTS hw_lake.flights")
-spark.sql("CREATE TABLE hw_lake.flights.plane (id bigint, name string) USING iceberg TBLPROPERTIES "
-          "('format-version'='2', 'write.merge.mode'='merge-on-read')")
-spark.range(1000).selectExpr("id", "concat('p', id) name").writeTo("hw_lake.flights.plane").append()
-spark.range(0, 1000, 10).createOrReplaceTempView("s")
-spark.sql("MERGE INTO hw_lake.flights.plane t USING s ON t.id = s.id WHEN MATCHED AND s.id < 500 THEN DELETE "
-          "WHEN MATCHED THEN UPDATE SET name = 'new'")
+for name, form in (("plane", 2), ("plane_v3", 3)):
+    table = "hw_lake.flights." + name
+    spark.sql(f"CREATE TABLE {table} (id bigint, name string) USING iceberg TBLPROPERTIES "
+              f"('format-version'='{form}', 'write.merge.mode'='merge-on-read')")
+    spark.range(1000).selectExpr("id", "concat('p', id) name").writeTo(table).append()
+    spark.range(0, 1000, 10).createOrReplaceTempView("s")
+    spark.sql(f"MERGE INTO {table} t USING s ON t.id = s.id WHEN MATCHED AND s.id < 500 THEN DELETE "
+              "WHEN MATCHED THEN UPDATE SET name = 'new'")
 spark.stop()
 """
 
@@ -94,6 +97,18 @@ def test_duckdb_reads_the_same_rows(sink: Any) -> None:
     assert dict(rows) == expected()
 
 
+@pytest.mark.parametrize("name", ["plane", "plane_v3"])
+def test_a_query_reads_position_deletes_and_deletion_vectors_and_nothing_beside_them(sink: Any, name: str) -> None:
+    duck = Duck([iceberg.location(sink.warehouse)])
+    try:
+        duck.view("", "t", f"SELECT * FROM {scan_of(iceberg.metadata_location(sink, CATALOG, name))}")
+        assert dict(duck.run("SELECT id, name FROM t", 1000, 60).rows) == expected()
+        with pytest.raises(QueryRefused, match="beyond the warehouse"):
+            duck.run(f"SELECT * FROM read_text('{sink.catalog_uri}')", 1, 60)
+    finally:
+        duck.close()
+
+
 def test_a_catalogue_in_postgres_opens_too(tmp_path: Path, source: SourceDatabase) -> None:
     """pyiceberg's side of it; the JDBC address is the same one that Spark is given."""
     ends = source.endpoints
@@ -131,7 +146,7 @@ def test_a_repair_is_one_commit_and_what_was_there_twice_is_there_once(tmp_path:
 HISTORY = """
 import sys, json
 from pyspark.sql import SparkSession
-from spark.warehouse import Merger
+from spark.iceberg_history import History
 properties, jars = json.loads(sys.argv[1]), sys.argv[2]
 builder = SparkSession.builder.master("local[1]").config("spark.jars", jars).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
@@ -140,19 +155,22 @@ builder = builder.config("spark.sql.catalog.hw_lake", "org.apache.iceberg.spark.
 for key, value in properties.items():
     builder = builder.config(f"spark.sql.catalog.hw_lake.{key}", value)
 spark = builder.getOrCreate()
-merger = Merger.__new__(Merger)
-merger.table = "hw_lake.flights.seen"
+table = "hw_lake.flights.seen"
 spark.sql("CREATE NAMESPACE IF NOT EXISTS hw_lake.flights")
-spark.sql(f"CREATE TABLE {merger.table} (id bigint) USING iceberg")
+spark.sql(f"CREATE TABLE {table} (id bigint) USING iceberg")
 marks = lambda number, offsets: {
     "headwater.query-id": "q", "headwater.batch-id": str(number), "headwater.offsets": offsets}
-said = [merger._history(spark, marks(0, "a"))]
+def asked(marks):
+    spark.catalog.refreshTable(table)
+    history = History(spark, table)
+    return [history.holds(marks), history.is_empty]
+said = [asked(marks(0, "a"))]
 for number in (0, 1, 2):
     for name, value in marks(number, f'{{"t":{{"0":{number}}}}}').items():
         spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
-    spark.range(1).writeTo(merger.table).append()
-said += [merger._history(spark, marks(2, '{"t":{"0":2}}')), merger._history(spark, marks(1, '{"t":{"0":1}}'))]
-said += [merger._history(spark, marks(1, '{"t":{"0":9}}')), merger._history(spark, marks(3, '{"t":{"0":3}}'))]
+    spark.range(1).writeTo(table).append()
+said += [asked(marks(2, '{"t":{"0":2}}')), asked(marks(1, '{"t":{"0":1}}'))]
+said += [asked(marks(1, '{"t":{"0":9}}')), asked(marks(3, '{"t":{"0":3}}'))]
 print(json.dumps(said))
 spark.stop()
 """

@@ -21,6 +21,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from cdc.errors import SinkRefused
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.catalogues.sql import SqlCatalogue
 from tests.support.servers import servers
 from tests.support.source import source_database
 
@@ -146,7 +147,7 @@ def test_a_swap_between_a_commits_look_and_its_write_makes_it_fail(sink: Any, ge
 
 
 def test_a_commit_between_a_swaps_look_and_its_write_is_not_lost(sink: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, done = iceberg._swap, [0]
+    real, done = SqlCatalogue.swap, [0]
 
     def late(*arguments: Any) -> bool:
         done[0] += 1
@@ -155,7 +156,7 @@ def test_a_commit_between_a_swaps_look_and_its_write_is_not_lost(sink: Any, monk
                 iceberg.load_table(catalog, sink, "order", done[0]).append(rows("quick"))
         return real(*arguments)
 
-    monkeypatch.setattr(iceberg, "_swap", late)
+    monkeypatch.setattr(SqlCatalogue, "swap", late)
     iceberg.promote_table(sink, CATALOG, "order", 2, 1)
     assert done == [3]
     assert (sorted(seen(sink, 1)), sorted(seen(sink))) == (["old", "quick"], ["new", "new", "quick"])
@@ -210,7 +211,7 @@ import sys, json
 from types import SimpleNamespace
 from pyspark.sql import SparkSession
 from sinks.iceberg import catalogue as iceberg
-from spark.warehouse import TablePlace
+from spark.warehouse_table import TablePlace
 made, jars = SimpleNamespace(**json.loads(sys.argv[1])), sys.argv[2]
 builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")

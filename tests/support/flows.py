@@ -27,7 +27,8 @@ from spark.lease import Lease
 from spark.meter import Meter
 from spark.session import build_session
 from spark.spec import FlowSpec
-from spark.warehouse import catalog_settings, start_warehouse
+from spark.warehouse import start_warehouse
+from spark.warehouse_table import catalog_settings
 
 CATALOG = "hw_lake"
 TABLE = Table(
@@ -42,7 +43,8 @@ SECONDS = 120.0
 def main(said: Mapping[str, Any]) -> dict[str, Any]:
     """Run both flows to the log's end."""
     folder = Path(said["folder"])
-    lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="shop")
+    place = {"catalog_uri": str(folder / "c.db"), "warehouse": str(folder / "w")}
+    lake = SimpleNamespace(**place, namespace="shop", format_version=3)
     spark = build_session(
         "test",
         master="local[2]",

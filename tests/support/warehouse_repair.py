@@ -30,7 +30,7 @@ from spark.record import batch_of
 from spark.session import build_session
 from spark.spec import FlowSpec
 from spark.state import Generation
-from spark.warehouse import TablePlace, catalog_settings
+from spark.warehouse_table import TablePlace, catalog_settings
 from tests.support.trees import table
 
 TABLE = table("t", "id", id="int4", v="text")

@@ -173,6 +173,7 @@ def test_a_context_is_the_same_whoever_makes_it(tmp_path: Path) -> None:
 def test_the_headwater_image_gets_our_code_and_no_bytecode() -> None:
     from deploy.images.context import files
 
-    names = [name for _, name in files(IMAGES["headwater"], {"spark": ROOT / "no such folder"})]
+    units = dict.fromkeys(("spark", "spark-s3"), ROOT / "no such folder")
+    names = [name for _, name in files(IMAGES["headwater"], units)]
     assert {"Dockerfile", "app/pyproject.toml", "app/requirements.lock", "app/console/cli/main.py"} <= set(names)
     assert not [name for name in names if name.endswith(".pyc")]

@@ -38,6 +38,12 @@ from operations.letters.replay import _told as _left
 from operations.preview.diff import _difference
 from operations.propose import proposal as proposed
 from operations.propose.proposal import Looked
+from operations.query.answer import Answer as QueryAnswer
+from operations.query.answer import Told
+from operations.query.as_of import AsOf
+from operations.query.duck import Rows
+from operations.query.tables import Held, Name
+from operations.query.tail import Tail
 from operations.state_folder import register_of
 from operations.status.facts import judged
 from operations.status.judgement import BAD, JUDGEMENTS
@@ -198,3 +204,20 @@ def test_letters(tmp_path: Path) -> None:
     assert shown["show"]["letters"][0]["record"].keys() == one_shown["record"].keys()
     replayed = Replay(left=[_left(one.letter, "no")]).to_dict(pipeline, values=False)
     assert shown["replay"].keys() == replayed.keys() and shown["replay"]["why"][0].keys() == replayed["why"][0].keys()
+
+
+def test_query() -> None:
+    held = Held(Name("warehouse", "flight"), 1, "", 5, 1795239555104, (), {}, 0, cast(Any, None))
+    told = Told(held, AsOf(0x16_B374D848), Tail(cast(Any, SimpleNamespace(num_rows=9)), 12, 0))
+    answer = QueryAnswer(Rows([("carrier", "VARCHAR")], [("UA",)], False), True, [told], told.as_of, 0.2).to_dict(
+        "flights"
+    )
+    shown = example("query")
+    assert shown.keys() == answer.keys() and shown["as_of"] == answer["as_of"]
+    [table], [shown_table] = answer["tables"], shown["tables"]
+    assert shown_table.keys() == table.keys() and shown_table["tail"] == table["tail"]
+    assert shown["columns"][0] == answer["columns"][0]
+    assert (
+        QueryAnswer(Rows([], [], False), False, [Told(held, AsOf(1))], AsOf(1), 0).to_dict("f")["tables"][0]["tail"]
+        is None
+    )

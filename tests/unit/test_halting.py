@@ -10,6 +10,7 @@ import pytest
 
 from cdc.errors import TableChanged
 from operations.run import halting
+from operations.run.histories import Histories
 from spark.flow import Flow, Reading
 from spark.runner import Runner
 from spark.spec import FlowSpec
@@ -42,7 +43,7 @@ class Builds:
     def __init__(self, runner_: Runner, *builds: Any) -> None:
         self.runner, self.builds, self.snapshot_lsn = runner_, list(builds), 0
         self.pipeline = SimpleNamespace(topic=lambda table: table)
-        self.catalogue, self.again = None, list[str]()
+        self.catalogue, self.again, self.histories = None, list[str](), Histories()
 
     def take_again(self, build: Any) -> list[str]:
         self.again.append(build.sink)

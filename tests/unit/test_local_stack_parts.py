@@ -67,6 +67,7 @@ def test_the_pinned_list_is_whole_and_names_no_host() -> None:
         "postgres-aarch64",
         "redis",
         "spark",
+        "spark-s3",
     } == set(pinned)
     names = [file.coordinate.artifact for file in pinned["kafka"]]
     assert len(names) == len(set(names))  # two versions of one jar on a class path would be decided by file order

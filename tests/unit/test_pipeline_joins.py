@@ -130,7 +130,6 @@ def test_variables_work_below_too() -> None:
         ('"redis://h:6379/1"', '"redis://h:6379/1", cluster: true', "row_store: a Redis Cluster has only the database 0"),
         ('"redis://h:6379/1"', '"redis://:pw@h:6379/1", password: x', "row_store: a login in url and one beside it"),
         ('"redis://h:6379/1"', '"redis://h:6379/1", user: x', "row_store.user without row_store.password"),
-        ('redis, url: "redis://h"', "iceberg, catalog_uri: c, warehouse: w, namespace: n", "p.yaml:27:72: sinks.s keeps tables, and view 'card' joins several\n  what to do: keep the view in an elasticsearch or redis sink"),
         ('redis, url: "redis://h", view', 'elasticsearch, url: "http://h:9200", mapping: {a: b}, view', "expected a field's mapping"),
     ],
 )  # fmt: skip

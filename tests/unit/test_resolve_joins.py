@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
-from cdc.errors import PipelineFileError
+from cdc.errors import ConfigError, PipelineFileError
 from cdc.join.tree import Order
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
@@ -346,10 +346,37 @@ def test_the_place_of_the_routing_in_the_key() -> None:
     assert config["targets"]["v"]["routing"] == {"at": 0, "of": 2}
 
 
-def test_a_warehouse_refuses_joined_views_from_the_catalogue_too() -> None:
-    made = pipeline("planes", "children: {f: {table: flights, on: {tailnum: tailnum}}}")
-    raw = made.model_dump()
+def in_warehouse(root: str, joins: str) -> Pipeline:
+    raw = pipeline(root, joins).model_dump()
     raw["sinks"]["s"] = {"type": "iceberg", "catalog_uri": "c", "warehouse": "w", "namespace": "n", "view": "v"}
-    with pytest.raises(PipelineFileError) as caught:
-        resolve_views(Pipeline.model_validate(raw), CATALOGUE, "s")
-    assert "sink s keeps tables, and view v joins several" in str(caught.value)
+    return Pipeline.model_validate(raw)
+
+
+def test_a_warehouse_takes_joined_views() -> None:
+    made = in_warehouse("planes", "children: {f: {table: flights, on: {tailnum: tailnum}}}")
+    (view,) = resolve_views(made, CATALOGUE, "s")
+    assert isinstance(view, JoinedView)
+
+
+@pytest.mark.parametrize(
+    ("joins", "message"),
+    [
+        (
+            "children: {TAILNUM: {table: flights, on: {tailnum: tailnum}}}",
+            "tailnum and TAILNUM are one column to Spark",
+        ),
+        (
+            "children: {f: {table: flights, on: {tailnum: tailnum}, columns: [{tailnum: a}, {carrier: A}]}}",
+            "a and A of f are one column to Spark",
+        ),
+        ("children: {_pos: {table: flights, on: {tailnum: tailnum}}}", "Iceberg has a column _pos of its own"),
+        (
+            "columns: [year]\n    aggregates: {n: {table: flights, on: {tailnum: tailnum}, value: count(*)}}",
+            "key column",
+        ),
+    ],
+)
+def test_what_a_table_of_a_joined_view_can_not_have(joins: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_views(in_warehouse("planes", joins), CATALOGUE, "s")
+    assert message in str(caught.value)

@@ -24,6 +24,7 @@ from sinks.configure import check_mapping, merged, sink_config
 from sinks.contract import MAX_VERSION, UNVERSIONED, Item, version_fault
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg import storage
 from sinks.retry import CAP_SECONDS, Patience
 
 
@@ -242,9 +243,9 @@ def test_a_sqlite_catalogue_in_any_spelling(tmp_path: Path, spelling: str) -> No
 def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert iceberg.spark_properties(lake("lake/c.db", "lake"))["uri"] == f"jdbc:sqlite:{tmp_path}/lake/c.db"
-    assert iceberg.location("lake") == f"{tmp_path}/lake"
-    assert iceberg.location("file:///a/b") == iceberg.location("file:/a/b") == "/a/b"
-    assert iceberg.location("s3://bucket/lake/") == "s3://bucket/lake"
+    assert storage.location("lake") == f"{tmp_path}/lake"
+    assert storage.location("file:///a/b") == storage.location("file:/a/b") == "/a/b"
+    assert storage.location("s3://bucket/lake/") == "s3://bucket/lake"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Run as a program, because a Spark session is one per process: a table under small merges, read again and again.
+
+``python -m benchmarks.upkeep_work FOLDER BATCHES FORMAT on|off`` prints as JSON how much longer reads of the table took
+than of one that was written anew with the same rows, and what upkeep has cost.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import duckdb_extensions
+from pyspark.sql import DataFrame, SparkSession
+
+from deploy.local import artifacts
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.rows import VERSION_COLUMN
+from spark.session import build_session
+from spark.upkeep import Upkeep
+from spark.upkeep_plan import Policy
+from spark.upkeep_steps import open_table, signs_of
+from spark.warehouse import GONE, merge_statement
+from spark.warehouse_table import catalog_settings
+
+ROWS, CHANGED, ADDED = 1_000_000, 440, 60
+# Moments at which the table is read; upkeep's own rhythm does not divide them.
+MOMENTS, READS = 7, 7
+CATALOG = "hw_lake"
+TABLE, FRESH = f"`{CATALOG}`.`shop`.`item`", f"`{CATALOG}`.`shop`.`fresh`"
+QUESTION = "SELECT count(*), sum(amount), count(DISTINCT customer), max(note) FROM {}"
+MODES = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("merge", "update", "delete"))
+HOUSE = "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='50'"
+ENGINES = ("spark", "duckdb")
+
+
+def columns(key: str, version: int) -> list[str]:
+    """What a row is made of, as Spark SQL."""
+    mixed = f"hash({key}, {version})"
+    return [
+        f"CAST({key} AS bigint) id",
+        f"CAST(pmod({mixed}, 5000) AS bigint) customer",
+        f"concat('name ', {key}) name",
+        f"CAST(pmod({mixed}, 100000) / 100 AS decimal(12,2)) amount",
+        f"sha2(concat({key}, '-', {version}), 256) note",
+        f"CAST({version} AS bigint) {VERSION_COLUMN}",
+    ]
+
+
+def changes(spark: SparkSession, number: int) -> DataFrame:
+    """A batch: rows all over the table that change, a few that go, and new ones."""
+    new = f"{ROWS} + {number} * {ADDED} + id"
+    keys = spark.range(CHANGED + ADDED).selectExpr(
+        f"CAST(IF(id < {CHANGED}, pmod(hash(id, {number}), {ROWS}), {new}) AS bigint) k", "id"
+    )
+    return keys.dropDuplicates(["k"]).selectExpr(*columns("k", number), f"id < 5 {GONE}")
+
+
+class Work:
+    """The table and its readers.
+
+    Args:
+        folder: for all files.
+        form: Iceberg's format version.
+        upkeep: what is called after each batch.
+    """
+
+    def __init__(self, folder: Path, form: str, upkeep: Upkeep) -> None:
+        lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="shop")
+        self.spark = build_session(
+            "upkeep",
+            master="local[2]",
+            jars=artifacts.spark_jars()[0].parent,
+            log=folder / "spark.log",
+            driver_memory="2g",
+            conf=catalog_settings(CATALOG, iceberg.spark_properties(lake)),
+        )
+        self.upkeep, self.form = upkeep, form
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.shop")
+        rows = self.spark.range(ROWS).selectExpr(*columns("id", 0))
+        rows.createOrReplaceTempView("hw_rows")
+        said = f"TBLPROPERTIES ('format-version'='{form}', {MODES}, {HOUSE})"
+        self.spark.sql(f"CREATE TABLE {TABLE} USING iceberg {said} AS SELECT * FROM hw_rows")  # noqa: S608
+        self.duck = duckdb.connect()
+        for extension in ("avro", "iceberg"):
+            duckdb_extensions.import_extension(extension)
+            self.duck.execute(f"LOAD {extension}")
+
+    def merge(self, number: int) -> tuple[float, float]:
+        """Apply a batch; seconds of the merge, and of the upkeep after it."""
+        began = time.perf_counter()
+        self.spark.catalog.refreshTable(TABLE)
+        source = changes(self.spark, number)
+        source.createOrReplaceTempView("hw_changes")
+        self.spark.sql(merge_statement(TABLE, ["id"], source.columns[:-1]))
+        merged = time.perf_counter()
+        self.upkeep.after(self.spark, TABLE)
+        return merged - began, time.perf_counter() - merged
+
+    def ratios(self) -> dict[str, float]:
+        """How much longer each engine reads the table than one with the same rows that was just written."""
+        self.spark.sql(f"DROP TABLE IF EXISTS {FRESH} PURGE")
+        self.spark.sql(f"CREATE TABLE {FRESH} USING iceberg TBLPROPERTIES ({HOUSE}) AS SELECT * FROM {TABLE}")  # noqa: S608
+        places = {table: open_table(self.spark, table).operations().current() for table in (TABLE, FRESH)}
+        files = {table: place.metadataFileLocation() for table, place in places.items()}
+        asked: dict[str, Callable[[str], Any]] = {
+            "spark": lambda table: self.spark.sql(QUESTION.format(table)).collect(),
+            "duckdb": lambda table: self.duck.execute(QUESTION.format("iceberg_scan(?)"), [files[table]]).fetchall(),
+        }
+        found = {}
+        for engine in ENGINES:
+            took: dict[str, list[float]] = {TABLE: [], FRESH: []}
+            for _ in range(READS + 2):
+                for table in (TABLE, FRESH):  # in turns: what else the machine does meets both
+                    began = time.perf_counter()
+                    asked[engine](table)
+                    took[table].append(time.perf_counter() - began)
+            found[engine] = statistics.median(took[TABLE][2:]) / statistics.median(took[FRESH][2:])
+        return found
+
+
+def main(folder: Path, batches: int, form: str, *, on: bool) -> dict[str, Any]:
+    """Merge and read."""
+    work = Work(folder, form, Upkeep(Policy(on=on)))
+    moments = {batches * (at + 1) // MOMENTS for at in range(MOMENTS)} if on else {batches}
+    merges, upkeeps, ratios, files = list[float](), list[float](), list[dict[str, float]](), list[int]()
+    for number in range(1, batches + 1):
+        merged, kept = work.merge(number)
+        merges.append(merged)
+        upkeeps.append(kept)
+        if number in moments:
+            signs = signs_of(work.spark, open_table(work.spark, TABLE))
+            files.append(signs.files)
+            ratios.append(work.ratios())
+            line = (
+                f"{number} batches: {signs.files} files, {signs.deleted} rows deleted, {len(signs.snapshots)} snapshots"
+            )
+            print(
+                f"{line}, read {ratios[-1]}, merge {statistics.median(merges):.2f} s, upkeep {sum(upkeeps):.0f} s",
+                file=sys.stderr,
+            )
+    work.spark.stop()
+    return {
+        "ratios": ratios,
+        "files": files,
+        "merge_s": statistics.median(merges),
+        "merges_s": sum(merges),
+        "upkeep_s": sum(upkeeps),
+        "longest_s": max(upkeeps),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], on=sys.argv[4] == "on")))

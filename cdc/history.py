@@ -1,0 +1,175 @@
+"""History: every event of a table as a row, and the rule by which a cut takes whole transactions of it. Pure.
+
+A row carries two places in the source's log, both packed as in cdc/position.py. ``_hw_position`` orders the events of
+one row. ``_hw_after`` orders transactions: it is the LSN of the last commit before the row's own transaction, so all
+rows of a transaction share it, and it grows in the order in which transactions were committed. A cut at C is all rows
+with ``_hw_after < C``: whole transactions, whatever the order of their rows' LSNs. docs/decisions/history.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from cdc.change import Change, Op
+from cdc.debezium_json import STREAMED, lsn_of
+
+# What a column of ours begins with.
+OURS = "_hw_"
+OP, POSITION, AFTER, TX, TIME = "_hw_op", "_hw_position", "_hw_after", "_hw_tx", "_hw_commit_time"
+PARTITION, OFFSET, SOURCE, MISSING = "_hw_partition", "_hw_offset", "_hw_source", "_hw_missing"
+# Name -> Spark's type, behind the table's own columns.
+COLUMNS: Mapping[str, str] = {
+    OP: "string",
+    POSITION: "bigint",
+    AFTER: "bigint",
+    TX: "bigint",
+    TIME: "timestamp",
+    PARTITION: "int",
+    OFFSET: "bigint",
+    SOURCE: "string",
+    MISSING: "array<string>",
+}
+READ, DELETED = "read", "delete"
+WORDS: Mapping[Op, str] = {
+    Op.READ: READ,
+    Op.CREATE: "insert",
+    Op.UPDATE: "update",
+    Op.DELETE: DELETED,
+    Op.TOMBSTONE: DELETED,
+}
+
+
+class Event(NamedTuple):
+    """What a cut looks at of a row of history.
+
+    Attributes:
+        key: of the row in its table.
+        op: one of ``WORDS``.
+        position: packed.
+        after: packed.
+        offset: in the topic.
+        commit_us: when its transaction was committed, µs since 1970 UTC; of a row that was read, when it was.
+        row: what it holds.
+    """
+
+    key: Any
+    op: str
+    position: int
+    after: int
+    offset: int
+    commit_us: int = 0
+    row: Any = None
+
+
+def after_of(source: Mapping[str, Any], base: int, snapshot_lsn: int) -> int:
+    """The last commit before an event's transaction, packed.
+
+    A row that a snapshot has read stands just before the snapshot's position: a cut at that position has it. The first
+    transaction after a snapshot knows of no commit before it: that is the snapshot.
+
+    Args:
+        source: the event's ``source`` block.
+        base: the packed epoch.
+        snapshot_lsn: of the initial snapshot, in bytes.
+
+    Raises:
+        ValueError, TypeError: there is no usable LSN.
+    """
+    if source.get("snapshot") not in STREAMED:
+        return base | (lsn_of(dict(source)) - 1)
+    sequence = source["sequence"]
+    before = orjson.loads(sequence)[0] if sequence else None
+    return base | (snapshot_lsn if before is None else int(before))
+
+
+def state_at(events: Iterable[Event], cut: int) -> dict[Any, Any]:
+    """A table as of a cut: what the printed SQL computes. key -> row."""
+    newest: dict[Any, Event] = {}
+    for event in events:
+        known = newest.get(event.key)
+        if event.after < cut and (known is None or (known.position, known.offset) <= (event.position, event.offset)):
+            newest[event.key] = event
+    return {key: event.row for key, event in newest.items() if event.op != DELETED}
+
+
+def cut_at_lsn(lsn: int, straddling: Iterable[int]) -> int:
+    """The cut through an LSN.
+
+    ``_hw_after < lsn`` takes every transaction that was committed at or before it, and perhaps the one that was next.
+    If that one has written behind the LSN, it was certainly committed behind it, and stays out, whole.
+
+    Args:
+        lsn: packed.
+        straddling: ``_hw_after`` of streamed rows that stand at or behind ``lsn`` and follow a commit before it.
+    """
+    return min((after for after in straddling if after < lsn), default=lsn)
+
+
+def cut_at_time(frontier: int, later: Iterable[int]) -> int:
+    """The cut through a moment: everything before the first transaction, in the order of commits, that was later.
+
+    Commits' times are not quite in the commits' order: one that is a moment younger may stand before an older one.
+
+    Args:
+        frontier: up to where history is complete, packed.
+        later: ``_hw_after`` of streamed rows that were committed after the moment.
+    """
+    return min((after for after in later if after < frontier), default=frontier)
+
+
+def begins_at(snapshot: int, reads: Sequence[int]) -> int:
+    """The first cut at which a table's history is whole.
+
+    Args:
+        snapshot: position of the initial snapshot, packed.
+        reads: ``_hw_after`` of the rows that a snapshot has read.
+
+    Returns:
+        the snapshot's position; of a table that was captured later, where its last row was read.
+    """
+    return snapshot if not reads or min(reads) < snapshot else max(reads) + 1
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+def quoted_by(mark: str, names: Iterable[str]) -> list[str]:
+    """Names in quotes of an engine's own: Spark's are backticks."""
+    return [mark + name.replace(mark, mark * 2) + mark for name in names]
+
+
+def as_of_sql(columns: Sequence[str], key: Sequence[str], place: str, cut: int, mark: str = '"') -> str:
+    """SQL that gives a table as of a cut.
+
+    Args:
+        columns: of the table, without ours.
+        key: its key's columns.
+        place: what follows FROM: a table, a function.
+        cut: packed.
+        mark: what names are quoted with.
+    """
+    shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
+    return (
+        f"SELECT {shown} FROM (SELECT *, row_number() OVER (PARTITION BY {keys} "  # noqa: S608 (names are quoted)
+        f"ORDER BY {POSITION} DESC, {OFFSET} DESC) AS {OURS}nth FROM {place} WHERE {AFTER} < {cut}) "
+        f"WHERE {OURS}nth = 1 AND {OP} <> '{DELETED}'"
+    )
+
+
+def versions_sql(columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"') -> str:
+    """SQL that gives every version of every row, and from when to when it was the current one."""
+    shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
+    order = f"OVER (PARTITION BY {keys} ORDER BY {POSITION}, {OFFSET})"
+    return (
+        f"SELECT {shown}, {TIME} AS valid_from, {OURS}until AS valid_to, {OURS}last AS is_current, "  # noqa: S608
+        f"{OP}, {POSITION}, {AFTER}, {TX} FROM (SELECT *, lead({TIME}) {order} AS {OURS}until, "
+        f"lead({OFFSET}) {order} IS NULL AS {OURS}last FROM {place}) WHERE {OP} <> '{DELETED}'"
+    )
+
+
+def op_of(change: Change) -> str:
+    """What is written of a change's operation."""
+    return WORDS[change.op]

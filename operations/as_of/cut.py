@@ -1,0 +1,252 @@
+"""One cut over all tables of a sink's history: where it is, whether it may be, and what it is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cdc.catalogue import Table as Root
+from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SourceChanged, UnknownName
+from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, begins_at, cut_at_lsn, cut_at_time
+from cdc.pipeline import Pipeline
+from cdc.position import format_lsn, unpack
+from cdc.token import differs, parse_token
+from connectors.database.history import read_moment
+from connectors.database.write_tokens import read_history, read_standing
+from connectors.marker_watch import read_snapshot_lsn
+from connectors.names import Names
+from connectors.postgres import Connection, connect
+from operations.as_of.frontier import Frontier, FrontierWatch
+from operations.catalogue import source_catalogue
+from operations.history_place import STREAM, history_folder, history_sink, root_tables
+from sinks.iceberg.catalogue import catalog_name, open_catalog
+from sinks.iceberg.history import SOURCE, bounds, gaps, load_history
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+Say = Callable[[str], None]
+WAIT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a cut is asked for; nothing of it means now.
+
+    Attributes:
+        lsn: in bytes.
+        at: epoch seconds.
+        token: of a write (cdc/token.py).
+        wait: how long history may take to come there, in seconds.
+        cut: the very cut, packed: one that was given a name.
+        tables: of these alone; none for all.
+    """
+
+    lsn: int | None = None
+    at: float | None = None
+    token: str | None = None
+    wait: float = WAIT_SECONDS
+    cut: int | None = None
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A cut.
+
+    Attributes:
+        sink: whose history.
+        cut: rows with ``_hw_after`` below it, packed.
+        frontier: up to where history was complete.
+        tables: their histories, by the source's names.
+        source: identity of the source.
+    """
+
+    sink: str
+    cut: int
+    frontier: int
+    tables: dict[str, Table]
+    source: str
+
+    @property
+    def lsn(self) -> str:
+        """Where it is, in Postgres's notation."""
+        return format_lsn(unpack(self.cut)[1])
+
+
+def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say: Say) -> Cut:
+    """Find the cut that was asked for; nothing is changed.
+
+    Raises:
+        BeforeHistory: it is before the history of a table begins (terminal).
+        HistoryGap: history may lack events there (terminal).
+        BeyondFrontier: history has not come to it (transient).
+        SourceChanged: the history, or the token, is another source's (terminal).
+        UnknownName: a table has no history here (terminal).
+        BadToken: the token is none, or its transaction was rolled back (terminal).
+    """
+    catalogue = source_catalogue(pipeline)
+    namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
+    roots = _chosen(root_tables(pipeline, catalogue, sink), asked.tables)
+    tables = {name: load_history(catalog, namespace, table.name) for name, table in roots.items()}
+    for name, table in tables.items():
+        if table.properties.get(SOURCE) != str(catalogue.system_identifier):
+            raise SourceChanged(
+                f"the history of {name} is of another Postgres cluster ({table.properties.get(SOURCE)})",
+                means="its positions are of another log; no cut was made",
+                fix="query that history as it is; give the sink another namespace for the new one",
+            )
+    snapshot = read_snapshot_lsn(pipeline)
+    folder = history_folder(pipeline, sink) / STREAM
+    with connect(pipeline.source) as connection:
+        watch = FrontierWatch(pipeline, connection, map(pipeline.topic, roots), folder, snapshot)
+        frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
+    tables = {name: table.refresh() for name, table in tables.items()}
+    found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)
+    _refuse_early(tables, found, snapshot)
+    _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
+    return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
+
+
+def _chosen(roots: dict[str, Root], wanted: Sequence[str]) -> dict[str, Root]:
+    for name in wanted:
+        if name not in roots:
+            raise UnknownName(f"no history of a table {name}", fix=f"there is that of {', '.join(roots)}")
+    return {name: table for name, table in roots.items() if not wanted or name in wanted}
+
+
+def earlier(cut: Cut, lsn: int) -> Cut:
+    """Another cut of the same look, through an LSN (packed) that is not behind its frontier."""
+    assert lsn <= cut.frontier
+    return replace(cut, cut=_cut(list(cut.tables.values()), Frontier(cut.frontier, 0), lsn, None))
+
+
+def _frontier(
+    pipeline: Pipeline, connection: Connection, watch: FrontierWatch, asked: Asked, say: Say
+) -> tuple[Frontier, int | None, int | None]:
+    """Wait until history has come to what was asked for: (frontier, LSN, µs since 1970)."""
+    now = read_moment(connection)
+    if asked.at is not None:
+        clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+        if clock is None or asked.at > float(clock[0]):
+            raise _future(datetime.fromtimestamp(asked.at, UTC).isoformat())
+        at_us = int(asked.at * 1_000_000)
+        words = f"the moment {datetime.fromtimestamp(asked.at, UTC).isoformat()}"
+        return watch.wait(lambda one: one.at_us > at_us, words, asked.wait, say), None, at_us
+    if asked.cut is not None:
+        lsn = unpack(asked.cut)[1]
+        return watch.wait(lambda one: one.after >= lsn, f"position {format_lsn(lsn)}", asked.wait, say), None, None
+    lsn = now.wal_lsn if asked.lsn is None else asked.lsn
+    if asked.token is not None:
+        lsn = _token_lsn(pipeline, connection, asked.token)
+    if lsn > now.wal_lsn and asked.token is None:
+        raise _future(format_lsn(lsn))
+    found = watch.wait(lambda one: one.after >= lsn, f"position {format_lsn(lsn)}", asked.wait, say)
+    return found, None if asked.lsn is None and asked.token is None else lsn, None
+
+
+def _future(words: str) -> BeyondFrontier:
+    return BeyondFrontier(
+        f"{words} is in the future of the source",
+        means="nobody knows what will be committed until then; no cut was made",
+        fix="ask for one that has been",
+    )
+
+
+def _token_lsn(pipeline: Pipeline, connection: Connection, text: str) -> int:
+    """A position at or behind a token's commit."""
+    token, names = parse_token(text), Names.of(pipeline)
+    now = read_history(connection, names)
+    if now is None or (why := differs(token.history, now)) is not None:
+        raise SourceChanged(
+            f"the token is of another history of the database: {'it is a standby' if now is None else why}",
+            means="whether its write is there can't be said; no cut was made",
+            fix="ask for a position or a moment",
+        )
+    if token.kind == "lsn":
+        return token.value
+    standing = read_standing(connection, pipeline.source.slot, [token.value])
+    fate = standing.fates.get(token.value, "unknown")
+    if fate == "in progress":
+        raise _future("the token's transaction")
+    if fate == "aborted":
+        raise BadToken("the token's transaction was rolled back", fix="there is nothing of it to be found in any cut")
+    return standing.insert_lsn
+
+
+def _cut(tables: Sequence[Table], frontier: Frontier, lsn: int | None, at_us: int | None) -> int:
+    def afters(where: str) -> list[int]:
+        """The least of each table."""
+        found = (bounds(table, AFTER, f"{OP} <> '{READ}' AND {where}") for table in tables)
+        return [one[0] for one in found if one is not None]
+
+    if at_us is not None:
+        moment = datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat()
+        return cut_at_time(frontier.after, afters(f"{TIME} > '{moment}'"))
+    if lsn is None:
+        return frontier.after
+    return cut_at_lsn(lsn, afters(f"{POSITION} >= {lsn} AND {AFTER} < {lsn}"))
+
+
+def _refuse_early(tables: Mapping[str, Table], cut: int, snapshot: int) -> None:
+    for name, table in tables.items():
+        begins = begins_at(snapshot, bounds(table, AFTER, f"{OP} = '{READ}'") or ())
+        if cut < begins:
+            raise BeforeHistory(
+                f"the history of {name} begins at {format_lsn(unpack(begins)[1])}, behind the cut at "
+                f"{format_lsn(unpack(cut)[1])}",
+                means="what it held before is not known; no cut was made",
+                fix="ask for a later one",
+            )
+
+
+def _refuse_gap(pipeline: Pipeline, found: Sequence[Mapping[str, Any]], tables: Mapping[str, Table], cut: int) -> None:
+    """What was superseded while nobody read may be missing; the newest of each row never is."""
+    topics = {pipeline.topic(name): table for name, table in tables.items()}
+    for gap in found:
+        starts: Mapping[str, Mapping[str, int]] = json.loads(gap["offsets"])
+        concerned = [(topics[topic], parts) for topic, parts in starts.items() if topic in topics]
+        low, high = _inside(concerned, gap["until"].isoformat())
+        if low + 1 < cut <= high:
+            raise HistoryGap(
+                f"history may lack events that were committed until {gap['until']:%Y-%m-%d %H:%M:%S} UTC: {gap['why']}",
+                means=f"a cut before {format_lsn(unpack(high + 1)[1])} could be torn; no cut was made",
+                fix="ask for a later one; kafka.compaction_lag_hours says how long history may be away",
+            )
+
+
+def _inside(starts: Sequence[tuple[Table, Mapping[str, int]]], until: str) -> tuple[int, int]:
+    """(the last commit before which nothing is missing, the last at or before which something may be).
+
+    What is missing of a partition follows the last record of it that had been read. Of a row whose event compaction has
+    taken a newer one is left that was old enough to be compacted too.
+    """
+    before = [
+        bounds(table, AFTER, f"{PARTITION} = {part} AND {OFFSET} < {at}")
+        for table, parts in starts
+        for part, at in parts.items()
+    ]
+    low = min((-1 if one is None else one[1] for one in before), default=-1)
+    behind = (bounds(table, AFTER, f"{TIME} <= '{until}'") for table, _ in starts)
+    return low, max((one[1] for one in behind if one is not None), default=-1)
+
+
+def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work: Callable[[Cut], Any]) -> Any:
+    """Find a cut, and do something with it while the catalogue is open; arguments and errors as ``find_cut``."""
+    name = history_sink(pipeline, sink)
+    with open_catalog(pipeline.sinks[name], catalog_name(name)) as catalog:
+        return work(find_cut(pipeline, catalog, name, asked, say))
+
+
+def moment_of(text: str) -> float:
+    """Epoch seconds of ISO 8601; without a zone it is UTC.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

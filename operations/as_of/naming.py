@@ -1,0 +1,107 @@
+"""Cuts with names: an Iceberg tag on each table of a history, and in its properties which cut it is."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import SinkRefused, TagExists, UnknownName
+from cdc.pipeline import Pipeline
+from operations.catalogue import source_catalogue
+from operations.history_place import history_sink, root_tables
+from sinks.iceberg.catalogue import catalog_name, open_catalog
+from sinks.iceberg.history import CUT, load_history, tag, tags, untag
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from operations.as_of.cut import Cut
+
+
+def name_cut(cut: Cut, name: str) -> None:
+    """Give a cut a name, on every table or on none.
+
+    Raises:
+        TagExists: a table has a tag or a cut of that name (terminal).
+        SinkRefused: a table was committed to all the time, or the catalogue refuses; no table has the name.
+    """
+    for table in cut.tables.values():
+        if name in table.refs() or CUT + name in table.properties:
+            raise TagExists(
+                f"there is a cut {name} already, on {'.'.join(table.name()[-2:])}",
+                means="nothing was changed",
+                fix="choose another name, or drop that one: `headwater as-of FILE --drop NAME`",
+            )
+    said = {"cut": cut.cut, "lsn": cut.lsn, "source": cut.source, "at": time.time()}
+    done: list[Table] = []
+    try:
+        for table in cut.tables.values():
+            _again(table, lambda one: tag(one, name, said))
+            done.append(table)
+    except BaseException:
+        for table in done:
+            with suppress(Exception):
+                _again(table, lambda one: untag(one, name))
+        raise
+
+
+# A writer's commit that comes between is no reason to give up.
+TRIES = 20
+
+
+def _again(table: Table, work: Any) -> Any:
+    from pyiceberg.exceptions import CommitFailedException
+
+    for _ in range(TRIES):
+        try:
+            return work(table)
+        except CommitFailedException:
+            time.sleep(0.1)
+            table.refresh()
+    raise SinkRefused(f"table {'.'.join(table.name()[-2:])} is committed to all the time", fix="the same again")
+
+
+def list_cuts(pipeline: Pipeline, sink: str | None) -> list[dict[str, Any]]:
+    """Every cut with a name, the oldest first."""
+    name = history_sink(pipeline, sink)
+    with open_catalog(pipeline.sinks[name], catalog_name(name)) as catalog:
+        found = tags(_tables(pipeline, catalog, name))
+    return sorted(({"name": one, **said} for one, said in found.items()), key=lambda one: one["at"])
+
+
+def named_cut(pipeline: Pipeline, sink: str | None, name: str) -> dict[str, Any]:
+    """What was said of a cut.
+
+    Raises:
+        UnknownName: there is none of that name (terminal).
+    """
+    found = list_cuts(pipeline, sink)
+    for one in found:
+        if one["name"] == name:
+            return one
+    there = ", ".join(one["name"] for one in found) or "none"
+    raise UnknownName(f"there is no cut {name}", fix=f"there is {there}: `headwater as-of FILE --list`")
+
+
+def drop_cut(pipeline: Pipeline, sink: str | None, name: str) -> None:
+    """Take a cut's name back; what it shows stays in the tables.
+
+    Raises:
+        UnknownName: there is none of that name (terminal).
+    """
+    named_cut(pipeline, sink, name)
+    there = history_sink(pipeline, sink)
+    with open_catalog(pipeline.sinks[there], catalog_name(there)) as catalog:
+        for table in _tables(pipeline, catalog, there):
+            _again(table, lambda one: untag(one, name))
+
+
+def _tables(pipeline: Pipeline, catalog: Catalog, sink: str) -> list[Table]:
+    namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
+    found = []
+    for table in root_tables(pipeline, source_catalogue(pipeline), sink).values():
+        with suppress(SinkRefused):
+            found.append(load_history(catalog, namespace, table.name))
+    return found

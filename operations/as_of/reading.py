@@ -1,0 +1,51 @@
+"""The SQL that reads each table as of a cut, for Spark, DuckDB and pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cdc.history import AFTER, OURS, as_of_sql, versions_sql
+from cdc.masking import looks_secret, mask_text
+from cdc.pipeline import Pipeline
+from sinks.iceberg.catalogue import catalog_name, pyiceberg_properties
+from sinks.iceberg.history import key_of
+
+if TYPE_CHECKING:
+    from operations.as_of.cut import Cut
+
+ENGINES = ("spark", "duckdb", "pyiceberg")
+
+
+def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
+    """Table -> engine -> what reads it as of the cut; DuckDB's versions as well, for which Spark has a view."""
+    catalog = catalog_name(cut.sink)
+    properties = pyiceberg_properties(pipeline.sinks[cut.sink])
+    opened = shown(properties)
+    found = {}
+    for name, table in cut.tables.items():
+        columns = [field.name for field in table.schema().fields if not field.name.startswith(OURS)]
+        key, (namespace, there) = key_of(table), table.name()[-2:]
+        files = f"iceberg_scan('{table.metadata_location}')"
+        found[name] = {
+            "spark": as_of_sql(columns, key, f"`{catalog}`.`{namespace}`.`{there}`", cut.cut, "`"),
+            "duckdb": as_of_sql(columns, key, files, cut.cut),
+            "pyiceberg": _python(opened, catalog, f"{namespace}.{there}", columns, key, cut.cut),
+            "duckdb_versions": versions_sql(columns, key, files),
+        }
+    return found
+
+
+def shown(properties: Mapping[str, str]) -> dict[str, str]:
+    """What a catalogue is opened with, to be printed; keys and tokens are in the environment of who runs it. Pure."""
+    return {name: mask_text(str(value)) for name, value in properties.items() if not looks_secret(name)}
+
+
+def _python(opened: dict[str, Any], catalog: str, table: str, columns: list[str], key: list[str], cut: int) -> str:
+    return (
+        "import duckdb\n"
+        "from pyiceberg.catalog import load_catalog\n"
+        f"catalog = load_catalog({catalog!r}, **{opened!r})\n"
+        f"history = catalog.load_table({table!r}).scan(row_filter='{AFTER} < {cut}').to_arrow()\n"
+        f"rows = duckdb.sql({as_of_sql(columns, key, 'history', cut)!r}).to_arrow_table()"
+    )

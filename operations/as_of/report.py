@@ -1,0 +1,59 @@
+"""A cut as data: the shape of ``headwater as-of --json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc.pipeline import Pipeline
+from cdc.position import format_lsn, unpack
+from operations.as_of.cut import Asked, Cut, Say, with_cut
+from operations.as_of.naming import name_cut
+from operations.as_of.reading import statements
+
+
+def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, say: Say) -> dict[str, Any]:
+    """Find a cut, give it a name if one is wanted, and say how to read it.
+
+    Args:
+        pipeline: the loaded file.
+        sink: whose history; None where only one sink keeps it.
+        asked: where the cut is to be.
+        tag: its name.
+        say: told a line when something takes a while.
+
+    Raises:
+        HeadwaterError: as ``operations.as_of.cut.find_cut`` and ``operations.as_of.naming.name_cut``.
+    """
+
+    def work(cut: Cut) -> dict[str, Any]:
+        if tag is not None:
+            name_cut(cut, tag)
+        return told(pipeline, cut, tag)
+
+    found: dict[str, Any] = with_cut(pipeline, sink, asked, say, work)
+    return found
+
+
+def told(pipeline: Pipeline, cut: Cut, tag: str | None) -> dict[str, Any]:
+    """A cut as plain data."""
+    texts = statements(pipeline, cut)
+    tables = []
+    for name, table in cut.tables.items():
+        snapshot = table.current_snapshot()
+        tables.append(
+            {
+                "table": name,
+                "history": ".".join(table.name()[-2:]),
+                "snapshot": None if snapshot is None else snapshot.snapshot_id,
+                "sql": texts[name],
+            }
+        )
+    return {
+        "pipeline": pipeline.name,
+        "sink": cut.sink,
+        "cut": cut.cut,
+        "lsn": cut.lsn,
+        "frontier": format_lsn(unpack(cut.frontier)[1]),
+        "tag": tag,
+        "tables": tables,
+    }

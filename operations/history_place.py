@@ -1,0 +1,83 @@
+"""Where a sink's history keeps its place in the log. Imports nothing heavy: `status` is asked often.
+
+    <state_dir>/<pipeline>/<sink>/history/lease.json
+                                         /identity.json
+                                         /log/checkpoint/   (Spark's)
+                                         /log/status.json
+
+It lies beside the generations: none of them is made, promoted or removed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cdc.catalogue import Catalogue, Table
+from cdc.errors import ConfigError
+from cdc.history_names import GAPS, VERSIONS
+from cdc.history_names import HISTORY as NAME
+from cdc.pipeline import IcebergSink, Pipeline
+from cdc.resolve import resolve_views
+from operations.state_folder import chosen_sinks, state_dir
+from spark.lease import Lease
+
+HISTORY, STREAM = "history", "log"
+
+
+def keeps_history(pipeline: Pipeline, sink: str) -> bool:
+    """Whether a sink keeps history."""
+    part = pipeline.sinks[sink]
+    return isinstance(part, IcebergSink) and part.history
+
+
+def history_sinks(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
+    """Those of these sinks (none for all) that keep history."""
+    return [name for name in chosen_sinks(pipeline, only) if keeps_history(pipeline, name)]
+
+
+def history_sink(pipeline: Pipeline, sink: str | None) -> str:
+    """The sink whose history is meant.
+
+    Raises:
+        ConfigError: it keeps none, or there are several and none was named (terminal).
+    """
+    if sink is not None:
+        if not keeps_history(pipeline, chosen_sinks(pipeline, [sink])[0]):
+            raise ConfigError(f"sink {sink} keeps no history", fix="say `history: true` of an Iceberg sink")
+        return sink
+    found = history_sinks(pipeline)
+    if not found:
+        raise ConfigError("no sink of this pipeline keeps history", fix="say `history: true` of an Iceberg sink")
+    if len(found) > 1:
+        raise ConfigError(f"several sinks keep history: {', '.join(found)}", fix="say which with --sink")
+    return found[0]
+
+
+def history_folder(pipeline: Pipeline, sink: str) -> Path:
+    """The folder of a sink's history."""
+    return state_dir(pipeline) / pipeline.name / sink / HISTORY
+
+
+def history_lease(folder: Path, sink: str) -> Lease:
+    """Who writes it."""
+    return Lease(folder, f"history of sink {sink}")
+
+
+def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str, Table]:
+    """The tables whose history a sink keeps: ``schema.table`` -> Table, of every table that a view is rooted in.
+
+    Raises:
+        ConfigError: two of them are of one name, or a view has the name that one's history is to have (terminal).
+    """
+    views = resolve_views(pipeline, catalogue, sink)
+    tables = {view.table.qualified: catalogue.tables[view.table.qualified] for view in views}
+    taken = {view.name: f"view {view.name}" for view in views} | {GAPS: "the table of gaps"}
+    for table in tables.values():
+        for name in (table.name + NAME, table.name + VERSIONS):
+            if name in taken:
+                what = f"{taken[name]} has the name that the history of {table.qualified} needs ({name})"
+                fix = "rename the view, or keep one of the two in a sink of its own"
+                raise pipeline.error_at(("sinks", sink, "history"), what, fix)
+            taken[name] = f"the history of {table.qualified}"
+    return tables

@@ -1,0 +1,104 @@
+"""What a statement is, before it is run: one that reads, and which tables it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import QueryRefused
+
+if TYPE_CHECKING:
+    import duckdb
+
+# (schema, table) as a statement names them; the schema is empty where it names none.
+Named = tuple[str, str]
+ONLY = "a query is one statement that reads: SELECT, WITH, FROM, DESCRIBE, SUMMARIZE or SHOW"
+# DuckDB makes a SELECT of a PRAGMA, so what was written counts as well.
+_READS = frozenset(("(", "SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "DESCRIBE", "DESC", "SUMMARIZE", "SHOW"))
+# What DuckDB makes of SHOW TABLES and SHOW ALL TABLES.
+_LISTS = ('"tables"', "__show_tables_expanded")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One that may be run.
+
+    Attributes:
+        text: it.
+        named: the tables that it names; names of its own (WITH) are among these.
+        lists: it asks which tables there are.
+    """
+
+    text: str
+    named: frozenset[Named]
+    lists: bool
+
+
+def checked(connection: duckdb.DuckDBPyConnection, text: str) -> Statement:
+    """A statement that may be run.
+
+    Args:
+        connection: to parse it with; nothing is run.
+        text: as it was given.
+
+    Raises:
+        QueryRefused: it is none, or it does something else than to read (terminal).
+    """
+    import duckdb
+
+    try:
+        found = connection.extract_statements(text)
+        if len(found) != 1:
+            what = f"there are {len(found)} statements" if found else "there is no statement"
+            raise QueryRefused(f"{what} to run", means="nothing was run", fix=f"{ONLY}; a PIVOT needs its IN (...)")
+        # Only what reads can be made a tree of.
+        row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [found[0].query]).fetchone()
+    except duckdb.Error as error:
+        raise refused(error) from error
+    tree = json.loads(row[0]) if row else {"error": True}
+    kind = _first_word(text)
+    if kind not in _READS or found[0].type != duckdb.StatementType.SELECT or tree["error"]:
+        raise QueryRefused(f"{kind} is not run here", means="nothing was run, and nothing was changed", fix=ONLY)
+    nodes = list(_nodes(tree))
+    shown = [node["table_name"] for node in nodes if node.get("type") == "SHOW_REF"]
+    named = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
+    return Statement(found[0].query, frozenset(named), any(name in _LISTS for name in shown))
+
+
+def _first_word(text: str) -> str:
+    import duckdb
+
+    starts = [at for at, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
+    found = re.match(r"\w+|.", text[starts[0] :].lstrip()) if starts else None
+    return found[0].upper() if found else ""
+
+
+def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _nodes(inner)
+
+
+def refused(error: Exception, tables: str = "") -> QueryRefused:
+    """What DuckDB says of a statement, in a block of ours.
+
+    Args:
+        error: DuckDB's.
+        tables: those that there are, for a name that is not there.
+    """
+    import duckdb
+
+    said = str(error).strip()
+    if isinstance(error, duckdb.PermissionException):
+        first = said.splitlines()[0].removeprefix("Permission Error: ")
+        return QueryRefused(
+            f"the query reaches beyond the warehouse: {first}",
+            means="a query reads the warehouse's tables: no other file, no network, no setting",
+            fix="ask for the tables by their names: " + (tables or "`SHOW TABLES` lists them"),
+        )
+    fix = f"the tables are {tables}" if tables and isinstance(error, duckdb.CatalogException) else "correct the SQL"
+    return QueryRefused(said, means="nothing was changed", fix=fix)

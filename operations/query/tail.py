@@ -1,0 +1,156 @@
+"""What the log has besides a table: read from where the table ends, decoded as `run` does, the newest of each key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from cdc.catalogue import Catalogue
+from cdc.errors import QueryRefused, QueryTooLarge, TooLate
+from cdc.join.view import JoinedView
+from cdc.log.ends import Offsets
+from cdc.log.slices import Slice, SliceReader, slices
+from cdc.pipeline import Pipeline
+from cdc.view import View
+from operations.kept_shapes import Frozen
+from operations.query.tables import Held
+from operations.query.uniting import Standing, tail_table
+from operations.run.fits import fits_of
+from spark.entries import EntryDecoder
+from spark.record import batch_of
+from spark.spec import FlowSpec
+
+# Records that are decoded at once.
+PIECE = 5_000
+# A record takes some 40 microseconds: this many take most of a minute, and some hundred bytes each.
+MOST_RECORDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What was read.
+
+    Attributes:
+        rows: as ``tail_table`` makes them.
+        records: how many records these are of.
+        letters: those that no sink would take: what the table holds of their rows stands.
+    """
+
+    rows: pa.Table
+    records: int
+    letters: int
+
+
+def refuse_unfit(held: Held, view: View) -> None:
+    """Refuse what can't be made of records here.
+
+    Raises:
+        QueryRefused: its rows are made by Spark, or of several tables (terminal).
+    """
+    why = ""
+    if isinstance(view, JoinedView):
+        why = "is made of several tables"
+    elif view.needs_spark:
+        why = "has Spark SQL (fields or where)"
+    if why:
+        raise QueryRefused(
+            f"{held.name.shown} can't be asked with what is newer than the table: the view {why}",
+            means="its rows are computed by `headwater run`; without Spark they can't be computed for a query",
+            fix="ask without --fresh, which answers from what was committed and says as of when that is",
+        )
+
+
+def spec_of(
+    pipeline: Pipeline, sink: str, view: View, catalogue: Catalogue, frozen: Frozen, snapshot_lsn: int
+) -> FlowSpec:
+    """What decoding a view's topic needs.
+
+    Args:
+        pipeline: as the generation was defined.
+        sink: the sink's name.
+        view: of one table.
+        catalogue: the source's tables as the generation knows them.
+        frozen: those that it goes on with as they were.
+        snapshot_lsn: position of the initial snapshot, in bytes.
+    """
+    topic = pipeline.topic(view.table.qualified)
+    tables = {topic: catalogue.tables[view.table.qualified]}
+    views, reader = {view.name: view}, pipeline.source.reader()
+    spec = FlowSpec(sink, views, {topic: (view.name,)}, tables, {}, {}, snapshot_lsn=snapshot_lsn, registry=reader)
+    return replace(spec, fits=fits_of(spec, catalogue, frozen, values=catalogue.doubts))
+
+
+def read_tail(
+    reader: SliceReader, spec: FlowSpec, held: Held, applied: Offsets, ends: Offsets, until: float, retention: float
+) -> Tail:
+    """Read and decode what lies between a table and these ends of its topic.
+
+    Args:
+        reader: of the log.
+        spec: of ``spec_of``.
+        held: the table.
+        applied: topic -> partition -> the first offset that it lacks.
+        ends: topic -> partition -> the offset to stop before.
+        until: when it must be over, in seconds of ``time.monotonic``.
+        retention: how long the log remembers deletes, in seconds.
+
+    Raises:
+        QueryTooLarge: there is too much of it (terminal).
+        TooLate: it begins before what the log remembers of deletes (terminal).
+        LogTruncated: its beginning is gone (terminal).
+        KafkaUnavailable, RegistryUnavailable: no answer (transient).
+        ShapeUnknown: the table has another shape by now (transient).
+    """
+    (view,) = spec.views.values()
+    (topic,) = spec.topics
+    decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing(), 0, 0
+    parts = slices({topic: ends.get(topic, {})}, applied)
+    oldest = time.time() * 1000 - retention * 1000
+    for piece in _pieces(reader, parts, held, until):
+        # Of a table that nothing was applied to yet a tombstone that is gone leaves nothing behind.
+        if held.snapshot is not None and piece[0][1] < oldest:
+            raise _too_late(held)
+        found = decoder.decode(batch_of([record for record, _ in piece]))
+        standing.add(found.entries)
+        records, letters = records + found.records, letters + len(found.letters)
+    return Tail(tail_table(view, standing.entries(), held.columns), records, letters)
+
+
+Record = tuple[bytes | None, bytes | None, str, int, int]
+
+
+def _pieces(reader: SliceReader, parts: list[Slice], held: Held, until: float) -> Iterator[list[tuple[Record, int]]]:
+    """Records with their times (epoch milliseconds), some thousand at once."""
+    piece = list[tuple[Record, int]]()
+    for count, message in enumerate(reader.read(parts), start=1):
+        place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
+        piece.append(((message.key(), message.value(), *place), message.timestamp()[1]))
+        if count > MOST_RECORDS or time.monotonic() > until:
+            raise _too_large(held, parts, count)
+        if len(piece) == PIECE:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def _too_large(held: Held, parts: list[Slice], count: int) -> QueryTooLarge:
+    there = sum(one.end - (one.start or 0) for one in parts)
+    return QueryTooLarge(
+        f"the log has up to {there:,} records that {held.name.shown} lacks: too many to be read for a query"
+        f" ({count:,} were read)",
+        means="the table is far behind, or is being filled",
+        fix="see that `headwater run` is at work (`headwater status`); meanwhile ask without --fresh, or with a larger"
+        f" --timeout if these are fewer than {MOST_RECORDS:,}",
+    )
+
+
+def _too_late(held: Held) -> TooLate:
+    return TooLate(
+        f"{held.name.shown} lacks records that are older than what the log remembers of deletes",
+        means="rows that were deleted meanwhile would be shown",
+        fix=f"`headwater rebuild FILE {held.name.sink} --auto`; without --fresh the table is read as it was committed",
+    )

@@ -1,0 +1,107 @@
+"""A table and the tail of its topic as one: what the table would be after its next merges. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from cdc.view import View
+from operations.query.duck import quoted
+from sinks.contract import MAX_VERSION, UNVERSIONED
+from sinks.iceberg.rows import VERSION_COLUMN
+from spark.entries import Entry
+
+# Of a row of the tail: that there must be none; over which versions of the table it wins.
+GONE, WINS = "_hw_gone", "_hw_wins"
+
+
+class Standing:
+    """The one entry of each key that stands, of entries in the order of the log: the rule of ``spark.warehouse``.
+
+    That is the newest version, unless a delete without a version lies behind it in the log.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Entry] = {}
+        self._ended: dict[str, Entry] = {}
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take in what a piece of the log gave."""
+        for entry in entries:
+            slot = self._ended if entry.version == UNVERSIONED else self._newest
+            known = slot.get(entry.id)
+            if known is None or (known.version, known.offset) <= (entry.version, entry.offset):
+                slot[entry.id] = entry
+
+    def entries(self) -> list[Entry]:
+        """What stands now."""
+        found = dict(self._newest)
+        for key, end in self._ended.items():
+            known = found.get(key)
+            # Offsets of two partitions can't be compared: then the one whose position is known stands.
+            if known is None or (known.partition == end.partition and known.offset <= end.offset):
+                found[key] = end
+        return list(found.values())
+
+
+def tail_table(view: View, entries: Sequence[Entry], columns: Sequence[str]) -> pa.Table:
+    """Entries as rows of a view's table, of gone ones the key alone, with our own columns behind.
+
+    Args:
+        view: of one table, without Spark SQL.
+        entries: with typed rows.
+        columns: of the table as it was committed: a column that the view has gained is the table's with its next merge.
+    """
+    schema = view.arrow_schema()
+    transposed = list(zip(*(entry.row or () for entry in entries), strict=True)) or [()] * len(schema)
+    arrays = {field.name: pa.array(values, field.type) for field, values in zip(schema, transposed, strict=True)}
+    made: dict[str, pa.Array] = {}
+    for source, out in view.columns:
+        name = _present(view, out, columns)
+        if name in columns:
+            made[name] = arrays[source]
+    made[VERSION_COLUMN] = pa.array([entry.version for entry in entries], pa.int64())
+    made[WINS] = pa.array(
+        [MAX_VERSION if entry.version == UNVERSIONED else entry.version for entry in entries], pa.int64()
+    )
+    made[GONE] = pa.array([entry.document is None for entry in entries], pa.bool_())
+    return pa.table(made)
+
+
+def key_columns(view: View, columns: Sequence[str]) -> list[str]:
+    """The key's columns as the table, of these columns, has them."""
+    renamed = dict(view.columns)
+    return [_present(view, renamed.get(name, name), columns) for name in view.key]
+
+
+def _present(view: View, name: str, columns: Sequence[str]) -> str:
+    """A column's name in a table that may not have followed a new one yet."""
+    former = {present: before for before, present in view.table.renamed}
+    return name if name in columns else former.get(name, name)
+
+
+def united(committed: str, tail: str, keys: Sequence[str], columns: Sequence[str]) -> str:
+    """SQL of a table's rows and those of its tail, as ``merge_statement`` of ``spark.warehouse`` would leave them.
+
+    Newer rows of the tail replace, gone ones leave, and an older one does nothing. The table is named twice, so that
+    what a query asks of it reaches its files: a full join of it with the tail would read all of it.
+
+    Args:
+        committed: what stands for the table behind FROM.
+        tail: the same of the tail.
+        keys: the key's columns.
+        columns: of the tail that the table has.
+    """
+    # Names that no column has: DuckDB takes "s.id" for a part of a column "s", if there is one.
+    table, other = "_hw_table", "_hw_tail"
+    same = " AND ".join(f"{table}.{quoted(name)} = {other}.{quoted(name)}" for name in keys)
+    # A row without a version is somebody else's: nothing but a delete without one touches it.
+    version = f"coalesce({table}.{quoted(VERSION_COLUMN)}, {MAX_VERSION})"
+    listed = ", ".join(f"{other}.{quoted(name)}" for name in columns)
+    return (
+        f"SELECT {table}.* FROM {committed} {table} WHERE NOT EXISTS"  # noqa: S608 (names are quoted, no values)
+        f" (SELECT 1 FROM {tail} {other} WHERE {same} AND {other}.{WINS} >= {version})"
+        f" UNION ALL BY NAME SELECT {listed} FROM {tail} {other} WHERE NOT {other}.{GONE} AND NOT EXISTS"
+        f" (SELECT 1 FROM {committed} {table} WHERE {same} AND {other}.{WINS} < {version})"
+    )

@@ -1,0 +1,29 @@
+"""What of each topic's records must fit the tables as they were seen last, before anything is believed of them."""
+
+from __future__ import annotations
+
+from cdc.catalogue import Catalogue
+from cdc.debezium_json import Fit
+from cdc.types import supported
+from cdc.used import used_columns
+from operations.kept_shapes import Frozen
+from spark.spec import FlowSpec
+
+
+def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: bool) -> dict[str, Fit]:
+    """What of each topic's records must fit: nothing of a table that the generation goes on with as it was. Pure.
+
+    Args:
+        spec: of the flows.
+        catalogue: the source's tables as the generation knows them.
+        frozen: those that it goes on with as they were.
+        values: whether values that do not fit speak of a table that was changed.
+    """
+    fits = {}
+    for topic, names in spec.topics.items():
+        table = catalogue.tables[spec.tables[topic].qualified]
+        if catalogue.lsn and table.qualified not in frozen.tables:
+            used = frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
+            whole = used >= {column.name for column in supported(table).columns}
+            fits[topic] = Fit(catalogue.lsn, used, whole, values)
+    return fits

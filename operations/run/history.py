@@ -1,0 +1,155 @@
+"""A sink's history, taken by who runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc.catalogue import Catalogue, Table
+from cdc.debezium_json import Fit
+from cdc.errors import SourceChanged, TopicRecreated
+from cdc.log.letters import letters_config
+from cdc.log.topics import topic_ids
+from cdc.pipeline import Pipeline
+from cdc.types import supported
+from cdc.view import View
+from operations.catalogue import source_catalogue
+from operations.history_place import STREAM, history_folder, history_lease, root_tables
+from operations.pausing import refuse_paused
+from operations.run.flows import reading
+from operations.state_folder import numbered_state_dir
+from sinks.iceberg.catalogue import catalog_name
+from spark.files import write_atomic
+from spark.flow import Flow
+from spark.history import FLOW, start_history
+from spark.history_tables import HistoryPlace
+from spark.lease import Lease
+from spark.runner import Query, Start
+from spark.spec import FlowSpec
+
+LATE = (
+    "compaction may begin to take events that it has not read: its tables would have a gap (raise "
+    "kafka.compaction_lag_hours)"
+)
+
+
+@dataclass(frozen=True)
+class OpenedHistory:
+    """A sink's history: made once, by who runs it.
+
+    Attributes:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        folder: its own.
+        lease: on that.
+        token: of the lease.
+        source: identity of the source.
+    """
+
+    pipeline: Pipeline
+    sink: str
+    folder: Path
+    lease: Lease
+    token: int
+    source: str
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What lines about it are about (cdc/journal.py)."""
+        return {"sink": self.sink, "flow": FLOW}
+
+
+def open_history(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> OpenedHistory:
+    """Take a history's lease, and check that what it was read from is what is there.
+
+    Raises:
+        StateError: another process writes it, or its sink is paused (terminal).
+        SourceChanged, TopicRecreated: it is the history of something else (terminal).
+        ConfigError: a name of its tables is taken, by a view of the sink or another table (terminal).
+    """
+    numbered_state_dir(pipeline)
+    folder = history_folder(pipeline, sink)
+    lease = history_lease(folder, sink)
+    token = lease.take()
+    try:
+        refuse_paused(pipeline, [sink], "nothing is written to its history")
+        tables = root_tables(pipeline, catalogue, sink)
+        _bind(pipeline, catalogue, sink, folder, tables)
+    except BaseException:
+        lease.release()
+        raise
+    return OpenedHistory(pipeline, sink, folder, lease, token, str(catalogue.system_identifier))
+
+
+def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tables: dict[str, Table]) -> None:
+    """Remember what it is the history of; refuse something else later."""
+    ids = topic_ids(pipeline, {pipeline.topic(table) for table in tables})
+    path = folder / "identity.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    elsewhere = "give the sink another namespace, where history begins anew; the old one stays readable"
+    if known and known["system_identifier"] != str(catalogue.system_identifier):
+        raise SourceChanged(
+            f"history of sink {sink}: the address now leads to another Postgres cluster",
+            means="two histories in one table could not be told apart; nothing was written",
+            fix=elsewhere,
+        )
+    for topic, before in known.get("topic_ids", {}).items():
+        if ids.get(topic, before) != before:
+            raise TopicRecreated(
+                f"history of sink {sink}: topic {topic} was deleted and created again",
+                means="its place in the log is of the old topic; nothing was written",
+                fix=elsewhere,
+            )
+    kept = {"system_identifier": str(catalogue.system_identifier), "topic_ids": {**ids, **known.get("topic_ids", {})}}
+    if kept != known:
+        write_atomic(path, json.dumps(kept, indent=1, sort_keys=True))
+
+
+def history_flow(opened: OpenedHistory, snapshot_lsn: Callable[[], int]) -> tuple[Flow, Start]:
+    """The history's flow, and how it is started: each time with the tables as they are; nobody else tells it."""
+    pipeline = opened.pipeline
+    log = replace(
+        reading(pipeline, pipeline.sinks[opened.sink]),
+        tombstone_seconds=int(pipeline.kafka.compaction_lag_hours * 3600),
+        late=LATE,
+    )
+    known = source_catalogue(pipeline)
+    flow = Flow(FLOW, spec_of(opened, known, snapshot_lsn()), log, opened.folder / STREAM)
+    return flow, partial(_start, opened, snapshot_lsn)
+
+
+def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkSession, flow: Flow) -> Query:
+    catalogue = source_catalogue(opened.pipeline)
+    flow = replace(flow, spec=spec_of(opened, catalogue, snapshot_lsn()))
+    namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
+    place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
+    return start_history(spark, flow, place, opened.lease)
+
+
+def spec_of(opened: OpenedHistory, catalogue: Catalogue, snapshot_lsn: int) -> FlowSpec:
+    """The history's whole work as plain data."""
+    pipeline = opened.pipeline
+    tables = {pipeline.topic(name): table for name, table in root_tables(pipeline, catalogue, opened.sink).items()}
+    fits = {}
+    for topic, table in tables.items():
+        if catalogue.lsn:
+            used = frozenset(column.name for column in supported(table).columns)
+            fits[topic] = Fit(catalogue.lsn, used, True, catalogue.doubts)
+    return FlowSpec(
+        sink=opened.sink,
+        views={table.qualified: View.identity(table, table.qualified) for table in tables.values()},
+        topics={topic: (table.qualified,) for topic, table in tables.items()},
+        tables=tables,
+        sink_config={},
+        dead_letters=letters_config(pipeline),
+        registry=pipeline.source.reader(),
+        snapshot_lsn=snapshot_lsn,
+        fits=fits,
+        compaction_lag_seconds=pipeline.kafka.compaction_lag_hours * 3600,
+    )

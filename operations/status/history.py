@@ -1,0 +1,48 @@
+"""How the history of a sink is, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdc.pipeline import Pipeline
+from operations.history_place import history_folder, history_lease, keeps_history
+from spark.lease import Lease
+
+
+@dataclass(frozen=True)
+class HistoryFolder:
+    """A history's folder, as far as a status is read there; like a generation's, with one flow.
+
+    Attributes:
+        folder: the history's.
+        lease: on it.
+    """
+
+    folder: Path
+    lease: Lease
+
+    def flow_folder(self, flow: str) -> Path:
+        """Where its flow keeps its checkpoint and status."""
+        return self.folder / flow
+
+
+def history_of(pipeline: Pipeline, sink: str) -> HistoryFolder | None:
+    """A sink's history; None if it keeps none."""
+    if not keeps_history(pipeline, sink):
+        return None
+    folder = history_folder(pipeline, sink)
+    return HistoryFolder(folder, history_lease(folder, sink))
+
+
+def history_status(pipeline: Pipeline, flow: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a history.
+
+    Args:
+        pipeline: the loaded file.
+        flow: its flow's status.
+    """
+    names = ("state", "pid", "batch_id", "lag_events", "lag_seconds", "last_error", "warning", "unread_since")
+    kept = pipeline.kafka.compaction_lag_hours * 3600
+    return {**{name: flow[name] for name in names}, "restarts": flow["restarts"], "kept_seconds": kept}

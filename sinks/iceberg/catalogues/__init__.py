@@ -1,0 +1,1 @@
+"""The kinds of catalogues: SQL databases and Iceberg's REST protocol."""

@@ -1,0 +1,182 @@
+"""A catalogue in a SQL database: Spark's JdbcCatalog and pyiceberg's SqlCatalog on the same tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
+from sinks.iceberg.place import Place
+from sinks.iceberg.storage import check_folder, location
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from sqlalchemy import Update
+
+# SQLite locks the whole file for a commit; a reader that met a commit must wait for it, not fail.
+BUSY_MS = 30_000
+_SQLITE = "jdbc:sqlite:"
+
+
+class SqlCatalogue:
+    """SQLite (a path) or Postgres (a JDBC address).
+
+    Args:
+        place: of the warehouse.
+
+    Raises:
+        ConfigError: an address of a kind that is not known.
+    """
+
+    gap_seconds = 0.0
+
+    def __init__(self, place: Place) -> None:
+        self._jdbc, self._login = _jdbc(place.catalog_uri)
+        self._warehouse = location(place.warehouse)
+
+    def spark_properties(self) -> dict[str, str]:
+        """See ``kinds.Catalogue``. Creates the folders of a local catalogue: SQLite does not."""
+        self._make_folders()
+        return {
+            "type": "jdbc",
+            "uri": self._jdbc,
+            "jdbc.schema-version": "V1",
+            "warehouse": self._warehouse,
+            **({"jdbc.busy_timeout": str(BUSY_MS)} if self._file() else {}),
+            **{f"jdbc.{key}": value for key, value in self._login.items()},
+        }
+
+    def pyiceberg_properties(self) -> dict[str, str]:
+        """See ``kinds.Catalogue``."""
+        if self._file():
+            uri = f"sqlite:///{self._file()}?timeout={BUSY_MS // 1000}"
+        else:
+            who = ""
+            if "user" in self._login:
+                who = f"{quote(self._login['user'], safe='')}:{quote(self._login.get('password', ''), safe='')}@"
+            uri = f"postgresql+psycopg://{who}{self._jdbc.removeprefix('jdbc:postgresql://')}"
+        return {"uri": uri, "warehouse": self._warehouse}
+
+    @contextmanager
+    def open(self, name: str, properties: dict[str, str]) -> Iterator[SqlCatalog]:
+        """See ``kinds.Catalogue``."""
+        from pyiceberg.catalog.sql import SqlCatalog
+        from sqlalchemy.exc import OperationalError
+
+        self._make_folders()
+        try:
+            opened = SqlCatalog(name, **properties)
+        except OperationalError as error:
+            raise SinkUnavailable(f"the Iceberg catalogue of {name} does not open: {error.orig}") from error
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def swap(self, opened: SqlCatalog, seen: Table, built: Table, aside: str) -> bool:
+        """See ``kinds.Catalogue``: one transaction of the database swaps the two names' metadata locations, so that
+        every reader, of whatever kind, sees the one or the other."""
+        from sqlalchemy.exc import IntegrityError, OperationalError
+
+        try:
+            with opened.engine.begin() as transaction:
+                for change in (_put(opened, built, seen, seen.name()[-1]), _put(opened, seen, built, aside)):
+                    if transaction.execute(change).rowcount != 1:
+                        transaction.rollback()
+                        return False
+        except IntegrityError as error:
+            raise taken(opened.name, aside) from error
+        except OperationalError as error:
+            raise SinkUnavailable(
+                f"the Iceberg catalogue of {opened.name}: {error.orig}", fix="promote again"
+            ) from error
+        return True
+
+    def check(self, name: str, properties: dict[str, str]) -> None:
+        """See ``kinds.Catalogue``. pyiceberg would make its tables, so it is not asked."""
+        from sqlalchemy import create_engine
+        from sqlalchemy.exc import OperationalError
+
+        if (file := self._file()) and not Path(file).exists():
+            check_folder(Path(file).parent)
+            return
+        engine = create_engine(properties["uri"])
+        try:
+            engine.connect().close()
+        except OperationalError as error:
+            wrong = re.search(r"authentication failed|does not exist|permission denied", str(error.orig))
+            kind = SinkRefused if wrong else SinkUnavailable
+            raise kind(
+                f"the Iceberg catalogue of {name} does not open: {error.orig}", fix="see `catalog_uri`"
+            ) from error
+        finally:
+            engine.dispose()
+
+    def _file(self) -> str:
+        """Of SQLite; empty for a server."""
+        return self._jdbc.removeprefix(_SQLITE) if self._jdbc.startswith(_SQLITE) else ""
+
+    def _make_folders(self) -> None:
+        if self._file():
+            Path(self._file()).parent.mkdir(parents=True, exist_ok=True)
+
+
+def taken(catalog: str, aside: str) -> SinkRefused:
+    """The error of a promotion whose name for the old generation's table is another table's."""
+    return SinkRefused(
+        f"there is a table {aside} already in catalogue {catalog}",
+        means="the old generation's table can't be put aside under that name; nothing was changed",
+        fix=f"rename or drop the table {aside}, if it is not wanted; then promote again",
+    )
+
+
+def _put(catalog: SqlCatalog, table: Table, place: Table, name: str) -> Update:
+    """Lead the row of ``place`` to ``table``, under ``name``; no row changes if ``place`` was committed to since we
+    loaded it."""
+    from pyiceberg.catalog.sql import IcebergTables
+    from sqlalchemy import update
+
+    namespace, place_name = place.name()[-2:]
+    log = table.metadata.metadata_log
+    return (
+        update(IcebergTables)
+        .where(
+            IcebergTables.catalog_name == catalog.name,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == place_name,
+            IcebergTables.metadata_location == place.metadata_location,
+        )
+        .values(
+            table_name=name,
+            metadata_location=table.metadata_location,
+            previous_metadata_location=log[-1].metadata_file if log else None,
+        )
+    )
+
+
+def _jdbc(uri: str) -> tuple[str, dict[str, str]]:
+    """(JDBC address without credentials, {user, password})."""
+    rest = uri.removeprefix("jdbc:")
+    scheme = rest.split(":", 1)[0] if re.match(r"[a-z+]+:", rest) else ""
+    if scheme in ("", "sqlite", "file"):
+        path = unquote(urlsplit(rest).path) if scheme == "file" else rest.removeprefix("sqlite:").removeprefix("///")
+        return f"{_SQLITE}{Path(path.split('?')[0]).expanduser().absolute()}", {}
+    if scheme.split("+")[0] in ("postgresql", "postgres"):
+        parts = urlsplit(rest)
+        options = dict(parse_qsl(parts.query))
+        login = {
+            "user": unquote(parts.username) if parts.username else options.pop("user", ""),
+            "password": unquote(parts.password) if parts.password else options.pop("password", ""),
+        }
+        place = f"{parts.hostname}:{parts.port or 5432}{parts.path}"
+        query = "?" + "&".join(f"{key}={quote(value)}" for key, value in options.items()) if options else ""
+        return f"jdbc:postgresql://{place}{query}", {key: value for key, value in login.items() if value}
+    raise ConfigError(
+        f"catalog_uri begins with {scheme}:, which is not a catalogue that is known here",
+        fix="use a path (SQLite), jdbc:postgresql://host:5432/database, or https://host of a REST catalogue",
+    )

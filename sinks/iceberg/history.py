@@ -1,0 +1,110 @@
+"""History's tables through pyiceberg: what a cut asks of them, and its tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import SinkRefused
+from cdc.history_names import GAPS, HISTORY
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+# Properties of a table of history: the source's table, its system identifier, its key's columns.
+TABLE, SOURCE, KEY = "headwater.history-of", "headwater.source", "headwater.key"
+# And one for each cut that was given a name, with where it is.
+CUT = "headwater.cut."
+
+
+def load_history(catalog: Catalog, namespace: str, table: str) -> Table:
+    """A table's history at its newest snapshot.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        table: the source's, without its schema.
+
+    Raises:
+        SinkRefused: there is none.
+    """
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return catalog.load_table((namespace, table + HISTORY))
+    except NoSuchTableError as error:
+        raise SinkRefused(
+            f"no table {namespace}.{table}{HISTORY} in catalogue {catalog.name}",
+            means="history has not begun",
+            fix="say `history: true` of the sink, and let `headwater run` run",
+        ) from error
+
+
+def key_of(table: Table) -> list[str]:
+    """The key's columns."""
+    return list(json.loads(table.properties[KEY]))
+
+
+def bounds(table: Table, name: str, where: str) -> tuple[int, int] | None:
+    """The least and the greatest of a column of numbers, of the rows that a condition (SQL) lets through; None without
+    any. In bounded memory, and files that can't have any are not read."""
+    import pyarrow.compute as pc
+
+    found: list[int] = []
+    for batch in table.scan(row_filter=where, selected_fields=(name,)).to_arrow_batch_reader():
+        if batch.num_rows:
+            least_and_greatest = pc.min_max(batch.column(name)).as_py()
+            found += [one for one in least_and_greatest.values() if one is not None]
+    return (min(found), max(found)) if found else None
+
+
+def gaps(catalog: Catalog, namespace: str, sink: str) -> list[dict[str, Any]]:
+    """What history could not see: rows with ``since``, ``until``, ``found_at`` (moments), ``why`` and ``offsets``."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        rows = catalog.load_table((namespace, GAPS)).scan().to_arrow().to_pylist()
+    except NoSuchTableError:
+        return []
+    return [row for row in rows if row["sink"] == sink]
+
+
+def tag(table: Table, name: str, said: Mapping[str, Any]) -> None:
+    """Name a table's newest snapshot, and remember which cut it is; both in one commit. An empty table has only the
+    latter."""
+    with table.transaction() as transaction:
+        transaction.set_properties({CUT + name: json.dumps(said, sort_keys=True)})
+        snapshot = table.current_snapshot()
+        if snapshot is not None:
+            transaction._stage(*_refs(table, transaction, snapshot.snapshot_id, name))
+
+
+def _refs(table: Table, transaction: Any, snapshot: int, name: str) -> Any:
+    from pyiceberg.table.update.snapshot import ManageSnapshots
+
+    return ManageSnapshots(transaction).create_tag(snapshot, name)._commit()
+
+
+def untag(table: Table, name: str) -> bool:
+    """Take a tag back; whether there was one."""
+    had = CUT + name in table.properties
+    if name in table.refs():
+        table.manage_snapshots().remove_tag(name).commit()
+        table.refresh()
+        had = True
+    if CUT + name in table.properties:
+        with table.transaction() as transaction:
+            transaction.remove_properties(CUT + name)
+    return had
+
+
+def tags(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
+    """Name -> what was said of the cut, of all of these tables."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        for name, text in table.properties.items():
+            if name.startswith(CUT):
+                found.setdefault(name.removeprefix(CUT), json.loads(text))
+    return found

@@ -1,0 +1,56 @@
+"""A small batch into a large table: at a cost that follows the batch, and is seen at once.
+
+A MERGE that also inserts must keep every row of its source, so Spark can't send the source to the table's rows: it
+shuffles and sorts the table's keys instead: ten times the table took five times as long (docs/decisions/warehouse.md).
+A MERGE that only changes rows which are there sends the source around and passes over the keys once; what is new is
+then appended. Both are done on a branch of the table, to which its readers are led by one commit at the end. That one
+fails if anybody else has committed meanwhile: nothing is seen of the batch then, and it is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.iceberg_history import loaded
+
+# From so many rows on a table is large, and up to so many records a batch is small: it goes to every task.
+LARGE_ROWS, SMALL_RECORDS = 1_000_000, 100_000
+BRANCH, CHANGES = "headwater", "hw_changes"
+
+
+def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callable[[str], str], gone: str) -> None:
+    """Merge a few rows into a large table.
+
+    Args:
+        table: its name inside Spark, as it is loaded.
+        rows: the changes, one a key; they are read three times.
+        keys: names of the key's columns.
+        change: gives the MERGE of the view ``CHANGES`` into a table of this name, without an insert.
+        gone: the column of ``rows`` that says that there must be none.
+
+    Raises:
+        IllegalArgumentException: somebody else has committed to the table meanwhile (``spark.upkeep.is_conflict``).
+    """
+    spark = rows.sparkSession
+    handle = loaded(spark, table)
+    branch = f"{table}.branch_{BRANCH}"
+    if handle.refs().containsKey(BRANCH):  # of a batch that was cut
+        handle.manageSnapshots().removeBranch(BRANCH).commit()
+    handle.manageSnapshots().createBranch(BRANCH, handle.currentSnapshot().snapshotId()).commit()
+    try:
+        F.broadcast(rows).createOrReplaceTempView(CHANGES)
+        spark.sql(change(branch))
+        mine = F.broadcast(rows.select(*keys))
+        there = spark.table(branch).select(*keys).join(mine, list(keys))
+        rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
+        handle.refresh()
+        handle.manageSnapshots().fastForwardBranch("main", BRANCH).commit()
+    finally:
+        with suppress(PySparkException, Py4JJavaError):  # the next batch removes what is left
+            handle.manageSnapshots().removeBranch(BRANCH).commit()

@@ -1,0 +1,222 @@
+"""History end to end: every event once, whatever is killed; versions; schema changes; cuts that tear nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, UnknownName
+from cdc.position import parse_lsn
+from operations.history_place import STREAM, history_folder
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.history import gaps, load_history
+from spark.checkpoint import committed_offsets, rewind
+from tests.support import cuts
+from tests.support.servers import Servers
+from tests.support.vaults import CATALOG, NAMESPACE, ROWS, SINK, TOTAL, Moving, Vaults
+
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
+
+SEED, CUTS, WRITERS = 11, 25, 3
+
+
+@pytest.fixture(scope="module")
+def vaults(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vaults]:
+    """Two tables, captured and followed."""
+    made = Vaults(local_stack, tmp_path_factory.mktemp("vaults"))
+    with made.running():
+        yield made
+
+
+def history(vaults: Vaults, table: str) -> list[dict[str, Any]]:
+    """All rows, in the order of commits."""
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        rows = load_history(catalog, NAMESPACE, table).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["_hw_after"], row["_hw_position"], row["_hw_offset"]))
+
+
+def held(vaults: Vaults, table: str) -> dict[int, int]:
+    with psycopg.connect(vaults.conninfo) as connection:
+        return dict(connection.execute(f"SELECT id, balance FROM {table}".encode()).fetchall())
+
+
+def rows_by_duckdb(text: str) -> list[Any]:
+    with duckdb.connect() as connection:
+        for extension in ("avro", "iceberg"):
+            cuts.duckdb_extensions.import_extension(extension)
+            connection.execute(f"LOAD {extension}")
+        return connection.execute(text).fetchall()
+
+
+def test_every_event_is_a_row(vaults: Vaults) -> None:
+    with psycopg.connect(vaults.conninfo, autocommit=True) as connection:
+        with connection.transaction():
+            connection.execute("UPDATE savings SET balance = balance - 7 WHERE id = 2")
+            connection.execute("UPDATE checking SET balance = balance + 7 WHERE id = 2")
+        with connection.transaction():
+            gone = connection.execute("DELETE FROM savings WHERE id = 1 RETURNING balance").fetchone()
+            connection.execute("INSERT INTO savings VALUES (1, %s)", gone)
+    assert vaults.settled(lambda: len(history(vaults, "savings")), ROWS + 3) == ROWS + 3, vaults.log()
+    rows = history(vaults, "savings")
+    assert Counter(row["_hw_op"] for row in rows) == {"read": ROWS, "update": 1, "delete": 1, "insert": 1}
+    update, delete, insert = rows[-3:]
+    assert (update["id"], update["balance"], update["_hw_op"]) == (2, 993, "update")
+    assert (delete["id"], delete["balance"], insert["balance"]) == (1, None, 1000)
+    [other] = vaults.settled(lambda: history(vaults, "checking")[ROWS:], None, 3.0)[:1]
+    assert (other["_hw_tx"], other["_hw_after"]) == (update["_hw_tx"], update["_hw_after"]), "one transaction"
+    assert delete["_hw_tx"] == insert["_hw_tx"] != update["_hw_tx"]
+    assert delete["_hw_after"] == insert["_hw_after"] > update["_hw_after"] > rows[0]["_hw_after"]
+    assert all(row["_hw_commit_time"] and row["_hw_source"] and row["_hw_missing"] is None for row in rows)
+
+
+def test_no_cut_is_torn_and_no_event_is_twice_when_the_runner_is_killed(vaults: Vaults) -> None:
+    first = cuts.cut(vaults)
+    reports = [first]
+    with ExitStack() as writers:
+        for number in range(WRITERS):
+            writers.enter_context(Moving(vaults.conninfo, SEED + number))
+        time.sleep(2.5)
+        vaults.kill()
+        # As if it had been killed behind Iceberg's commit and before Spark's own.
+        assert put_back_a_batch(vaults)
+        vaults.launch()
+        with pytest.raises(BeyondFrontier, match=r"records behind|has not reached"):
+            cuts.cut(vaults, wait=0.0)
+        reports.append(cuts.cut(vaults, wait=180.0))
+        time.sleep(2.0)
+    last = cuts.cut(vaults, wait=180.0)
+    begins, ends = first["cut"], last["cut"]
+    assert ends > begins
+    reports += [last, *cuts.random_cuts(vaults, CUTS, begins, ends, SEED)]
+    with psycopg.connect(vaults.conninfo) as connection:
+        now = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+    assert now is not None
+    reports += [cuts.cut(vaults, at=float(now[0]) - back) for back in (0.0, 3.3, 5.1)]
+    assert torn_anywhere(vaults, reports) == {"duckdb": 0, "pyiceberg": 0, "spark": 0}
+    assert len({one["cut"] for one in reports}) > CUTS // 2
+    for table in ("checking", "savings"):
+        rows = history(vaults, table)
+        twice = [at for at, n in Counter((row["_hw_partition"], row["_hw_offset"]) for row in rows).items() if n > 1]
+        assert not twice
+        [text] = [one["sql"]["duckdb"] for one in last["tables"] if one["table"] == f"public.{table}"]
+        assert {row[0]: row[1] for row in rows_by_duckdb(text)} == held(vaults, table)
+
+
+def put_back_a_batch(vaults: Vaults) -> bool:
+    """The checkpoint knows nothing of the newest batch that the tables have."""
+    checkpoint = history_folder(cuts.pipeline_of(vaults), SINK) / STREAM / "checkpoint"
+    newest, _ = committed_offsets(checkpoint)
+    return newest > 0 and rewind(checkpoint, newest - 1)
+
+
+def torn_anywhere(vaults: Vaults, reports: list[dict[str, Any]]) -> dict[str, int]:
+    """Engine -> how many of the cuts do not have all the money."""
+    return {
+        "duckdb": cuts.torn(cuts.by_duckdb(reports)),
+        "pyiceberg": cuts.torn(cuts.by_pyiceberg(reports)),
+        "spark": cuts.torn(cuts.by_spark(vaults, reports)),
+    }
+
+
+def test_a_cut_by_the_order_of_rows_would_tear_transactions(vaults: Vaults) -> None:
+    """What the rule is for: the same load, cut by the rows' own positions."""
+    events = [(row, table) for table in ("checking", "savings") for row in history(vaults, table)]
+    places = sorted({row["_hw_position"] for row, _ in events})
+    rng, wrong = random.Random(SEED), 0
+    for at in rng.sample(places[2 * ROWS :] or places, min(60, len(places) - 1)):
+        newest: dict[tuple[str, int], dict[str, Any]] = {}
+        for row, table in sorted(events, key=lambda one: (one[0]["_hw_position"], one[0]["_hw_offset"])):
+            if row["_hw_position"] < at:
+                newest[table, row["id"]] = row
+        wrong += sum(row["balance"] or 0 for row in newest.values()) != TOTAL
+    assert wrong > 0
+
+
+def test_cuts_that_can_not_be_are_refused(vaults: Vaults) -> None:
+    with pytest.raises(BeforeHistory, match="begins at"):
+        cuts.cut(vaults, 1024)
+    with pytest.raises(BeyondFrontier, match="in the future"):
+        cuts.cut(vaults, parse_lsn("FF/0"))
+    with pytest.raises(BeyondFrontier, match="in the future"):
+        cuts.cut(vaults, at=time.time() + 3600)
+    with pytest.raises(UnknownName, match=r"no history of a table public\.other"):
+        cuts.cut(vaults, tables=("public.other",))
+    [one] = cuts.cut(vaults, tables=("public.savings",))["tables"]
+    assert one["table"] == "public.savings"
+
+
+def test_a_cut_can_be_named_listed_read_and_dropped(vaults: Vaults) -> None:
+    made = vaults.as_of("--tag", "november")
+    assert "there is a cut november already" in vaults.run_error("as-of", "--tag", "november")
+    vaults.execute("UPDATE savings SET balance = balance - 5 WHERE id = 3")
+    vaults.execute("UPDATE checking SET balance = balance + 5 WHERE id = 3")
+    assert [one["name"] for one in vaults.as_of("--list")["cuts"]] == ["november"]
+    again = vaults.as_of("--cut", "november")
+    assert again["cut"] == made["cut"]
+    assert cuts.by_duckdb([again]) == cuts.by_duckdb([made])
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        assert all("november" in load_history(catalog, NAMESPACE, one).refs() for one in ("checking", "savings"))
+    vaults.run("as-of", "--drop", "november")
+    assert vaults.as_of("--list")["cuts"] == []
+    assert "there is no cut november" in vaults.run_error("as-of", "--drop", "november")
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        assert not any("november" in load_history(catalog, NAMESPACE, one).refs() for one in ("checking", "savings"))
+
+
+def test_versions_follow_one_another(vaults: Vaults) -> None:
+    report = cuts.cut(vaults)
+    [text] = [one["sql"]["duckdb_versions"] for one in report["tables"] if one["table"] == "public.savings"]
+    found = rows_by_duckdb(f"SELECT id, balance, valid_from, valid_to, is_current FROM ({text})")
+    assert {row[0]: row[1] for row in found if row[4]} == held(vaults, "savings")
+    assert all(row[3] is None or row[2] <= row[3] for row in found)
+    assert all((row[3] is None) == row[4] for row in found)
+
+
+def test_columns_are_added_and_those_that_are_gone_stay(vaults: Vaults) -> None:
+    vaults.execute("ALTER TABLE checking ADD COLUMN colour text")
+    vaults.execute("UPDATE checking SET colour = 'red' WHERE id = 4")
+    red = vaults.settled(lambda: [row.get("colour") for row in history(vaults, "checking")][-1], "red")
+    assert red == "red", vaults.log()
+    vaults.execute("ALTER TABLE checking DROP COLUMN note")
+    vaults.execute("UPDATE checking SET colour = 'blue' WHERE id = 4")
+    blue = vaults.settled(lambda: [row.get("colour") for row in history(vaults, "checking")][-1], "blue")
+    assert blue == "blue", vaults.log()
+    assert "note" in history(vaults, "checking")[-1]
+    assert not vaults.dead_letters()
+
+
+def test_where_history_begins_is_written_down(vaults: Vaults) -> None:
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        [gap] = gaps(catalog, NAMESPACE, SINK)
+    assert "history began" in gap["why"]
+
+
+def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vaults) -> None:
+    vaults.stop()
+    before = history(vaults, "savings")
+    assert "its history stays" in vaults.run("drop", "--sink", SINK, "--yes")
+    assert history(vaults, "savings") == before
+    for _ in range(2):  # of which compaction might take the first before anybody reads it
+        vaults.execute("UPDATE savings SET balance = balance + 1 WHERE id = 3")
+    vaults.write_pipeline(compaction_lag_hours=0.001)
+    time.sleep(5.0)
+    vaults.start()
+    more = len(before) + 2
+    assert vaults.settled(lambda: len(history(vaults, "savings")), more) == more, vaults.log()
+    [sink] = vaults.status()["sinks"]
+    assert sink["history"]["kept_seconds"] == pytest.approx(3.6)
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        found = [gap["why"] for gap in gaps(catalog, NAMESPACE, SINK)]
+    assert "the log may have been compacted before history had read it" in found
+    first, second = history(vaults, "savings")[-2:]
+    with pytest.raises(HistoryGap):
+        cuts.cut(vaults, second["_hw_after"])
+    assert first["_hw_after"] < second["_hw_after"] < cuts.cut(vaults)["cut"]

@@ -1,0 +1,149 @@
+"""A small batch into a large table gives what one MERGE gives, is seen at once, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from deploy.local import artifacts
+from sinks.contract import UNVERSIONED
+from sinks.iceberg import catalogue as iceberg
+from spark import iceberg_history as marked
+from spark.counted import told
+from spark.iceberg_history import History, loaded
+from spark.large_merge import BRANCH, CHANGES, merge_small
+from spark.session import JAVA_OPTIONS, SETTINGS
+from spark.upkeep import is_conflict
+from spark.warehouse import GONE, merge_statement
+from spark.warehouse_table import catalog_settings
+from tests.support.plain_spark import session_of
+
+# PySpark leaves the sockets that rows come through to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+COLUMNS = ("a", "b", "v", "_hw_version")
+# Two columns of a key; of each: newer, older, gone, gone without a version, gone and older, new, gone and never there.
+THERE = [(1, "x", "old", 10), (2, "x", "newer", 50), (3, "y", "old", 10), (4, "y", "old", 10), (5, "z", "newer", 50)]
+BATCH = [
+    (1, "x", "new", 20, False),
+    (2, "x", "stale", 40, False),
+    (3, "y", None, 20, True),
+    (4, "y", None, UNVERSIONED, True),
+    (5, "z", None, 40, True),
+    (6, "x", "added", 20, False),
+    (7, "x", None, 20, True),
+    (1, "other half of a key", "added", 20, False),
+]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("lake")
+    lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="n")
+    jars = ",".join(str(jar) for jar in artifacts.spark_jars())
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+    for name in ("spark.sql.extensions", "spark.ui.enabled", "spark.sql.ansi.enabled"):
+        builder = builder.config(name, SETTINGS[name])
+    for name, value in catalog_settings("hw_lake", iceberg.spark_properties(lake)).items():
+        builder = builder.config(name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        with session_of(builder) as session:
+            session.sql("CREATE NAMESPACE hw_lake.n")
+            yield session
+
+
+def table(spark: SparkSession, name: str) -> str:
+    made = f"`hw_lake`.`n`.`{name}`"
+    spark.sql(
+        f"CREATE TABLE {made} (a int, b string, v string, _hw_version bigint) USING iceberg TBLPROPERTIES "
+        "('format-version'='3', 'write.merge.mode'='merge-on-read')"
+    )
+    spark.createDataFrame(THERE, "a int, b string, v string, _hw_version bigint").writeTo(made).append()
+    return made
+
+
+def batch(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(BATCH, f"a int, b string, v string, _hw_version bigint, {GONE} boolean")
+
+
+def rows(spark: SparkSession, name: str) -> list[Any]:
+    spark.catalog.refreshTable(name)
+    return sorted(tuple(row) for row in spark.table(name).collect())
+
+
+def small(spark: SparkSession, name: str) -> None:
+    merge_small(
+        name, batch(spark), ["a", "b"], partial(merge_statement, keys=["a", "b"], columns=COLUMNS, new=False), GONE
+    )
+
+
+def test_it_gives_what_one_merge_gives_and_once_more_changes_nothing(spark: SparkSession) -> None:
+    one, other = table(spark, "one"), table(spark, "other")
+    batch(spark).createOrReplaceTempView(CHANGES)
+    spark.sql(merge_statement(other, ["a", "b"], COLUMNS))
+    loaded(spark, one).manageSnapshots().createBranch(BRANCH).commit()  # a batch that was cut has left it
+    small(spark, one)
+    expected = rows(spark, other)
+    assert rows(spark, one) == expected
+    assert [(row[:3]) for row in expected] == [
+        (1, "other half of a key", "added"),
+        (1, "x", "new"),
+        (2, "x", "newer"),
+        (5, "z", "newer"),
+        (6, "x", "added"),
+    ]
+    small(spark, one)
+    assert rows(spark, one) == expected
+    assert list(loaded(spark, one).refs()) == ["main"]
+
+
+def test_nothing_is_seen_of_it_if_somebody_else_has_committed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = table(spark, "busy")
+    marks = {marked.QUERY: "q", marked.BATCH: "7", marked.OFFSETS: "{}"}
+
+    def marking() -> None:
+        for name, value in marks.items():
+            spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
+
+    def intrude(statement: str, *given: Any, **named: Any) -> Any:
+        done = SparkSession.sql(spark, statement, *given, **named)
+        if statement.startswith("MERGE"):
+            for name in marks:
+                spark.conf.unset(f"spark.sql.iceberg.snapshot-property.{name}")
+            SparkSession.sql(spark, f"INSERT INTO {one} VALUES (6, 'x', 'of somebody else', 30)")
+            marking()
+        return done
+
+    monkeypatch.setattr(spark, "sql", intrude, raising=False)
+    before = rows(spark, one)
+    marking()
+    with pytest.raises(IllegalArgumentException) as failed:
+        small(spark, one)
+    assert is_conflict(str(failed.value))
+    spark.catalog.refreshTable(one)
+    assert not History(spark, one).holds(marks), "what nobody has seen is not done"
+    monkeypatch.undo()
+    assert rows(spark, one) == sorted([*before, (6, "x", "of somebody else", 30)])
+    small(spark, one)
+    spark.catalog.refreshTable(one)
+    assert History(spark, one).holds(marks)
+    assert [row for row in rows(spark, one) if row[0] == 6] == [(6, "x", "of somebody else", 30)]
+
+
+def test_what_is_observed_of_a_batch_is_told_whichever_way_it_goes(spark: SparkSession) -> None:
+    """A small batch is held by a checkpoint of the session; a frame that comes to nothing may be planned away."""
+    for frame, count in ((batch(spark), len(BATCH)), (batch(spark).where("a > 100"), 0)):
+        seen = Observation()
+        frame.observe(seen, F.count("*").alias("records")).groupBy("a").agg(F.max("v")).localCheckpoint()
+        assert told(seen).get("records", 0) == count

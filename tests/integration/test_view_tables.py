@@ -1,0 +1,116 @@
+"""Joined views as tables: an Iceberg table and a Redis cache show the same documents, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+
+from spark.join.tables import MARKS
+from tests.support.servers import servers
+from tests.support.tabled import CUSTOMERS, Tabled
+
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+
+VIEWS = ("customer", "rated")
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabled]:
+    """Filled and followed."""
+    stack = servers()
+    stack.up()
+    made = Tabled(stack, tmp_path_factory.mktemp("tabled"))
+    with made.running():
+        yield made
+
+
+_MARKERS = count(1_000_000)
+
+
+def same(pipeline: Tabled) -> None:
+    """Both sinks show a row that is written now, and all else alike."""
+    marker = next(_MARKERS)
+    pipeline.execute("INSERT INTO customers VALUES (%s, 'marker', 2, NULL)", marker)
+
+    def both(view: str) -> bool:
+        held = pipeline.in_table(view)
+        return str(marker) in held and held == pipeline.in_cache(view)
+
+    for view in VIEWS:
+        pipeline.settled(lambda view=view: both(view), True)
+        assert str(marker) in pipeline.in_table(view)
+        assert pipeline.in_table(view) == pipeline.in_cache(view)
+    pipeline.execute("DELETE FROM customers WHERE id = %s", marker)
+
+
+def told(pipeline: Tabled, verb: str, *options: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """What a verb that reads Postgres says."""
+    pipeline.readable(allowed=True)
+    try:
+        found: dict[str, Any] = json.loads(pipeline.run(verb, *options, "--json", ok=ok))
+    finally:
+        pipeline.readable(allowed=False)
+    return found
+
+
+def test_a_filled_table_is_what_the_cache_is(pipeline: Tabled) -> None:
+    same(pipeline)
+    held = pipeline.in_table("customer")
+    assert len(held) >= CUSTOMERS
+    # By appending alone: nothing of it was there before.
+    filled = [one for one in pipeline.commits("customer") if one[MARKS[0]].startswith("fill-")]
+    assert filled and not any("deleted-records" in one or "added-delete-files" in one for one in filled)
+
+
+def test_it_follows_changes_of_rows_at_every_place(pipeline: Tabled) -> None:
+    pipeline.change(Random(1), 60)
+    same(pipeline)
+    assert set(pipeline.in_table("rated")) < set(pipeline.in_table("customer"))
+
+
+def test_what_a_fan_out_has_deferred_is_committed_under_marks_of_its_own(pipeline: Tabled) -> None:
+    pipeline.execute("UPDATE cities SET name = 'Valletta' WHERE id = 1")
+    pipeline.change(Random(5), 10)  # while that is made
+    same(pipeline)
+    held = pipeline.in_table("customer").values()
+    assert sum(row["city"] is not None and row["city"]["town"] == "Valletta" for row in held) > 2000
+    assert any(one[MARKS[0]].startswith("later-") for one in pipeline.commits("customer"))
+
+
+def test_kills_leave_what_the_source_says(pipeline: Tabled) -> None:
+    random = Random(11)
+    for seed in range(2):
+        pipeline.execute("UPDATE cities SET name = %s WHERE id = 1", f"city {seed}")
+        pipeline.change(random, 30)
+        time.sleep(random.uniform(0.5, 4))
+        pipeline.kill()
+        pipeline.change(random, 10)
+        pipeline.launch()
+    pipeline.assert_equal()
+    same(pipeline)
+
+
+def test_what_somebody_has_put_into_the_table_is_found_and_repaired(pipeline: Tabled) -> None:
+    same(pipeline)
+    key = next(key for key, row in pipeline.in_table("customer").items() if row["orders"])
+    # There twice, one that is gone, and one that nobody knows.
+    pipeline.plant(key, gone=2000, ghost=999_999)
+    report = told(pipeline, "verify", "--repair", "--sink", "warehouse", "--wait", "60")
+    views = {view["view"]: view for view in report["sinks"][0]["views"]}
+    # Missing, unknown, and there twice.
+    assert views[pipeline.view("customer")]["repaired"] == 3
+    same(pipeline)
+
+
+def test_explain_says_what_the_row_store_would_make(pipeline: Tabled) -> None:
+    same(pipeline)
+    key = next(key for key, row in pipeline.in_table("customer").items() if row["orders"])
+    said = told(pipeline, "explain", "warehouse", key, "--view", pipeline.view("rated"), "--expected")
+    assert said["found"] and said["row_store"]["equal"], said["row_store"]
+    assert said["expected"]["equal"], said["expected"]

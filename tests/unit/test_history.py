@@ -1,0 +1,249 @@
+"""The rule of a cut, and the rows of history, without a server."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+import pytest
+
+from cdc.catalogue import Column, Table
+from cdc.debezium_json import Fit
+from cdc.encoding import JSON
+from cdc.errors import ShapeUnknown
+from cdc.history import (
+    AFTER,
+    OP,
+    Event,
+    after_of,
+    as_of_sql,
+    begins_at,
+    cut_at_lsn,
+    cut_at_time,
+    state_at,
+    versions_sql,
+)
+from cdc.view import View
+from operations.as_of.frontier import newest_beat
+from operations.as_of.reading import shown
+from spark.history_rows import HistoryDecoder
+from spark.history_tables import put_aside
+from spark.spec import FlowSpec
+from tests.unit.test_spark_entries import records
+
+SNAPSHOT, EACH, ACCOUNTS = 1000, 100, 6
+TABLE = Table(
+    "public",
+    "t",
+    (Column("id", "integer", "int4", nullable=False, ordinal=1), Column("v", "text", "text", ordinal=2)),
+    ("id",),
+)
+
+
+class Source:
+    """A bank whose transactions overlap: rows' LSNs of one lie between those of others; streamed in commit order."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.events = [Event(n, "read", SNAPSHOT, SNAPSHOT - 1, n, 0, EACH) for n in range(ACCOUNTS)]
+        self.commits: list[tuple[int, dict[int, int]]] = []
+        balances, lsn, open_ones = dict.fromkeys(range(ACCOUNTS), EACH), SNAPSHOT - 60, list[list[tuple[int, int]]]()
+        before: int | None = None  # the first transaction knows of no commit before it
+        offset = ACCOUNTS
+        while len(self.commits) < 25:
+            lsn += rng.randint(5, 30)
+            if len(open_ones) < 3 and rng.random() < 0.4:
+                open_ones.append([])
+            elif open_ones and rng.random() < 0.7:
+                rng.choice(open_ones).append((lsn, rng.randrange(ACCOUNTS)))
+            elif open_ones and lsn > SNAPSHOT:
+                rows = open_ones.pop(rng.randrange(len(open_ones)))
+                if len(rows) < 2:
+                    continue
+                amounts = [rng.randint(1, 9) for _ in rows[1:]]
+                for (at, account), amount in zip(rows, [-sum(amounts), *amounts], strict=True):
+                    balances[account] += amount
+                    after = SNAPSHOT if before is None else before
+                    position = max(at, SNAPSHOT if before is None else before)
+                    self.events.append(Event(account, "update", position, after, offset, lsn, balances[account]))
+                    offset += 1
+                lsn += 8
+                before = lsn
+                self.commits.append((lsn, dict(balances)))
+
+    def held(self, cut: int) -> dict[int, int]:
+        """What the bank held after the last transaction that is in a cut."""
+        return next((was for at, was in reversed(self.commits) if at <= cut), dict.fromkeys(range(ACCOUNTS), EACH))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cut_at_a_commit_is_what_the_source_held_then(seed: int) -> None:
+    source = Source(seed)
+    assert state_at(source.events, SNAPSHOT) == dict.fromkeys(range(ACCOUNTS), EACH)
+    for commit, held in source.commits:
+        assert state_at(source.events, commit) == held
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cut_anywhere_tears_no_transaction(seed: int) -> None:
+    source = Source(seed)
+    whole = [dict.fromkeys(range(ACCOUNTS), EACH), *(held for _, held in source.commits)]
+    for at in range(SNAPSHOT, source.commits[-1][0] + 50, 5):
+        rows = [one for one in source.events if one.op != "read" and one.position >= at > one.after]
+        cut = cut_at_lsn(at, [one.after for one in rows])
+        found = state_at(source.events, cut)
+        assert sum(found.values()) == ACCOUNTS * EACH
+        committed = sum(commit <= at for commit, _ in source.commits)
+        # Everything that was committed by then is in it, and at most the transaction that was being committed.
+        assert found in whole[committed : committed + 2]
+        assert not [one for one in rows if one.after < cut], "nothing that was written behind it is in it"
+
+
+def test_cuts_by_the_rows_own_positions_tear_transactions() -> None:
+    source = Source(1)
+    totals = set()
+    for at in range(SNAPSHOT + 1, source.commits[-1][0], 9):
+        torn = [one._replace(after=one.position) for one in source.events]
+        totals.add(sum(state_at(torn, at).values()))
+    assert len(totals) > 1
+
+
+def test_a_cut_by_time_ends_before_the_first_that_was_later() -> None:
+    assert cut_at_time(900, []) == 900
+    assert cut_at_time(900, [950, 700, 800]) == 700
+    assert cut_at_time(900, [950]) == 900
+
+
+def test_where_history_begins() -> None:
+    assert begins_at(SNAPSHOT, []) == SNAPSHOT
+    assert begins_at(SNAPSHOT, [SNAPSHOT - 1, SNAPSHOT + 50]) == SNAPSHOT, "rows that were read again later"
+    assert begins_at(SNAPSHOT, [400, SNAPSHOT - 1]) == SNAPSHOT, "of a snapshot that was interrupted"
+    assert begins_at(SNAPSHOT, [SNAPSHOT + 10, SNAPSHOT + 90]) == SNAPSHOT + 91, "captured later"
+
+
+def source_of(lsn: int | None, sequence: str | None, snapshot: str = "false", tx: int | None = 7) -> dict[str, Any]:
+    return {
+        "schema": "public",
+        "table": "t",
+        "lsn": lsn,
+        "ts_ms": 5,
+        "sequence": sequence,
+        "snapshot": snapshot,
+        "txId": tx,
+    }
+
+
+def test_the_commit_before_a_row() -> None:
+    assert after_of(source_of(60, '["40","60"]'), 0, SNAPSHOT) == 40
+    assert after_of(source_of(60, '[null,"60"]'), 0, SNAPSHOT) == SNAPSHOT
+    assert after_of(source_of(SNAPSHOT, f'[null,"{SNAPSHOT}"]', "true"), 0, SNAPSHOT) == SNAPSHOT - 1
+    assert after_of(source_of(None, '["90","90"]', "incremental"), 0, SNAPSHOT) == 89
+    assert after_of(source_of(60, '["40","60"]'), 1 << 52, SNAPSHOT) == 1 << 52 | 40
+
+
+def event(key: int, value: str | None, lsn: int, op: str = "u", **more: Any) -> tuple[bytes, bytes]:
+    after = None if op == "d" else {"id": key, "v": value, **more.pop("columns", {})}
+    source = source_of(lsn, f'["{lsn - 5}","{lsn}"]', more.get("snapshot", "false"))
+    return orjson.dumps({"id": key}), orjson.dumps({"op": op, "source": source, "after": after})
+
+
+def rows(*pairs: tuple[bytes | None, bytes | None], starts: dict[int, int] | None = None, **more: Any) -> list[Any]:
+    view = View.identity(TABLE, TABLE.qualified)
+    spec = FlowSpec("s", {view.name: view}, {"p.public.t": (view.name,)}, {"p.public.t": TABLE}, {}, {}, **more)
+    decoder = HistoryDecoder(spec, "system", starts or {})
+    found: list[Any] = pa.Table.from_batches([decoder.decode(records(*pairs))]).to_pylist()
+    return found
+
+
+def test_every_event_of_a_row_is_kept_and_a_deletes_own_tombstone_is_not() -> None:
+    key, value = event(1, None, 60, "d")
+    found = rows(event(1, "a", 40, "c"), event(1, "b", 50), (key, value), (key, None), event(1, "c", 70, "c"))
+    assert [(one[OP], one["v"]) for one in found] == [
+        ("insert", "a"),
+        ("update", "b"),
+        ("delete", None),
+        ("insert", "c"),
+    ]
+    assert [one[AFTER] for one in found] == [35, 45, 55, 65]
+    assert {one["_hw_tx"] for one in found} == {7}
+    assert [one["_hw_offset"] for one in found] == [0, 1, 2, 4]
+
+
+def test_a_tombstone_whose_delete_was_compacted_away_is_a_delete() -> None:
+    key, _ = event(1, "a", 1)
+    found = rows(event(2, "b", 50), event(2, "c", 60), (key, None))
+    assert [(one["id"], one[OP], one[AFTER]) for one in found][-1] == (1, "delete", 55)
+
+
+def test_the_tombstone_of_a_delete_that_the_batch_before_had_adds_nothing() -> None:
+    key, _ = event(1, "a", 1)
+    filler = event(2, "b", 50)
+    assert [one["id"] for one in rows(filler, (key, None), starts={0: 1})] == [2]
+    assert [one["id"] for one in rows(filler, filler, filler, (key, None), starts={0: 1})] == [2, 2, 2, 1]
+
+
+def test_a_column_that_nobody_knows_yet_stops_the_batch() -> None:
+    fits = {"p.public.t": Fit(45, frozenset({"id", "v"}), all_columns=True)}
+    with pytest.raises(ShapeUnknown, match="has colour besides"):
+        rows(event(1, "a", 50, columns={"colour": "red"}), fits=fits)
+
+
+def test_the_printed_sql_gives_what_the_rule_says() -> None:
+    source = Source(3)
+    cut = source.commits[20][0]
+    table = pa.table(
+        {
+            "id": [one.key for one in source.events],
+            "balance": [one.row for one in source.events],
+            OP: [one.op for one in source.events],
+            "_hw_position": [one.position for one in source.events],
+            AFTER: [one.after for one in source.events],
+            "_hw_offset": [one.offset for one in source.events],
+            "_hw_tx": [0 for _ in source.events],
+            "_hw_commit_time": [one.commit_us for one in source.events],
+        }
+    )
+    with duckdb.connect() as connection:
+        connection.register("history", table)
+        shown = connection.execute(as_of_sql(["id", "balance"], ["id"], "history", cut)).fetchall()
+        versions = connection.execute(versions_sql(["id", "balance"], ["id"], "history")).fetchall()
+    assert dict(shown) == state_at(source.events, cut) == source.commits[20][1]
+    assert {row[0]: row[1] for row in versions if row[4]} == source.commits[-1][1]
+    assert len(versions) == len(source.events)
+
+
+def test_names_are_quoted() -> None:
+    assert '"a""b"' in as_of_sql(['a"b'], ['a"b'], "t", 1)
+    assert "`a``b`" in as_of_sql(["a`b"], ["a`b"], "t", 1, "`")
+
+
+def test_the_frontier_is_the_commit_before_the_newest_heartbeat() -> None:
+    beats = [orjson.dumps({"op": "u", "source": source_of(at + 5, f'["{at}","{at + 5}"]')}) for at in (100, 200)]
+    first = orjson.dumps({"op": "r", "source": source_of(50, '[null,"50"]', "true")})
+    found = newest_beat([first, *beats, None], JSON, SNAPSHOT)
+    assert found is not None and found.after == 200
+    assert newest_beat([first], JSON, SNAPSHOT) is None
+
+
+def test_a_column_of_a_former_type_is_put_aside_under_a_name_of_its_own() -> None:
+    assert put_aside("price", "decimal(10,2)", {}) == "price__decimal_10_2"
+    assert put_aside("v", "int", {"v__int": "int"}) == "v__int_2"
+
+
+def test_what_opens_a_catalogue_is_printed_without_its_secrets() -> None:
+    properties = {
+        "uri": "postgresql+psycopg://me:hidden@host/db",
+        "warehouse": "s3://lake/x",
+        "token": "hidden",
+        "credential": "id:hidden",
+        "s3.access-key-id": "hidden",
+        "s3.secret-access-key": "hidden",
+        "s3.session-token": "hidden",
+        "s3.region": "eu",
+    }
+    found = shown(properties)
+    assert "hidden" not in str(found)
+    assert set(found) == {"uri", "warehouse", "s3.region"}

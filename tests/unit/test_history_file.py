@@ -1,0 +1,89 @@
+"""What a pipeline file may say of history, and the gaps that a cut must not lie in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc.errors import HistoryGap
+from cdc.history import AFTER, OFFSET, PARTITION, TIME
+from cdc.pipeline import Pipeline
+from cdc.pipeline.checks import check
+from operations.as_of import cut as cuts
+from sinks.iceberg import catalogue as iceberg
+
+
+def pipeline(**sink: Any) -> Pipeline:
+    lake = {"type": "iceberg", "catalog_uri": "c.db", "warehouse": "w", "namespace": "n", **sink}
+    raw = {
+        "version": 1,
+        "name": "p",
+        "source": {"host": "h", "database": "d", "user": "u", "tables": ["public.t", "public.other"]},
+        "kafka": {"bootstrap": "h:9092"},
+        "connect": {"url": "http://h:8083"},
+        "views": {"t_history": {"root": "t"}, "plain": {"root": "t"}},
+        "sinks": {"lake": lake},
+    }
+    return Pipeline.model_validate(raw)
+
+
+def said(made: Pipeline) -> list[str]:
+    return [wrong.what for wrong in check(made)]
+
+
+def test_a_view_that_has_the_name_of_a_history_is_refused() -> None:
+    [what] = said(pipeline(views=["t_history"], history=True))
+    assert "'t_history' is a view of this sink, and the name of a table's history" in what.replace("`", "'")
+    assert not said(pipeline(views=["t_history"]))
+    assert not said(pipeline(views=["plain"], history=True))
+
+
+def test_two_sinks_do_not_share_a_history() -> None:
+    made = pipeline(views=["plain"], history=True)
+    lake = made.sinks["lake"]
+    other = lake.model_copy(update={"views": ("t_history",), "history": False})
+    both = made.model_copy(update={"sinks": {"lake": lake, "other": other}})
+    assert any("writes to the same target" in what for what in said(both))
+
+
+def test_history_is_no_reason_to_fill_the_sink_anew() -> None:
+    plain, kept = pipeline(views=["plain"]), pipeline(views=["plain"], history=True)
+    assert plain.spec_hash("lake") == kept.spec_hash("lake")
+
+
+def test_a_cut_inside_of_a_gap_is_refused(tmp_path: Path) -> None:
+    """Read until offset 2 of partition 0 (a commit after 100); what came until second 30 (after 300) was read too late.
+
+    The other partition had nothing unread: that its last row is older says nothing.
+    """
+    rows = [(0, 0, 5, 50), (0, 1, 10, 100), (1, 0, 1, 20), (0, 2, 30, 300), (0, 5, 40, 400)]
+    moments = [datetime.fromtimestamp(second, UTC) for second in range(41)]
+    made = pipeline(views=["plain"], history=True)
+    columns = {
+        PARTITION: pa.array([row[0] for row in rows], pa.int32()),
+        OFFSET: pa.array([row[1] for row in rows], pa.int64()),
+        TIME: pa.array([moments[row[2]] for row in rows], pa.timestamp("us", "UTC")),
+        AFTER: pa.array([row[3] for row in rows], pa.int64()),
+    }
+    gap = {"until": moments[30], "why": "it was away", "offsets": '{"p.public.t": {"0": 2}}'}
+    lake = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path), namespace="n")
+    with iceberg.open_catalog(lake, "hw_lake") as catalog:
+        catalog.create_namespace("n")
+        table = catalog.create_table("n.t_history", pa.table(columns).schema)
+        table.append(pa.table(columns))
+        tables = {"public.t": table}
+        for at in (50, 101, 301, 400):
+            cuts._refuse_gap(made, [gap], tables, at)
+        for at in (102, 300):
+            with pytest.raises(HistoryGap, match="it was away"):
+                cuts._refuse_gap(made, [gap], tables, at)
+        whole = {**gap, "offsets": '{"p.public.t": {"0": 0}}'}  # history began later than the log
+        cuts._refuse_gap(made, [{**gap, "offsets": '{"p.public.other": {"0": 0}}'}], tables, 200)
+        with pytest.raises(HistoryGap):
+            cuts._refuse_gap(made, [whole], tables, 50)
+        cuts._refuse_gap(made, [whole], tables, 301)

@@ -1,0 +1,165 @@
+"""Joined views as tables: columns, what a changed table means for them, and how what is held is compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc.catalogue import Column, Table
+from cdc.join.columns import arrow_columns, document_columns, names_of
+from cdc.join.tree import Aggregate
+from cdc.join.view import JoinedView
+from cdc.pipeline import IcebergSink, RedisSink
+from cdc.shapes import Shape
+from cdc.view import View
+from operations.schema.decide import Verdict, decide
+from sinks.iceberg.rows import VERSION_COLUMN, held_rows
+from tests.support.trees import node, table
+from truth.columns import comparable_expected, comparable_row, numbered
+from truth.expected import form_of
+
+LAKE = IcebergSink(type="iceberg", catalog_uri="c", warehouse="w", namespace="n")
+CACHE = RedisSink(type="redis", url="redis://h")
+CITIES = table("cities", "id", id="int4", name="text", since="date")
+ORDERS = table(
+    "orders", "id", id="int8", who="int4", cost="numeric(8,2)", at="timestamptz", more="jsonb", tags="text[]"
+)
+PEOPLE = table("people", "id", id="int4", city="int4", **{"odd `name`": "text"})
+
+
+def view_of(cities: Table = CITIES, orders: Table = ORDERS, people: Table = PEOPLE) -> JoinedView:
+    city = node(cities, "town", "ref", [("city", "id")], columns=tuple((c.name, c.name) for c in cities.columns[1:]))
+    bought = node(orders, "orders", "child", [("id", "who")])
+    days = node(orders, "days", "child", [("id", "who")], columns=(("at", "at"),), value="at")
+    sums = (
+        Aggregate("spent", orders, (("id", "who"),), "sum", value="cost"),
+        Aggregate("last", orders, (("id", "who"),), "max", value="at"),
+    )
+    root = node(people, "people", refs=(city,), children=(bought, days), aggregates=sums)
+    return JoinedView("people", people, ("id",), root.columns, root=root)
+
+
+def test_objects_are_structs_and_children_arrays_of_them() -> None:
+    assert document_columns(view_of()) == [
+        ("id", "int"),
+        ("city", "int"),
+        ("odd `name`", "string"),
+        ("town", "struct<`name`: string, `since`: date>"),
+        (
+            "orders",
+            "array<struct<`id`: bigint, `who`: int, `cost`: decimal(8,2), `at`: timestamp, `more`: string, "
+            "`tags`: array<string>>>",
+        ),
+        ("days", "array<timestamp>"),
+        ("spent", "decimal(38,2)"),
+        ("last", "timestamp"),
+    ]
+    assert document_columns(View.identity(PEOPLE)) == []
+    assert dict(names_of(view_of().tree))["orders"] == ["id", "who", "cost", "at", "more", "tags"]
+
+
+# -- what is held ------------------------------------------------------------------------------------------------------
+
+DOCUMENT = {
+    "id": 1,
+    "city": 7,
+    "odd `name`": None,
+    "town": {"name": "x", "since": "infinity"},
+    "orders": [
+        {"id": 5, "who": 1, "cost": "NaN", "at": "2026-01-02T12:00:00Z", "more": {"a": [1]}, "tags": ["x", None]},
+        {"id": 6, "who": 1, "cost": "1.50", "at": None, "more": None, "tags": None},
+    ],
+    "days": ["2026-01-02T12:00:00Z", "-infinity"],
+    "spent": "NaN",
+    "last": "2026-01-02T12:00:00Z",
+}
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+ROW: dict[str, Any] = {
+    **DOCUMENT,
+    "town": {"name": "x", "since": None},
+    "orders": [
+        {"id": 5, "who": 1, "cost": None, "at": NOON, "more": '{"a": [1]}', "tags": ["x", None]},
+        {"id": 6, "who": 1, "cost": 1.5, "at": None, "more": None, "tags": None},
+    ],
+    "days": [NOON, None],
+    "spent": None,
+    "last": NOON,
+}
+
+
+def held(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as a table gives it back."""
+    from decimal import Decimal
+
+    orders = [one | {"cost": None if one["cost"] is None else Decimal(str(one["cost"]))} for one in row["orders"]]
+    fields = [*arrow_columns(view_of()), pa.field(VERSION_COLUMN, pa.int64())]
+    batch = pa.RecordBatch.from_pylist([row | {"orders": orders, VERSION_COLUMN: 8}], schema=pa.schema(fields))
+    (one,) = held_rows(batch, ["id"])
+    return comparable_row(view_of(), one.document[0])  # type: ignore[arg-type]
+
+
+def test_a_row_is_compared_with_what_its_columns_can_hold() -> None:
+    wanted = comparable_expected(view_of(), DOCUMENT)
+    assert held(ROW) == wanted
+    assert wanted["last"] == wanted["days"][0] == wanted["orders"][0]["at"] == int(NOON.timestamp()) * 1_000_000
+    nobody = {"town": None, "orders": [], "days": []}
+    assert held(ROW | nobody) == comparable_expected(view_of(), DOCUMENT | nobody)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"town": {"name": "y", "since": None}},
+        {"town": None},
+        {"orders": ROW["orders"][:1]},
+        {"orders": ROW["orders"][::-1]},
+        {"days": [NOON]},
+        {"last": None},
+    ],
+)
+def test_another_row_differs(other: dict[str, Any]) -> None:
+    assert held(ROW | other) != comparable_expected(view_of(), DOCUMENT)
+
+
+def test_words_about_several_rows_stay_words() -> None:
+    said = "(`one: true`, and 2 rows of public.cities point here)"
+    assert comparable_expected(view_of(), DOCUMENT | {"town": said})["town"] == said
+
+
+def test_days_that_spark_sql_gives_are_numbers_as_in_the_table() -> None:
+    assert numbered([date(1970, 1, 3), {"at": NOON}, None]) == [2, {"at": int(NOON.timestamp()) * 1_000_000}, None]
+    view = replace(View.identity(table("t", "id", id="int4")), fields={"day": "…"})
+    assert form_of(view, b'{"id":1}', {"day": date(1970, 1, 3)}, "columns") == b'{"id":1,"day":2}'
+    assert form_of(view, b'{"id":1}', {"day": date(1970, 1, 3)}, "document") == b'{"id":1,"day":"1970-01-03"}'
+
+
+# -- tables that change ------------------------------------------------------------------------------------------------
+
+
+def widened(of: Table, name: str) -> Table:
+    columns = tuple(replace(c, type_name="int8", base_type="int8") if c.name == name else c for c in of.columns)
+    return replace(of, columns=numbered_columns(columns))
+
+
+def numbered_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(replace(column, ordinal=at) for at, column in enumerate(columns, 1))
+
+
+def told(was: JoinedView, now: JoinedView, old: Table, new: Table, sink: Any) -> Verdict:
+    tables = [replace(one, columns=numbered_columns(one.columns)) for one in (old, new)]
+    return decide(Shape(tables[0]), Shape(tables[1]), was, now, sink).verdict
+
+
+def test_a_nested_field_of_another_type_makes_a_new_generation_of_a_table() -> None:
+    wide = widened(ORDERS, "who")
+    assert told(view_of(), view_of(orders=wide), ORDERS, wide, LAKE) is Verdict.NEW_GENERATION
+    assert told(view_of(), view_of(orders=wide), ORDERS, wide, CACHE) is Verdict.READ_AGAIN
+
+
+def test_a_column_of_the_root_is_widened_where_it_is() -> None:
+    wide = widened(PEOPLE, "city")
+    assert told(view_of(), view_of(people=wide), PEOPLE, wide, LAKE) is Verdict.READ_AGAIN

@@ -1,0 +1,262 @@
+"""SQL over the warehouse: what is refused, what bounds it, and as of when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import duckdb
+import orjson
+import pyarrow as pa
+import pytest
+from confluent_kafka import Message
+
+from cdc.encoding import JSON
+from cdc.errors import ConfigError, QueryRefused, QueryTooLarge, SinkUnavailable
+from cdc.log.slices import Slice, slices
+from connectors.ledger import LedgerEntry
+from operations.query import duck as inside
+from operations.query.as_of import AsOf, Ends, before, commit_before, together
+from operations.query.duck import Duck, scan_of
+from operations.query.statement import checked
+from operations.query.tables import Name, chosen, marks, names
+from operations.query.values import plain_rows
+
+# -- through which offsets a table is applied --------------------------------------------------------------------------
+
+
+def snapshot(number: int, parent: int | None, offsets: str | None) -> Any:
+    properties = {"headwater.offsets": offsets} if offsets else {}
+    summary = SimpleNamespace(additional_properties=properties)
+    return SimpleNamespace(snapshot_id=number, parent_snapshot_id=parent, summary=summary)
+
+
+def test_marks_are_those_of_the_newest_snapshot_that_has_any() -> None:
+    all_of = [snapshot(1, None, '{"t":{"0":1}}'), snapshot(2, 1, '{"t":{"0":7,"1":3}}'), snapshot(3, 2, None)]
+    known = {one.snapshot_id: one for one in all_of}
+    assert marks(all_of[2], known) == {"t": {0: 7, 1: 3}}
+    assert marks(all_of[0], known) == {"t": {0: 1}}  # 2 and 3 were rolled back: they are none of its forebears
+    assert marks(None, {}) == {}
+    assert marks(snapshot(9, 8, None), known) is None  # those that had some have expired
+
+
+def test_slices_are_what_lies_between() -> None:
+    ends = {"t": {0: 10, 1: 5}, "u": {0: 0}}
+    assert slices(ends, {"t": {0: 4, 1: 5}}) == [Slice("t", 0, 4, 10)]
+    assert slices(ends, {}) == [Slice("t", 0, None, 10), Slice("t", 1, None, 5)]
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_two_sinks_have_needs_its_sinks() -> None:
+    all_of = names({"lake": ["a", "b"], "pond": ["b"]})
+    assert [one.shown for one in all_of] == ["a", "lake.b", "pond.b"]
+    assert chosen(all_of, {("", "A")}) == [Name("lake", "a")]
+    assert chosen(all_of, {("pond", "b"), ("lake", "a")}) == [Name("lake", "a", "lake"), Name("pond", "b", "pond")]
+    assert chosen(all_of, {("", "of_its_own")}) == []
+    with pytest.raises(QueryRefused, match="several sinks have a view b") as refused:
+        chosen(all_of, {("", "b")})
+    assert '"lake".b, "pond".b' in str(refused.value)
+
+
+# -- DuckDB ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture(scope="module")
+def duck(folder: Path) -> Iterator[Duck]:
+    made = Duck([str(folder)])
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM iceberg_scan('/etc/passwd')",
+        "SELECT * FROM query('SELECT * FROM read_csv(''/etc/passwd'')')",
+        "SELECT * FROM read_text('https://127.0.0.1:1/x')",
+        "SELECT * FROM read_text('FOLDER/../outside')",
+        "COPY (SELECT 1) TO 'FOLDER/out.csv'",
+        "COPY (SELECT 1) TO '/tmp/headwater-out.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'FOLDER/out.csv'",
+        "EXPORT DATABASE 'FOLDER/out'",
+        "ATTACH 'FOLDER/out.db' AS other",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "PRAGMA database_list",
+        "-- SELECT\nPRAGMA version",
+        "CALL pragma_version()",
+        "CHECKPOINT",
+        "CREATE TABLE t AS SELECT 1",
+        "INSERT INTO t VALUES (1)",
+        "DROP VIEW t",
+        "BEGIN",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; COPY (SELECT 1) TO 'FOLDER/out.csv'",
+        "",
+        "-- nothing",
+        "SELEC 1",
+        "SELECT * FROM not_there",
+        "SELECT nothing",
+        "SELECT 'a'::INTEGER",
+        "SELECT ?",
+        "SELECT * FROM inside",
+    ],
+)
+def test_what_does_not_read_the_tables_is_refused(duck: Duck, folder: Path, text: str) -> None:
+    (folder.parent / "outside").write_text("secret")
+    with pytest.raises(QueryRefused):
+        statement = checked(duck.connection, text.replace("FOLDER", str(folder)))
+        duck.run(statement.text, 10, 10)
+    assert list(folder.iterdir()) == []
+    assert not Path("/tmp/headwater-out.csv").exists()
+
+
+def test_what_is_locked_is_locked_in_duckdb_too(duck: Duck, folder: Path) -> None:
+    """The second gate, should something pass the first."""
+    for text in (
+        "SET enable_external_access = true",
+        "SET allowed_directories = ['/']",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+    ):
+        with pytest.raises((duckdb.InvalidInputException, duckdb.PermissionException, duckdb.IOException)):
+            duck.connection.execute(text)
+    with pytest.raises(duckdb.PermissionException):
+        duck.connection.execute("COPY (SELECT 1) TO '/tmp/headwater-out.csv'")
+    with pytest.raises(duckdb.InvalidInputException, match="locked"):
+        duck.connection.execute("SET memory_limit = '100GB'")
+    secret = pa.table({"a": [1]})
+    with pytest.raises(duckdb.CatalogException):
+        duck.connection.execute("FROM secret")
+    assert secret.num_rows == 1
+
+
+def test_a_statement_tells_which_tables_it_names(duck: Duck) -> None:
+    def named(text: str) -> set[tuple[str, str]]:
+        return set(checked(duck.connection, text).named)
+
+    assert named('WITH a AS (SELECT 1) SELECT * FROM b JOIN lake.c USING (id) WHERE x IN (FROM "D")') == {
+        ("", "b"),
+        ("lake", "c"),
+        ("", "D"),
+    }
+    assert named("DESCRIBE a") == named("SUMMARIZE a") == named("FROM a;") == {("", "a")}
+    assert checked(duck.connection, "SHOW TABLES").lists and checked(duck.connection, "SHOW ALL TABLES").lists
+    assert not checked(duck.connection, "SELECT 1").lists
+
+
+def test_views_are_read_and_forgotten(duck: Duck) -> None:
+    duck.put("hw_0", pa.table({"id": [1, 2]}))
+    duck.view("", "t", "SELECT * FROM hw_0")
+    duck.view("a sink", "t", "SELECT * FROM hw_0")
+    assert duck.run('SELECT count(*) FROM t JOIN "a sink".t u USING (id)', 10, 10).rows == [(2,)]
+    duck.forget(["hw_0"])
+    with pytest.raises(QueryRefused, match="t does not exist") as refused:
+        duck.run("FROM t", 10, 10, "flight, plane")
+    assert "the tables are flight, plane" in str(refused.value)
+
+
+def test_a_query_is_bounded_in_rows_and_time(duck: Duck) -> None:
+    found = duck.run("SELECT range AS n FROM range(100000000000)", 5, 30)
+    assert found.rows == [(n,) for n in range(5)] and found.truncated
+    exact = duck.run("SELECT range AS n FROM range(5)", 5, 30)
+    assert (exact.rows, exact.truncated, exact.columns) == (found.rows, False, [("n", "BIGINT")])
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 1"
+    with pytest.raises(QueryTooLarge, match=r"longer than 0.2 s"):
+        duck.run(endless, 5, 0.2)
+    assert duck.run("SELECT 1", 5, 10).rows == [(1,)]  # and goes on
+
+
+def test_a_query_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "MEMORY", "20MB")
+    small = Duck([])
+    try:
+        with pytest.raises(QueryTooLarge, match="more than 20MB of memory"):
+            small.run("SELECT list(range) FROM range(500000000)", 5, 60)
+        assert small.run("SELECT 1", 5, 10).rows == [(1,)]  # and goes on
+    finally:
+        small.close()
+
+
+def test_a_table_whose_files_went_away_may_be_asked_again(duck: Duck, folder: Path) -> None:
+    with pytest.raises(SinkUnavailable, match="can't be read") as refused:
+        duck.view("", "t", f"SELECT * FROM {scan_of(f'{folder}/metadata/00001.metadata.json')}")
+    assert refused.value.transient
+
+
+def test_without_duckdb_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "_EXTENSIONS", ("not_there",))
+    with pytest.raises(ConfigError, match=r"not_there.* is not installed") as refused:
+        Duck([])
+    assert "headwater[query]" in str(refused.value)
+
+
+def test_values_are_those_of_documents(duck: Duck) -> None:
+    text = """
+        SELECT 170141183460469231731687303715884105727::HUGEINT, 1.50::DECIMAL(10,2), 'NaN'::DOUBLE, 'ab'::BLOB, NULL,
+               DATE '12024-02-29', TIMESTAMP '2031-02-03 04:05:06.7', TIMESTAMPTZ '12024-01-01 00:00:00+00',
+               [1, NULL], {'a': 1.5::DECIMAL(3,1)}, INTERVAL 1 MONTH, MAP {'k': 1}, TIME '10:00:00', true,
+               [DATE '2024-01-01'], 'x'::ENUM ('x')
+    """
+    [row] = duck.run(text, 5, 10).rows
+    assert list(row[:12]) == [
+        2**127 - 1, "1.50", "NaN", "YWI=", None,
+        "+12024-02-29", "2031-02-03T04:05:06.7", "+12024-01-01T00:00:00Z",
+        [1, None], {"a": "1.5"}, row[10], {"k": 1},
+    ]  # fmt: skip
+    assert list(row[12:]) == ["10:00:00", True, ["2024-01-01"], "x"]
+    assert plain_rows(pa.record_batch({"a": pa.array([[1], None, [2, 3]]).slice(1)})) == [(None,), ([2, 3],)]
+
+
+# -- as of when --------------------------------------------------------------------------------------------------------
+
+
+def streamed(commit: int | None, lsn: int, snapshot: str | None = None) -> bytes:
+    said = "null" if commit is None else f'"{commit}"'
+    return orjson.dumps({"op": "u", "source": {"snapshot": snapshot, "sequence": f'[{said},"{lsn}"]', "lsn": lsn}})
+
+
+def messages(*values: bytes | None) -> list[Message]:
+    return [cast(Message, SimpleNamespace(value=lambda value=value: value)) for value in values]
+
+
+def test_the_first_record_that_a_table_lacks_says_through_which_commit_it_is_complete() -> None:
+    assert before(streamed(700, 650), JSON) == 700
+    assert before(streamed(None, 650), JSON) is None  # the first transaction after a snapshot
+    assert before(streamed(700, 650, "true"), JSON) is None  # a row that a snapshot has read
+    assert before(b"no event", JSON) is None
+    assert commit_before(messages(None, streamed(900, 1, "incremental"), streamed(700, 2), streamed(800, 3)), JSON) == (
+        700,
+        3,
+    )
+    assert commit_before(messages(), JSON) == (None, 0)
+
+
+def test_several_tables_are_as_old_as_the_oldest() -> None:
+    assert together([AsOf(5), AsOf(3)]) == AsOf(3)
+    assert together([AsOf(5), AsOf(None, "away")]) == AsOf(None, "away")
+    assert together([]).lsn is None
+    assert AsOf(0x16_B374D848).to_dict() == {"lsn": "16/B374D848", "reason": None}
+
+
+def test_of_silent_topics_nothing_is_known() -> None:
+    entry = LedgerEntry(9, {"t": {0: 1}, "u": {0: 1}}, {"u": "table u is still being read"})
+    assert Ends(entry).of(["t"]) == AsOf(9)
+    assert Ends(entry).of(["t", "u"]) == AsOf(None, "table u is still being read")
+    assert Ends(entry).of(["w"]).reason == "topic w is not there"
+    assert Ends(entry, "Postgres is away").of(["t"]) == AsOf(None, "Postgres is away")

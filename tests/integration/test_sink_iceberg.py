@@ -20,6 +20,7 @@ from cdc.errors import QueryRefused, SinkRefused
 from deploy.local import artifacts
 from operations.query.duck import Duck, scan_of
 from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.storage import location
 from tests.support.source import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
@@ -99,7 +100,7 @@ def test_duckdb_reads_the_same_rows(sink: Any) -> None:
 
 @pytest.mark.parametrize("name", ["plane", "plane_v3"])
 def test_a_query_reads_position_deletes_and_deletion_vectors_and_nothing_beside_them(sink: Any, name: str) -> None:
-    duck = Duck([iceberg.location(sink.warehouse)])
+    duck = Duck([location(sink.warehouse)])
     try:
         duck.view("", "t", f"SELECT * FROM {scan_of(iceberg.metadata_location(sink, CATALOG, name))}")
         assert dict(duck.run("SELECT id, name FROM t", 1000, 60).rows) == expected()

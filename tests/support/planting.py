@@ -134,7 +134,7 @@ class Planter:
 
     def _elasticsearch(self, target: Target, opened: Holding, planted: Planted) -> None:
         documents = self._documents(opened, target, planted)
-        index = opened.sink._settings.targets[opened.view.name].concrete  # type: ignore[union-attr]
+        index = opened.target._settings.targets[opened.view.name].concrete  # type: ignore[attr-defined]
         with Elasticsearch(self.scenario.stack.endpoints.elasticsearch_url, request_timeout=60) as client:
             client.delete(index=index, id=planted.missing)
             client.index(index=index, id=planted.changed, document=documents[planted.changed])

@@ -77,7 +77,7 @@ chaos: setup ## a shop and a bank under load while everything is killed, frozen 
 	@$(BIN)/python -m tests.chaos
 
 lint: setup ## ruff, mypy --strict, import directions
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/mypy --config-file tests/mypy.ini tests && $(BIN)/lint-imports
 
 format: setup ## put the code into the house's form
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

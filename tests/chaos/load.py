@@ -89,9 +89,9 @@ class Load:
     def stop(self) -> int:
         """End; how many transactions were committed. What a writer fell over is raised."""
         for writer in (self.bankers, *self.shoppers):
-            writer.over.set()
+            writer.over.set()  # type: ignore[attr-defined]
         for writer in (self.bankers, *self.shoppers):
             writer.join(60)
-            if writer.error is not None:
-                raise writer.error
+            if writer.error is not None:  # type: ignore[attr-defined]
+                raise writer.error  # type: ignore[attr-defined]
         return self.bankers.committed + sum(one.report.committed for one in self.shoppers if one.report)

@@ -73,7 +73,7 @@ def test_columns_come_go_and_widen_while_traffic_flows(evolving: Evolving) -> No
         ):
             time.sleep(1)
             evolving.execute(f"ALTER TABLE things {change}")
-        writer.largest = 10**12
+        writer.largest = 10**12  # type: ignore[attr-defined]
         time.sleep(2)
     evolving.execute(
         "UPDATE things SET n = 5000000000, a = 'longer than eight' WHERE id = (SELECT min(id) FROM things)"

@@ -134,13 +134,13 @@ def test_a_swap_between_a_commits_look_and_its_write_makes_it_fail(sink: Any, ge
     """The narrowest race: metadata is loaded and compared, then the names are swapped, then the row is written."""
     with iceberg.open_catalog(sink, CATALOG) as catalog:
         table = iceberg.load_table(catalog, sink, "order", generation)
-        write = catalog._write_metadata
+        write = catalog._write_metadata  # type: ignore[attr-defined]
 
         def late(*arguments: Any, **named: Any) -> None:
             write(*arguments, **named)
             iceberg.promote_table(sink, CATALOG, "order", 2, 1)
 
-        catalog._write_metadata = late  # type: ignore[method-assign]
+        catalog._write_metadata = late  # type: ignore[attr-defined, method-assign]
         with pytest.raises(ASTRAY, match=ASTRAY_WORDS):
             table.append(rows("astray"))
     assert (seen(sink, 1), seen(sink)) == (["old"], ["new", "new"])

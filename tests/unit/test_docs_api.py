@@ -59,7 +59,7 @@ def test_builds_and_tables(tmp_path: Path) -> None:
     with world(tmp_path) as made:
         [one] = builds(made.served.pipeline)["search"]
     assert one.keys() == overview["generations"]["search"][0].keys() == BUILDS["search"][0].keys()
-    assert overview["tables"][0].keys() == TABLES[0].keys()
+    assert overview["tables"][0].keys() == TABLES[0].keys()  # type: ignore[attr-defined]
 
 
 def test_a_trace_with_every_server_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,9 +67,9 @@ def test_a_routed_document_is_found_by_its_key_alone(parts: list[str], other: st
     assert address == (key, parts[at] or None)
     action = json.loads(encode(0, Item(key, 1, None), address).data)["delete"]
     assert (action["_id"], action.get("routing")) == address
-    assert place.key(key, address.routing) == key
+    assert place.key(key, address.routing) == key  # type: ignore[attr-defined]
     # What lies at another place than ours would has a key of its own, which leads there.
-    if other != address.routing:
+    if other != address.routing:  # type: ignore[attr-defined]
         stray = place.key(key, other)
         assert is_stray(stray)
         assert place.address(stray) == (key, other)

@@ -16,7 +16,7 @@ def traceback(kind: type[HeadwaterError], words: str) -> str:
     )
 
 
-@pytest.mark.parametrize("kind", sorted(told._tree(HeadwaterError), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(told._tree(HeadwaterError), key=lambda kind: kind.__name__))  # type: ignore[attr-defined]
 def test_every_error_is_known_and_tried_again_only_if_that_may_help(kind: type[HeadwaterError]) -> None:
     text = traceback(kind, "it is so")
     assert told.kinds(text) == {kind}

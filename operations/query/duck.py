@@ -83,7 +83,7 @@ class Duck:
         timer.daemon = True
         timer.start()
         try:
-            with _explained(seconds, tables):
+            with _explained(seconds, tables), _later():
                 done = self.connection.execute(text)
                 columns = [(str(one[0]), str(one[1])) for one in done.description]
                 rows = list[Sequence[Any]]()
@@ -146,6 +146,27 @@ def _explained(seconds: float, tables: str) -> Iterator[None]:
         ) from error
     except duckdb.Error as error:
         raise refused(error, tables) from error
+
+
+# What DuckDB's errors are called in front of their texts, where that decides what becomes of them.
+_CALLED = {
+    "INTERRUPT Error": "InterruptException",
+    "Out of Memory Error": "OutOfMemoryException",
+    "IO Error": "IOException",
+    "Permission Error": "PermissionException",
+}
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """What fails behind the first rows comes through Arrow, which tells of DuckDB's error nothing but the text."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        kind = getattr(duckdb, _CALLED.get(str(error).split(":", 1)[0], "Error"))
+        raise kind(str(error)) from error
 
 
 def quoted(name: str) -> str:

@@ -20,6 +20,13 @@ ONLY = "a query is one statement that reads: SELECT, WITH, FROM, DESCRIBE, SUMMA
 _READS = frozenset(("(", "SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "DESCRIBE", "DESC", "SUMMARIZE", "SHOW"))
 # What DuckDB makes of SHOW TABLES and SHOW ALL TABLES.
 _LISTS = ('"tables"', "__show_tables_expanded")
+# Of the functions that stand for a table those that only read. Others act: logging and profiling write files, over
+# others if they are told so, and some run SQL that is given as text.
+_FUNCTIONS = re.compile(
+    r"(read|parquet|duckdb|pragma|test)_\w+|iceberg_(scan|snapshots|metadata|\w+_(stats|properties))|json_(each|tree)"
+    r"|unnest|range|generate_series|repeat(_row)?|glob|sniff_csv|histogram(_values)?|summary|icu_calendar_names"
+    r"|pg_timezone_names"
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,9 @@ def checked(connection: duckdb.DuckDBPyConnection, text: str) -> Statement:
     if kind not in _READS or found[0].type != duckdb.StatementType.SELECT or tree["error"]:
         raise QueryRefused(f"{kind} is not run here", means="nothing was run, and nothing was changed", fix=ONLY)
     nodes = list(_nodes(tree))
+    for name in (node["function"]["function_name"] for node in nodes if node.get("type") == "TABLE_FUNCTION"):
+        if not _FUNCTIONS.fullmatch(name.lower()):
+            raise QueryRefused(f"the function {name} is not run here", means="nothing was run", fix=ONLY)
     shown = [node["table_name"] for node in nodes if node.get("type") == "SHOW_REF"]
     named = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
     return Statement(found[0].query, frozenset(named), any(name in _LISTS for name in shown))

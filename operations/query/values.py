@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,18 +22,39 @@ def plain_column(array: pa.Array) -> list[Any]:
     kind = array.type
     if pa.types.is_date(kind):  # Python's dates end with the year 9999, Postgres's do not
         days = array.cast(pa.date32()).cast(pa.int32()).to_pylist()
-        return [None if day is None else canonical_date(day) for day in days]
+        return [_moment(canonical_date, day) for day in days]
     if pa.types.is_timestamp(kind):
         micros = pc.cast(array.cast(pa.timestamp("us", kind.tz), safe=False), pa.int64()).to_pylist()
         zone = "Z" if kind.tz else ""
-        return [None if value is None else canonical_timestamp(value) + zone for value in micros]
+        return [_moment(canonical_timestamp, value, zone) for value in micros]
     if pa.types.is_decimal(kind) and kind.scale == 0:  # DuckDB's sums of whole numbers
         return [None if value is None else int(value) for value in array.to_pylist()]
+    return _nested(array, kind) if pa.types.is_nested(kind) else [_plain(value) for value in array.to_pylist()]
+
+
+def _nested(array: pa.Array, kind: pa.DataType) -> list[Any]:
+    if pa.types.is_fixed_size_list(kind):
+        return plain_column(array.cast(pa.list_(kind.value_type)))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner, ends = plain_column(array.values), array.offsets.to_pylist()
         there = array.is_valid().to_pylist()
         return [inner[start:end] if one else None for start, end, one in zip(ends[:-1], ends[1:], there, strict=True)]
+    if pa.types.is_struct(kind) and kind.num_fields:
+        names, fields = [field.name for field in kind], map(plain_column, array.flatten())
+        rows = zip(array.is_valid().to_pylist(), zip(*fields, strict=True), strict=True)
+        return [dict(zip(names, row, strict=True)) if one else None for one, row in rows]
     return [_plain(value) for value in array.to_pylist()]
+
+
+def _moment(text: Callable[[int], str], number: int | None, zone: str = "") -> str | None:
+    """A day or a moment; what is beyond all that can be written is DuckDB's infinity."""
+    if number is None:
+        return None
+    try:
+        found = text(number)
+    except ValueError:
+        found = "infinity" if number > 0 else "-infinity"
+    return found if found.endswith("infinity") else found + zone
 
 
 def _plain(value: Any) -> Any:

@@ -101,6 +101,12 @@ def duck(folder: Path) -> Iterator[Duck]:
         "-- SELECT\nPRAGMA version",
         "CALL pragma_version()",
         "CHECKPOINT",
+        "SELECT * FROM enable_profiling(format='json', save_location='FOLDER/metadata.json')",
+        "SELECT (SELECT count(*) FROM Enable_Logging(storage='file', storage_path='FOLDER/logs/'))",
+        "SUMMARIZE FROM enable_logging()",
+        "SELECT * FROM query('SELECT * FROM enable_logging()')",
+        "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('SELECT * FROM enable_logging()'))",
+        "SELECT * FROM set_iceberg_table_properties('FOLDER/t', MAP {'a': 'b'})",
         "CREATE TABLE t AS SELECT 1",
         "INSERT INTO t VALUES (1)",
         "DROP VIEW t",
@@ -179,7 +185,15 @@ def test_a_query_is_bounded_in_rows_and_time(duck: Duck) -> None:
     endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 1"
     with pytest.raises(QueryTooLarge, match=r"longer than 0.2 s"):
         duck.run(endless, 5, 0.2)
+    first_some = "SELECT range FROM range(1000000000000) WHERE range < 5000 OR md5(range::VARCHAR) = 'x'"
+    with pytest.raises(QueryTooLarge, match=r"longer than 0.3 s"):
+        duck.run(first_some, 100_000, 0.3)
     assert duck.run("SELECT 1", 5, 10).rows == [(1,)]  # and goes on
+
+
+def test_what_fails_behind_the_first_rows_is_told_as_in_front_of_them(duck: Duck) -> None:
+    with pytest.raises(QueryRefused, match="Could not convert string 'x'"):
+        duck.run("SELECT (CASE WHEN range = 300000 THEN 'x' ELSE '1' END)::INT FROM range(400000)", 500_000, 30)
 
 
 def test_a_query_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,6 +234,16 @@ def test_values_are_those_of_documents(duck: Duck) -> None:
         [1, None], {"a": "1.5"}, row[10], {"k": 1},
     ]  # fmt: skip
     assert list(row[12:]) == ["10:00:00", True, ["2024-01-01"], "x"]
+    [row] = duck.run(
+        """SELECT DATE 'infinity', TIMESTAMP '-infinity', TIMESTAMPTZ 'infinity', {'a': [{'day': DATE '12024-02-29'}]},
+                  [DATE '12024-02-29']::DATE[1], {'a': DATE '12024-02-29'} WHERE true
+           UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL LIMIT 1""",
+        5,
+        10,
+    ).rows
+    far = {"a": "+12024-02-29"}
+    assert row == ("infinity", "-infinity", "infinity", {"a": [{"day": "+12024-02-29"}]}, ["+12024-02-29"], far)
+    assert plain_rows(pa.record_batch({"a": pa.array([{"b": 1}, None]).slice(1)})) == [(None,)]
     assert plain_rows(pa.record_batch({"a": pa.array([[1], None, [2, 3]]).slice(1)})) == [(None,), ([2, 3],)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Message, Producer
 
 from cdc.errors import KafkaError
+from cdc.history import WRITTEN
 from cdc.log.client import Kafka
 from cdc.log.records import SILENCE_SECONDS, records
 from connectors.connector import wait_ready
@@ -82,8 +83,12 @@ def is_ghost(source: dict[str, Any], position: int) -> bool:
 
 
 def delete_event(source: dict[str, Any], position: int, now_ms: int) -> dict[str, Any]:
-    """A delete as Debezium writes it, at the snapshot's position: newer than what was read before. Pure."""
-    at = {**source, "snapshot": "false", "lsn": position, "sequence": f'[null,"{position}"]', "ts_ms": now_ms}
+    """A delete as Debezium writes it, at the snapshot's position: newer than what was read before. Pure.
+
+    The row was gone when the snapshot was made: so it is in every cut of a history, which begins with the snapshot, and
+    by its time, the read's, later than no moment.
+    """
+    at = {**source, "snapshot": "false", "lsn": position, "sequence": f'[null,"{position}"]', WRITTEN: position - 1}
     return {"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms}
 
 

@@ -26,11 +26,13 @@ from confluent_kafka import OFFSET_BEGINNING, Message
 from cdc.catalogue import Table
 from cdc.debezium_json import lsn_of
 from cdc.errors import KafkaError, SourceError
+from cdc.history import WRITTEN
 from cdc.log.records import records
 from connectors.absent_keys import NO_SWEEP, KeyCheck
 from connectors.catalogue import read_catalogue
 from connectors.connector import wait_ready
 from connectors.cut_snapshot import write_deletes
+from connectors.database.history import read_moment
 from connectors.servers import Servers
 
 # Keys that are in memory at once: a few tens of MB.
@@ -92,7 +94,7 @@ class Ghosts:
         self.topic = servers.kafka.describe([servers.pipeline.topic(table.qualified)])[
             servers.pipeline.topic(table.qualified)
         ]
-        self.check = KeyCheck(servers.setup, table)
+        self.check, self.source = KeyCheck(servers.setup, table), servers.source
         self.read: dict[int, int] = {}  # partition -> where to read on
         self.template: dict[str, Any] = {}
         self.like = b""  # a value of this topic, as which ours are written
@@ -130,13 +132,13 @@ class Ghosts:
 
     def _deletes(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Partition, key and event of each ghost, a bucket at a time."""
-        now_ms = int(time.time() * 1000)
+        now_ms, here = int(time.time() * 1000), read_moment(self.source).wal_lsn
         for bucket in range(self.buckets):
             suspects = self._alive([self._file("suspects", bucket)])
             alive = self._alive([self._file("suspects", bucket), self._file("since", bucket)])
             for key in self.check.absent([key for key in suspects if key in alive]):
                 partition, at = alive[key].split(b"\t")
-                event = ghost_event(self.template, at.decode(), now_ms)
+                event = ghost_event(self.template, at.decode(), now_ms, here)
                 yield int(partition), key, self.encoding.dumps(event, self.like)
 
     def _spill(self, kind: str, told: Told) -> None:
@@ -203,9 +205,16 @@ def standing(source: dict[str, Any]) -> bytes:
     return (b"~%d" if first else b"%d") % lsn_of(source)
 
 
-def ghost_event(source: dict[str, Any], at: str, now_ms: int) -> dict[str, Any]:
-    """A delete as Debezium writes it, at the ghost's own position: the later of two equal ones wins. Pure."""
+def ghost_event(source: dict[str, Any], at: str, now_ms: int, here: int) -> dict[str, Any]:
+    """A delete as Debezium writes it, at the ghost's own position: the later of two equal ones wins. Pure.
+
+    Args:
+        source: of any event of the table.
+        at: where the ghost stands, of ``standing``.
+        now_ms: the time.
+        here: how far the source's log is: cuts of a history that end before keep the row.
+    """
     lsn = at.removeprefix("~")
     sequence = f'[null,"{lsn}"]' if at.startswith("~") else f'["{lsn}","{lsn}"]'
-    place = {**source, "snapshot": "false", "lsn": int(lsn), "sequence": sequence, "ts_ms": now_ms}
+    place = {**source, "snapshot": "false", "lsn": int(lsn), "sequence": sequence, "ts_ms": now_ms, WRITTEN: here}
     return {"before": None, "after": None, "source": place, "transaction": None, "op": "d", "ts_ms": now_ms}

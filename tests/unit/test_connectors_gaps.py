@@ -155,7 +155,7 @@ def test_a_ghosts_delete_stands_where_the_ghost_stands(source: dict[str, Any]) -
     source |= {"schema": "public", "table": "t", "ts_ms": 1}
     op = "c" if source["snapshot"] == "false" else "r"
     alive = decoder.decode(b'{"id":1}', orjson.dumps({"op": op, "source": source, "after": {"id": 1}}), "t", 0, 1)
-    event = JSON.dumps(ghost_event({**source, "lsn": 1, "sequence": "[]"}, standing(source).decode(), 5), b"")
+    event = JSON.dumps(ghost_event({**source, "lsn": 1, "sequence": "[]"}, standing(source).decode(), 5, 900), b"")
     dead = decoder.decode(b'{"id":1}', event, "t", 0, 2)
     assert (dead.op.value, dead.position) == ("d", alive.position)
 

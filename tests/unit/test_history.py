@@ -27,6 +27,8 @@ from cdc.history import (
     versions_sql,
 )
 from cdc.view import View
+from connectors.cut_snapshot import delete_event
+from connectors.missed_deletes import ghost_event, standing
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.history_rows import HistoryDecoder
@@ -183,6 +185,36 @@ def test_the_tombstone_of_a_delete_that_the_batch_before_had_adds_nothing() -> N
     filler = event(2, "b", 50)
     assert [one["id"] for one in rows(filler, (key, None), starts={0: 1})] == [2]
     assert [one["id"] for one in rows(filler, filler, filler, (key, None), starts={0: 1})] == [2, 2, 2, 1]
+
+
+def as_event(row: dict[str, Any]) -> Event:
+    at = 0 if row["_hw_commit_time"] is None else int(row["_hw_commit_time"].timestamp() * 1000)
+    return Event(row["id"], row[OP], row["_hw_position"], row[AFTER], row["_hw_offset"], at, row["v"])
+
+
+def test_a_delete_that_is_found_late_changes_no_cut_that_was_made_before() -> None:
+    """Rows 1 and 2 were deleted while the slot was lost, behind 9,000; a sweep finds it when the log is at 20,000."""
+    read = orjson.loads(event(1, "a", SNAPSHOT, "r", snapshot="true")[1])
+    read["source"] |= {"sequence": f'[null,"{SNAPSHOT}"]', "ts_ms": 10}
+    was = [(event(1, "a", SNAPSHOT)[0], orjson.dumps(read)), event(2, "b", 5000), event(3, "c", 9000, "c")]
+    sources = [read["source"], orjson.loads(was[1][1])["source"]]
+    found = [ghost_event(source, standing(source).decode(), 500, 20_000) for source in sources]
+    deletes = [(event(key, None, 1)[0], orjson.dumps(one)) for key, one in enumerate(found, 1)]
+    before, behind = ([as_event(row) for row in rows(*pairs, snapshot_lsn=SNAPSHOT)] for pairs in (was, was + deletes))
+    for cut in (SNAPSHOT, 2000, 7000, 10_000, 20_000):
+        assert state_at(behind, cut) == state_at(before, cut)
+    assert state_at(behind, 20_001) == {3: "c"}
+    later = [one.after for one in behind if one.op != "read" and one.commit_us > 100]
+    assert cut_at_time(30_000, later) == 20_000, "a moment before the sweep is not the beginning of history"
+
+
+def test_what_an_interrupted_snapshot_had_read_is_in_no_cut() -> None:
+    read = orjson.loads(event(1, "a", SNAPSHOT - 50, "r", snapshot="true")[1])
+    swept = delete_event(read["source"], SNAPSHOT, 500)
+    pairs = [(event(1, "a", 1)[0], orjson.dumps(one)) for one in (read, swept)]
+    found = [as_event(row) for row in rows(*pairs, snapshot_lsn=SNAPSHOT)]
+    assert state_at(found, SNAPSHOT) == {}
+    assert found[1].commit_us <= 5, "no moment is before it"
 
 
 def test_a_column_that_nobody_knows_yet_stops_the_batch() -> None:

@@ -36,7 +36,8 @@ class HistoryDecoder:
     """Turns records of one topic into rows; one a task, whose records are one partition's or several's.
 
     A delete's own tombstone adds nothing. One without its delete does: compaction has removed that, and without the
-    tombstone the row would stand for ever. It takes the place of the event before it in its partition.
+    tombstone the row would stand for ever. It takes the place of the event before it in its partition; where none was
+    read with it, of the one behind it.
 
     Args:
         spec: of one topic.
@@ -50,6 +51,7 @@ class HistoryDecoder:
         (self._decoder,) = spec.decoders().values()
         self._deleted: dict[bytes, int] = {}
         self._last: dict[int, tuple[int, int, int]] = {}
+        self._early: dict[int, list[Change]] = {}  # tombstones that nothing stands before
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decode records (key, value, topic, partition, offset); what can't be decoded becomes a dead letter.
@@ -66,11 +68,19 @@ class HistoryDecoder:
                 change = self._decoder.decode(key, value, topic, partition, offset)
                 if change.op is Op.TRUNCATE or (change.op is Op.TOMBSTONE and self._own(key, partition, offset)):
                     continue
+                if change.op is Op.TOMBSTONE and partition not in self._last:
+                    self._early.setdefault(partition, []).append(change)
+                    continue
                 rows.append(self._row(change, key or b""))
+                rows += [self._row(one, b"") for one in self._early.pop(partition, ())]
             except DecodeError as error:
                 letters.append(_letter(self.spec, self._decoder, error, (key, value, topic, partition, offset)))
         deadletters.send(self.spec.dead_letters, letters)
         return _batch(self.view, rows)
+
+    def rest(self) -> pa.RecordBatch:
+        """Tombstones of partitions that had nothing else."""
+        return _batch(self.view, [self._row(one, b"") for early in self._early.values() for one in early])
 
     def _own(self, key: bytes | None, partition: int, offset: int) -> bool:
         deleted = self._deleted.pop(key or b"", None)
@@ -145,3 +155,4 @@ def history_rows(
     for batch in batches:
         if batch.num_rows:
             yield decoder.decode(batch)
+    yield decoder.rest()

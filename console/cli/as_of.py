@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,10 @@ def command(
 
     if sum(option is not None for option in (lsn, at, token, cut, dropped)) + listing > 1:
         raise click.UsageError("--lsn, --time, --token, --cut, --list and --drop exclude each other")
+    if tag is not None and (listing or dropped is not None):
+        raise click.UsageError("--tag names a cut that is made now: it goes with neither --list nor --drop")
+    if tag is not None and not re.fullmatch(NAME, tag):
+        raise click.BadParameter(f"{tag!r} is no name like november: letters, digits, _ . -", param_hint="--tag")
     pipeline = load(file)
     if listing:
         found = list_cuts(pipeline, sink)

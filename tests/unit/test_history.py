@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import orjson
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from cdc.catalogue import Column, Table
 from cdc.debezium_json import Fit
@@ -29,6 +31,7 @@ from cdc.history import (
 from cdc.view import View
 from connectors.cut_snapshot import delete_event
 from connectors.missed_deletes import ghost_event, standing
+from console.cli.as_of import command as as_of_command
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.history_rows import HistoryDecoder
@@ -180,6 +183,16 @@ def test_a_tombstone_whose_delete_was_compacted_away_is_a_delete() -> None:
     assert [(one["id"], one[OP], one[AFTER]) for one in found][-1] == (1, "delete", 55)
 
 
+def test_a_tombstone_that_a_slice_begins_with_is_behind_what_its_row_was() -> None:
+    key, _ = event(1, "a", 1)
+    known = [Event(1, "insert", 40, 35, 0, 0, "a")]
+    found = rows(*[(key, None)] * 9, event(2, "c", 60), starts={0: 1})
+    assert [one["_hw_offset"] for one in found] == [9, 3, 4, 5, 6, 7, 8], "the first may be of a delete before"
+    assert state_at([*known, *map(as_event, found)], 56) == {2: "c"}
+    again = [as_event(row) for row in rows(*[(key, None)] * 4, event(1, "b", 60, "c"), starts={0: 1})]
+    assert state_at([*known, *again], 56) == {1: "b"}
+
+
 def test_the_tombstone_of_a_delete_that_the_batch_before_had_adds_nothing() -> None:
     key, _ = event(1, "a", 1)
     filler = event(2, "b", 50)
@@ -279,3 +292,12 @@ def test_what_opens_a_catalogue_is_printed_without_its_secrets() -> None:
     found = shown(properties)
     assert "hidden" not in str(found)
     assert set(found) == {"uri", "warehouse", "s3.region"}
+
+
+@pytest.mark.parametrize(
+    "more", [("--tag", ""), ("--tag", "a\nb"), ("--tag", "a", "--list"), ("--tag", "a", "--drop", "b")]
+)
+def test_a_name_that_can_not_be_typed_and_one_for_nothing_are_refused(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "p.yaml").write_text("no pipeline: nothing of it is looked at")
+    told = CliRunner().invoke(as_of_command, [str(tmp_path / "p.yaml"), *more])
+    assert (told.exit_code, "--tag" in told.output) == (2, True)

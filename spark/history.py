@@ -213,9 +213,11 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
             for topic, parts in committed.items()
         }
         why = "the log may have been compacted before history had read it"
-        place.note_gap(spark, flow.spec.sink, (since, now - kept), starts, why)
+        # What it holds now is not read yet: until the next one is noted, compaction comes as far as this.
+        until = now - kept / 2
+        place.note_gap(spark, flow.spec.sink, (since, until), starts, why)
         _log.warning("history of sink %s has a gap: the log may have been compacted before it was read", flow.spec.sink)
-        write_unread(flow, unread.known(batch, now - kept / 2))
+        write_unread(flow, unread.known(batch, until))
 
 
 def _note_begun(spark: SparkSession, flow: Flow, place: HistoryPlace, until: float) -> None:

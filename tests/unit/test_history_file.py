@@ -16,6 +16,9 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
 from operations.as_of import cut as cuts
 from sinks.iceberg import catalogue as iceberg
+from spark import history as begin
+from spark.log_gaps import write_unread
+from spark.unread import Mark, Unread
 
 
 def pipeline(**sink: Any) -> Pipeline:
@@ -87,3 +90,33 @@ def test_a_cut_inside_of_a_gap_is_refused(tmp_path: Path) -> None:
         with pytest.raises(HistoryGap):
             cuts._refuse_gap(made, [whole], tables, 50)
         cuts._refuse_gap(made, [whole], tables, 301)
+
+
+def test_until_the_next_gap_is_noted_compaction_comes_no_further_than_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history that was away for 150 s notes a gap, and is killed and started once more before it has read on: what
+    compaction may have come to in between lies in a gap, too."""
+    kept, clock, noted = 100.0, [1_000.0], list[tuple[float, float]]()
+    log = SimpleNamespace(
+        bounds=lambda topics: ({"t": {0: 0}}, {"t": {0: 9}}), written_since=lambda *_: None, close=lambda: None
+    )
+    monkeypatch.setattr(begin, "LogEnds", lambda *_: log)
+    monkeypatch.setattr(begin, "committed_offsets", lambda _: (3, {"t": {0: 5}}))
+    monkeypatch.setattr("spark.history.time.time", lambda: clock[0])
+    flow: Any = SimpleNamespace(
+        checkpoint=tmp_path / "checkpoint", folder=tmp_path, is_new=False, title="lake/_history",
+        reading=SimpleNamespace(bootstrap="", client={}, tombstone_seconds=kept),
+        spec=SimpleNamespace(sink="lake", topics={"t": ("v",)}),
+    )  # fmt: skip
+    place: Any = SimpleNamespace(note_gap=lambda _spark, _sink, moments, *_: noted.append(moments))
+    spark: Any = None
+    (tmp_path / begin.BEGUN).write_text('{"topics": ["t"]}')
+    write_unread(flow, Unread((Mark(3, 850.0),)))
+    begin.note_gap(spark, flow, place)
+    assert [since for since, _ in noted] == [850.0]
+    while len(noted) == 1:
+        assert clock[0] - kept <= noted[0][1], "compaction has come behind the gap"
+        clock[0] += 1.0
+        begin.note_gap(spark, flow, place)
+    assert noted[1][0] <= noted[0][1], "nothing lies between two gaps"

@@ -19,6 +19,7 @@ from connectors.database.write_tokens import read_history, read_standing
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, connect
+from operations.as_of.begun import being_read
 from operations.as_of.frontier import Frontier, FrontierWatch
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
@@ -103,9 +104,12 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     snapshot = read_snapshot_lsn(pipeline)
     folder = history_folder(pipeline, sink) / STREAM
     with connect(pipeline.source) as connection:
+        # First: what has been read by now lies below the log's ends that history is waited for.
+        unread = being_read(pipeline, connection, roots)
         watch = FrontierWatch(pipeline, connection, map(pipeline.topic, roots), folder, snapshot)
         frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
     tables = {name: table.refresh() for name, table in tables.items()}
+    _refuse_unread({name: table for name, table in tables.items() if name in unread}, snapshot)
     found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)
     _refuse_early(tables, found, snapshot)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
@@ -190,6 +194,18 @@ def _cut(tables: Sequence[Table], frontier: Frontier, lsn: int | None, at_us: in
     if lsn is None:
         return frontier.after
     return cut_at_lsn(lsn, afters(f"{POSITION} >= {lsn} AND {AFTER} < {lsn}"))
+
+
+def _refuse_unread(unread: Mapping[str, Table], snapshot: int) -> None:
+    """A table that is read for the first time has no history yet; one that is read again has had it all along."""
+    for name, table in unread.items():
+        reads = bounds(table, AFTER, f"{OP} = '{READ}'")
+        if reads is None or reads[0] >= snapshot:
+            raise BeforeHistory(
+                f"the rows of {name} are still being read: its history begins when all of them are there",
+                means="a cut would have a part of them; no cut was made",
+                fix="`headwater apply FILE --wait` shows how far it is; or leave the table out (--table)",
+            )
 
 
 def _refuse_early(tables: Mapping[str, Table], cut: int, snapshot: int) -> None:

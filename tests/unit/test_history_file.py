@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc.errors import HistoryGap
+from cdc.errors import BeforeHistory, HistoryGap
 from cdc.history import AFTER, OFFSET, PARTITION, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
+from connectors.captured import Captured
+from connectors.signals import Heard
+from operations.as_of import begun
 from operations.as_of import cut as cuts
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
@@ -120,3 +124,31 @@ def test_until_the_next_gap_is_noted_compaction_comes_no_further_than_this_one(
         clock[0] += 1.0
         begin.note_gap(spark, flow, place)
     assert noted[1][0] <= noted[0][1], "nothing lies between two gaps"
+
+
+@pytest.mark.parametrize(("read", "refused"), [([], True), ([700, 900], True), ([99, 900], False)])
+def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(
+    monkeypatch: pytest.MonkeyPatch, read: list[int], refused: bool
+) -> None:
+    """One that is read again, and that the initial snapshot at 100 had read, is."""
+    monkeypatch.setattr(cuts, "bounds", lambda *_: (min(read), max(read)) if read else None)
+    unread: Any = {"public.t": None}
+    with (
+        pytest.raises(BeforeHistory, match=r"the rows of public\.t are still being read") if refused else nullcontext()
+    ):
+        cuts._refuse_unread(unread, 100)
+
+
+def test_what_debezium_has_read_to_the_end_is_read_whatever_the_list_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {"a": "done", "b": "requested", "c": "requested", "d": "wanted", "e": "initial", "other": "wanted"}
+    now = datetime.now(UTC)
+    listed = {table: Captured(f"public.{table}", state, table, now) for table, state in states.items()}
+    heard = Heard(statuses={"b": {"public.b": "SUCCEEDED"}})
+    told = SimpleNamespace(catch_up=lambda: heard, close=lambda: None)
+    monkeypatch.setattr(begun, "read_captured", lambda *_: {one.table: one for one in listed.values()})
+    monkeypatch.setattr(begun, "Kafka", lambda _: None)
+    monkeypatch.setattr(begun, "Notifications", lambda *_: told)
+    nobody: Any = None
+    tables = [f"public.{table}" for table in "abcde"]
+    assert begun.being_read(pipeline(), nobody, tables) == {"public.c", "public.d"}
+    assert begun.being_read(pipeline(), nobody, ["public.a", "public.d"]) == {"public.d"}

@@ -1,0 +1,32 @@
+"""Tables whose rows are on their way into the log: until all of them are there, a cut would have a part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cdc.log.client import Kafka
+from cdc.pipeline import Pipeline
+from connectors.captured import read_captured
+from connectors.names import Names
+from connectors.plan import is_complete
+from connectors.postgres import Connection
+from connectors.signals import Notifications
+
+
+def being_read(pipeline: Pipeline, connection: Connection, tables: Collection[str]) -> set[str]:
+    """Those of these tables that are to be read again, or for the first time, while the source is streamed.
+
+    Raises:
+        KafkaUnavailable, SourceUnavailable: no answer (transient).
+    """
+    listed = read_captured(connection, Names.of(pipeline))
+    asked = {table: one for table, one in listed.items() if table in tables and one.state in ("wanted", "requested")}
+    if all(one.state == "wanted" for one in asked.values()):
+        return set(asked)
+    notifications = Notifications(Kafka(pipeline), pipeline)
+    try:
+        heard = notifications.catch_up()
+    finally:
+        notifications.close()
+    # Who has applied without --wait has left the list as it was: Debezium knows more.
+    return {table for table, one in asked.items() if one.state == "wanted" or not is_complete(heard, one)}

@@ -95,7 +95,7 @@ def reason(error: Exception) -> str:
 
 
 def _schema(spark: SparkSession, view: View) -> T.StructType:
-    schema = T.StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in view.spark_schema()))
+    schema = T.StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in view.spark_schema()))
     assert isinstance(schema, T.StructType)
     return schema
 
@@ -103,7 +103,7 @@ def _schema(spark: SparkSession, view: View) -> T.StructType:
 def entry_schema(view: View) -> str:
     """DDL of the rows between the halves: an entry's own columns (prefixed), then the root's typed columns."""
     own = [(PREFIX + name, kind) for name, (_, kind) in META.items()]
-    return ", ".join(f"`{name}` {kind}" for name, kind in [*own, *view.spark_schema()])
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in [*own, *view.spark_schema()])
 
 
 def entries_with_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from cdc.deadletter import DeadLetter
 from cdc.debezium_json import Decoder, transaction_of
 from cdc.errors import DecodeError
 from cdc.history import COLUMNS
+from cdc.join.expressions import quoted
 from cdc.log import letters as deadletters
 from cdc.types.arrow import arrow_of_spark
 from cdc.view import View
@@ -23,7 +24,7 @@ from spark.spec import FlowSpec, unpack
 
 def history_ddl(view: View) -> str:
     """DDL of a table's rows: its own columns, then ours."""
-    return ", ".join(f"`{name}` {kind}" for name, kind in [*view.spark_schema(), *COLUMNS.items()])
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in [*view.spark_schema(), *COLUMNS.items()])
 
 
 def history_schema(view: View) -> pa.Schema:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from cdc.errors import Fenced, SinkRefused
 from cdc.history import COLUMNS, OURS, versions_sql
 from cdc.history_names import GAPS, HISTORY, VERSIONS
-from cdc.join.expressions import quoted
+from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
@@ -79,7 +79,7 @@ class HistoryPlace:
             KEY: json.dumps(view.key),
             LEASE: str(self.token),
         }
-        listed = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
+        listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
         if there:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
         else:

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from cdc.join.expressions import quoted
 from spark.iceberg_history import loaded
 
 # From so many rows on a table is large, and up to so many records a batch is small: it goes to every task.
@@ -46,8 +47,9 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
     try:
         F.broadcast(rows).createOrReplaceTempView(CHANGES)
         spark.sql(change(branch))
-        mine = F.broadcast(rows.select(*keys))
-        there = spark.table(branch).select(*keys).join(mine, list(keys))
+        named = [quoted(name) for name in keys]
+        mine = F.broadcast(rows.select(*named))
+        there = spark.table(branch).select(*named).join(mine, list(keys))
         rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
         handle.refresh()
         handle.manageSnapshots().fastForwardBranch("main", BRANCH).commit()

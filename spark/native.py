@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.catalogue import Table
 from cdc.former import Former
-from cdc.join.expressions import quoted
+from cdc.join.expressions import literal, quoted
 from cdc.placeholders import marks_of
 from cdc.position import MAX_LSN, pack
 from cdc.types.native import Native, native
@@ -109,7 +109,7 @@ class NativeReader:
     def _own(self) -> list[Column]:
         gone = f"WHEN NOT {ODD} AND {_EVENT} IS NULL THEN {UNVERSIONED}"
         made = {
-            "view": _literal(self.view.name),
+            "view": literal(self.view.name),
             "id": f"IF({ODD}, NULL, {self._id()})",
             "version": f"CASE {gone} WHEN NOT {ODD} THEN {self._position()} END",
             "document": f"IF({_UPSERT} AND NOT {ODD}, X'', NULL)",
@@ -176,9 +176,9 @@ class NativeReader:
         event = _all(
             [
                 f"{_EVENT}.{_CORRUPT} IS NULL",
-                f"{source}.`table` = {_literal(table.name)} AND {source}.`schema` = {_literal(table.schema)}",
+                f"{source}.`table` = {literal(table.name)} AND {source}.`schema` = {literal(table.schema)}",
                 f"{_LSN} BETWEEN 1L AND {MAX_LSN}L",
-                f"({source}.sequence IS NULL OR {source}.sequence RLIKE {_literal(_SEQUENCE)})",
+                f"({source}.sequence IS NULL OR {source}.sequence RLIKE {literal(_SEQUENCE)})",
             ]
         )
         ended = f"{_EVENT}.op = 'd' AND {_EVENT}.after IS NULL"
@@ -192,7 +192,7 @@ class NativeReader:
         """Whether the row, written again, is what came, and each value is one that Spark gets right."""
         row = f"TO_JSON({_EVENT}.after, MAP('ignoreNullFields', 'false'))"
         conditions = [f"CONTAINS(text, '\"after\":' || {row})"]
-        marks = [f"CONTAINS(text, {_literal(mark.decode())})" for mark in marks_of(self.view.table)]
+        marks = [f"CONTAINS(text, {literal(mark.decode())})" for mark in marks_of(self.view.table)]
         if marks:
             conditions.append(f"({_EVENT}.op = 'r' OR NOT ({' OR '.join(marks)}))")
         for column, how in zip(self.view.table.columns, self.columns, strict=True):
@@ -211,7 +211,3 @@ def _fields(table: Table, columns: Sequence[Native], names: set[str] | None = No
 
 def _all(conditions: Iterable[str]) -> str:
     return " AND ".join(f"({condition})" for condition in conditions)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

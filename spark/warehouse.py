@@ -269,8 +269,8 @@ def key_names(view: View) -> list[str]:
 
 def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:
     """What a MERGE writes of a source called ``s``: the assignments of its UPDATE of ``t``, and its INSERT."""
-    sets = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
-    listed, values = ", ".join(f"`{name}`" for name in columns), ", ".join(f"s.`{name}`" for name in columns)
+    sets = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns)
+    listed, values = ", ".join(map(quoted, columns)), ", ".join(f"s.{quoted(name)}" for name in columns)
     return sets, f"INSERT ({listed}) VALUES ({values})"  # noqa: S608 (names are quoted, no values)
 
 
@@ -283,7 +283,7 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
         columns: the table's.
         new: whether rows that are not there are inserted.
     """
-    on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in keys)
+    on = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in keys)
     newer = f"s.{VERSION_COLUMN} >= t.{VERSION_COLUMN}"
     sets, insert = set_and_insert(columns)
     return (

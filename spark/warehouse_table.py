@@ -31,7 +31,7 @@ def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]
 
 def table_columns(spark: SparkSession, view: View) -> list[tuple[str, str]]:
     """(name, Spark type) of the view's warehouse table, without our own version column."""
-    frame = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in view.spark_schema()))
+    frame = spark.createDataFrame([], ", ".join(f"{quoted(name)} {kind}" for name, kind in view.spark_schema()))
     selected = frame.select(*output_columns(view))
     return document_columns(view) + [(field.name, field.dataType.simpleString()) for field in selected.schema]
 
@@ -45,7 +45,7 @@ def output_columns(view: View) -> list[Column]:
 
 def chosen_columns(view: View) -> list[Column]:
     """The view's chosen and renamed columns, over a frame of rows."""
-    return [F.col(f"`{source}`").alias(out) for source, out in view.columns]
+    return [F.col(quoted(source)).alias(out) for source, out in view.columns]
 
 
 def create_namespace(spark: SparkSession, namespace: str) -> None:
@@ -73,7 +73,7 @@ def create_table(
     """
     create_namespace(spark, table.rsplit(".", 1)[0])
     columns = [*table_columns(spark, view), (VERSION_COLUMN, "bigint")]
-    listed = ", ".join(f"`{name}` {kind}" for name, kind in columns)
+    listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
     settings = {
         "format-version": str(version),
         "write.merge.mode": "merge-on-read",
@@ -84,8 +84,8 @@ def create_table(
         "write.metadata.previous-versions-max": "50",
         **(properties or {}),
     }
-    quoted = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({quoted})")
+    said = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({said})")
     ours = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
     if ours:
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")

@@ -85,6 +85,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def literal(text: str) -> str:
+    """A text in Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def identifier(text: str) -> str | None:
     """The name that a text is, if it is one name and nothing else; without its backticks."""
     found = tokens(text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.history import AFTER, OURS, as_of_sql, versions_sql
 from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
+from operations.query.duck import scan_of
 from sinks.iceberg.catalogue import catalog_name, pyiceberg_properties
 from sinks.iceberg.history import key_of
 
@@ -26,7 +27,7 @@ def statements(pipeline: Pipeline, cut: Cut) -> dict[str, dict[str, str]]:
     for name, table in cut.tables.items():
         columns = [field.name for field in table.schema().fields if not field.name.startswith(OURS)]
         key, (namespace, there) = key_of(table), table.name()[-2:]
-        files = f"iceberg_scan('{table.metadata_location}')"
+        files = scan_of(table.metadata_location)
         found[name] = {
             "spark": as_of_sql(columns, key, f"`{catalog}`.`{namespace}`.`{there}`", cut.cut, "`"),
             "duckdb": as_of_sql(columns, key, files, cut.cut),

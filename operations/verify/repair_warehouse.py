@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import SinkUnavailable
+from cdc.join.expressions import quoted
 from cdc.view import View
 from operations.holding import TWICE, Holds
 from operations.verify.newest_records import Newest, Record, newest_records
@@ -169,7 +170,7 @@ def statement(table: str, view: View, columns: Sequence[str]) -> str:
         view: the view.
         columns: the table's.
     """
-    keys = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key_names(view))
+    keys = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key_names(view))
     held = f"coalesce(t.{VERSION_COLUMN}, {UNREADABLE})"
     unchanged = f"{held} <= s.{_SEEN}"
     # What is added in the place of several rows is not, if one of them has been changed and so will stay.

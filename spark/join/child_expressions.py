@@ -47,7 +47,7 @@ def _columns(layout: TableLayout) -> list[str]:
 def _struct(layout: TableLayout) -> str:
     by_name = layout.table.by_name
     # A struct needs a field, and `count(*) where 1 = 1` names none.
-    fields = ["`__row`:boolean", *(f"`{name}`:{types.spark_type(by_name[name])}" for name in _columns(layout))]
+    fields = ["`__row`:boolean", *(f"{quoted(name)}:{types.spark_type(by_name[name])}" for name in _columns(layout))]
     return "struct<" + ",".join(fields) + ">"
 
 

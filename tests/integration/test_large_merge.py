@@ -13,6 +13,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from cdc.join.expressions import quoted
 from deploy.local import artifacts
 from sinks.contract import UNVERSIONED
 from sinks.iceberg import catalogue as iceberg
@@ -147,3 +148,15 @@ def test_what_is_observed_of_a_batch_is_told_whichever_way_it_goes(spark: SparkS
         seen = Observation()
         frame.observe(seen, F.count("*").alias("records")).groupBy("a").agg(F.max("v")).localCheckpoint()
         assert told(seen).get("records", 0) == count
+
+
+def test_a_name_may_have_points_and_quotes(spark: SparkSession) -> None:
+    keys = ["a.b", "it`s \"'"]
+    columns, named = [*keys, "v", "_hw_version"], ", ".join(f"{quoted(name)} string" for name in [*keys, "v"])
+    made = "`hw_lake`.`n`.`named`"
+    spark.sql(f"CREATE TABLE {made} ({named}, _hw_version bigint) USING iceberg TBLPROPERTIES ('format-version'='3')")
+    spark.createDataFrame([("1", "x", "old", 1)], f"{named}, _hw_version bigint").writeTo(made).append()
+    changes = [("1", "x", "new", 2, False), ("2", "y", "added", 2, False)]
+    frame = spark.createDataFrame(changes, f"{named}, _hw_version bigint, {GONE} boolean")
+    merge_small(made, frame, keys, partial(merge_statement, keys=keys, columns=columns, new=False), GONE)
+    assert rows(spark, made) == [row[:4] for row in changes]

@@ -41,6 +41,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 60.0, HOUR
 
 # Names in a snapshot's summary by which the writer knows what it has applied begin so.
 MARKS, QUERY = "headwater.", "headwater.query-id"
+# Of a query whose marks nobody asks for: what fan-outs have deferred, under another id each time that a lease is taken.
+LATER = "later-"
 
 
 class Act(StrEnum):
@@ -246,7 +248,8 @@ def _with_ends(signs: Signs) -> Iterable[tuple[Snapshot, float]]:
 
 def _newest_marked(signs: Signs) -> dict[str, int]:
     """Query id -> its newest snapshot."""
-    return {one.marks[QUERY]: one.id for one in signs.snapshots if QUERY in one.marks}
+    marked = ((one.marks.get(QUERY, LATER), one.id) for one in signs.snapshots)
+    return {query: number for query, number in marked if not query.startswith(LATER)}
 
 
 def carried(signs: Signs, policy: Policy, now: float) -> Snapshot | None:

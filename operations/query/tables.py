@@ -189,8 +189,9 @@ def whole(one: Held) -> pa.Table:
 def marks(newest: Snapshot | None, snapshots: Mapping[int, Snapshot]) -> Offsets | None:
     """Through which offsets a table is applied: what the newest of its snapshot and that one's forebears says. Pure.
 
-    Maintenance leaves snapshots without marks, which change no row; a repair's are covered by the rows' versions. A
-    snapshot that is none of its forebears was rolled back, and says nothing.
+    Maintenance leaves snapshots without marks, which change no row; a repair's are covered by the rows' versions; those
+    of documents that a fan-out had deferred say which shards they were, and take in nothing of the log. A snapshot that
+    is none of its forebears was rolled back, and says nothing.
 
     Returns:
         None if there are snapshots, and none that is left has any.
@@ -202,6 +203,7 @@ def marks(newest: Snapshot | None, snapshots: Mapping[int, Snapshot]) -> Offsets
         said = found.summary.additional_properties.get(OFFSETS) if found.summary else None
         if said:
             raw = json.loads(said)
-            return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in raw.items()}
+            if all(isinstance(parts, dict) for parts in raw.values()):
+                return {topic: {int(part): int(at) for part, at in parts.items()} for topic, parts in raw.items()}
         found = None if found.parent_snapshot_id is None else snapshots.get(found.parent_snapshot_id)
     return None

@@ -36,6 +36,7 @@ from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entri
 from spark.lease import Lease
 from spark.pulse import MERGES
 from spark.upkeep import Upkeep, policy_of
+from spark.upkeep_plan import LATER
 from spark.warehouse import GONE, LETTER, key_names, merge_statement
 from spark.warehouse_table import TablePlace
 from spark.write import OWN, letter_of
@@ -142,7 +143,7 @@ class JoinedTable:
         """Commit what fan-outs have deferred; a number for each of these jobs."""
         stage = partial(shard_entries, self._flow.spec.pack())
         entries = map_in_arrow(shard_numbers(self.session, shards), stage, rows_schema(self._view))
-        self.commit(self._made(entries), (f"later-{self._lease.token}", number, {"shards": shards}))
+        self.commit(self._made(entries), (f"{LATER}{self._lease.token}", number, {"shards": shards}))
 
     def commit(self, entries: DataFrame, said: tuple[str, int, Any], *, once: bool = False, fresh: bool = False) -> Row:
         """Make entries and commit them, while nobody else makes any for this table.

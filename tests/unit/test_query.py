@@ -38,6 +38,7 @@ def test_marks_are_those_of_the_newest_snapshot_that_has_any() -> None:
     known = {one.snapshot_id: one for one in all_of}
     assert marks(all_of[2], known) == {"t": {0: 7, 1: 3}}
     assert marks(all_of[0], known) == {"t": {0: 1}}  # 2 and 3 were rolled back: they are none of its forebears
+    assert marks(snapshot(4, 2, '{"shards":[1,2]}'), known) == {"t": {0: 7, 1: 3}}  # documents of a fan-out
     assert marks(None, {}) == {}
     assert marks(snapshot(9, 8, None), known) is None  # those that had some have expired
 

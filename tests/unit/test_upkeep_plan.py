@@ -13,6 +13,7 @@ from spark.upkeep_plan import (
     FIRST_PAUSE,
     GRAVE,
     HOUR,
+    LATER,
     LONGEST_PAUSE,
     MANY_EXPIRED,
     MANY_FILES,
@@ -125,6 +126,15 @@ def test_the_current_one_tagged_ones_and_the_newest_mark_of_each_query_are_never
     signs = replace(CALM, snapshots=old, current=5, held=frozenset({3}))
     assert expired(signs, POLICY, NOW + DAY) == {0, 2}
     assert expired(replace(signs, held=frozenset()), POLICY, NOW + DAY) == {0, 2, 3}
+
+
+def test_marks_that_nobody_asks_for_keep_nothing() -> None:
+    """One a lease would else be carried on for ever, by a commit each a day."""
+    ids = [f"{LATER}{token}" for token in range(9)]
+    old = [Snapshot(n, NOW - 9 * DAY + n, {QUERY: query}) for n, query in enumerate([*ids, "a"])]
+    signs = replace(CALM, snapshots=old)
+    assert expired(signs, POLICY, NOW) == set(range(9))
+    assert carried(signs, POLICY, NOW) is None
 
 
 def test_a_mark_that_holds_on_to_the_past_is_carried_on() -> None:

@@ -28,7 +28,7 @@ def plain_column(array: pa.Array) -> list[Any]:
         zone = "Z" if kind.tz else ""
         return [_moment(canonical_timestamp, value, zone) for value in micros]
     if pa.types.is_decimal(kind) and kind.scale == 0:  # DuckDB's sums of whole numbers
-        return [None if value is None else int(value) for value in array.to_pylist()]
+        return [None if value is None else _whole(int(value)) for value in array.to_pylist()]
     return _nested(array, kind) if pa.types.is_nested(kind) else [_plain(value) for value in array.to_pylist()]
 
 
@@ -44,6 +44,11 @@ def _nested(array: pa.Array, kind: pa.DataType) -> list[Any]:
         rows = zip(array.is_valid().to_pylist(), zip(*fields, strict=True), strict=True)
         return [dict(zip(names, row, strict=True)) if one else None for one, row in rows]
     return [_plain(value) for value in array.to_pylist()]
+
+
+def _whole(value: int) -> int | str:
+    """A number where JSON's readers take it for what it is, and ours writes it; else its digits."""
+    return value if -(1 << 63) <= value < 1 << 64 else str(value)
 
 
 def _moment(text: Callable[[int], str], number: int | None, zone: str = "") -> str | None:

@@ -13,7 +13,7 @@ from cdc.types.times import canonical_date, canonical_timestamp
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[Sequence[Any]]:
-    """The rows of a batch as JSON values: whole numbers as numbers, decimals as text with all of their digits."""
+    """The rows of a batch as JSON values: whole numbers of 64 bits as numbers, decimals as text with all digits."""
     return list(zip(*(plain_column(column) for column in batch.columns), strict=True))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Table as Root
-from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SourceChanged, UnknownName
+from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SinkRefused, SourceChanged, UnknownName
 from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, begins_at, cut_at_lsn, cut_at_time
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
@@ -44,7 +45,7 @@ class Asked:
         token: of a write (cdc/token.py).
         wait: how long history may take to come there, in seconds.
         cut: the very cut, packed: one that was given a name.
-        tables: of these alone; none for all.
+        tables: show these alone; none for all. The cut is the same.
     """
 
     lsn: int | None = None
@@ -92,8 +93,13 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     """
     catalogue = source_catalogue(pipeline)
     namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
-    roots = _chosen(root_tables(pipeline, catalogue, sink), asked.tables)
+    all_of = root_tables(pipeline, catalogue, sink)
+    roots = _chosen(all_of, asked.tables)
     tables = {name: load_history(catalog, namespace, table.name) for name, table in roots.items()}
+    # The cut is found over all of them: that of one table alone might be another, and have a part of a transaction.
+    for name, root in all_of.items():
+        with suppress(SinkRefused):
+            tables[name] = tables[name] if name in roots else load_history(catalog, namespace, root.name)
     for name, table in tables.items():
         if table.properties.get(SOURCE) != str(catalogue.system_identifier):
             raise SourceChanged(
@@ -106,11 +112,12 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     with connect(pipeline.source) as connection:
         # First: what has been read by now lies below the log's ends that history is waited for.
         unread = being_read(pipeline, connection, roots)
-        watch = FrontierWatch(pipeline, connection, map(pipeline.topic, roots), folder, snapshot)
+        watch = FrontierWatch(pipeline, connection, map(pipeline.topic, tables), folder, snapshot)
         frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
     tables = {name: table.refresh() for name, table in tables.items()}
-    _refuse_unread({name: table for name, table in tables.items() if name in unread}, snapshot)
     found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)
+    tables = {name: tables[name] for name in roots}
+    _refuse_unread({name: table for name, table in tables.items() if name in unread}, snapshot)
     _refuse_early(tables, found, snapshot)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))

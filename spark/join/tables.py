@@ -281,11 +281,12 @@ def joined_rows(entries: DataFrame, view: JoinedView, *more: Column) -> DataFram
         more: other columns over the entries.
     """
     kinds, at = dict(document_columns(view)), {name: place for place, name in enumerate(key_names(view))}
-    columns = []
+    columns, base64 = [], F.lit("base64")
     for name, kind in kinds.items():
         value = F.col(COLUMNS).getField(name)
         if name in at:  # of a deleted document only the key is known, as text
-            value = F.coalesce(value, F.get(KEY, at[name]).try_cast(kind))
+            text = F.get(KEY, at[name])
+            value = F.coalesce(value, F.try_to_binary(text, base64) if kind == "binary" else text.try_cast(kind))
         columns.append(value.alias(name))
     gone = F.col(PREFIX + "document").isNull()
     letter = F.lit(None).cast("string")

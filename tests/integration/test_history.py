@@ -153,6 +153,16 @@ def test_cuts_that_can_not_be_are_refused(vaults: Vaults) -> None:
     assert one["table"] == "public.savings"
 
 
+def test_the_cut_of_one_table_is_that_of_all(vaults: Vaults) -> None:
+    """Inside of a transaction that has written the one, and not yet the other, no cut has a part of it."""
+    with psycopg.connect(vaults.conninfo) as connection:
+        connection.execute("UPDATE checking SET balance = balance - 1 WHERE id = 6")
+        [at] = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone() or [0]
+        connection.execute("UPDATE savings SET balance = balance + 1 WHERE id = 6")
+    whole, one = cuts.cut(vaults, int(at)), cuts.cut(vaults, int(at), tables=("public.checking",))
+    assert one["cut"] == whole["cut"] < int(at)
+
+
 def test_a_cut_can_be_named_listed_read_and_dropped(vaults: Vaults) -> None:
     made = vaults.as_of("--tag", "november")
     assert "there is a cut november already" in vaults.run_error("as-of", "--tag", "november")

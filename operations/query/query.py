@@ -84,7 +84,7 @@ class Queries:
             put = list[str]()
             try:
                 for one in told:
-                    self._show(one, put)
+                    self._show(one, put, empty=statement.lists)
                 left = max(until - time.monotonic(), 0.1)
                 found = self._duck.run(statement.text, limit, left, ", ".join(one.shown for one in all_of))
             finally:
@@ -110,10 +110,15 @@ class Queries:
                     raise
         raise AssertionError("the second look returns or raises")
 
-    def _show(self, told: Told, put: list[str]) -> None:
-        """Let a table be read under its name; what is put into DuckDB for that is noted."""
+    def _show(self, told: Told, put: list[str], *, empty: bool) -> None:
+        """Let a table be read under its name, without its rows if they are not asked for; what is put into DuckDB for
+        that is noted."""
         one, number = told.held, len(put)
-        rows = scan_of(one.metadata) if is_local(one.metadata) else self._put(f"hw_whole_{number}", whole(one), put)
+        if is_local(one.metadata):
+            rows = scan_of(one.metadata)
+        else:
+            there = one.table.schema().as_arrow().empty_table() if empty else whole(one)
+            rows = self._put(f"hw_whole_{number}", there, put)
         if told.tail is not None and told.view is not None and told.tail.rows.num_rows:
             tail = self._put(f"hw_tail_{number}", told.tail.rows, put)
             columns = [name for name in told.tail.rows.column_names if name not in (GONE, WINS)]

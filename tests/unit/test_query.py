@@ -18,8 +18,10 @@ from cdc.errors import ConfigError, QueryRefused, QueryTooLarge, SinkUnavailable
 from cdc.log.slices import Slice, slices
 from connectors.ledger import LedgerEntry
 from operations.query import duck as inside
+from operations.query.answer import Told
 from operations.query.as_of import AsOf, Ends, before, commit_before, together
 from operations.query.duck import Duck, scan_of
+from operations.query.query import Queries
 from operations.query.statement import checked
 from operations.query.tables import Name, chosen, marks, names
 from operations.query.values import plain_rows
@@ -176,6 +178,20 @@ def test_views_are_read_and_forgotten(duck: Duck) -> None:
     with pytest.raises(QueryRefused, match="t does not exist") as refused:
         duck.run("FROM t", 10, 10, "flight, plane")
     assert "the tables are flight, plane" in str(refused.value)
+
+
+def test_a_list_of_tables_reads_none_from_a_bucket(duck: Duck) -> None:
+    columns = pa.schema([("id", pa.int64())])
+    table = SimpleNamespace(schema=lambda: SimpleNamespace(as_arrow=lambda: columns))
+    held = SimpleNamespace(metadata="s3://b/t/m.json", rows=10**9, table=table, name=Name("lake", "far"))
+    queries, put = Queries.__new__(Queries), list[str]()
+    queries._duck = duck
+    told = cast(Told, SimpleNamespace(held=held, tail=None, view=None))
+    queries._show(told, put, empty=True)
+    assert ("far",) in [tuple(row) for row in duck.run("SHOW TABLES", 10, 10).rows]
+    duck.forget(put)
+    with pytest.raises(QueryTooLarge, match="1,000,000,000 rows on a server"):
+        queries._show(told, put, empty=False)
 
 
 def test_a_query_is_bounded_in_rows_and_time(duck: Duck) -> None:

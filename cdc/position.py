@@ -8,8 +8,12 @@ of Elasticsearch, Redis scripts' string comparison and Iceberg. See docs/decisio
 
 from __future__ import annotations
 
+import re
+
 from cdc.errors import StateError
 
+# As Postgres reads it: a digit too many would be another position, a sign none.
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 LSN_BITS = 52
 MAX_LSN = (1 << LSN_BITS) - 1
 MAX_EPOCH = (1 << (63 - LSN_BITS)) - 1
@@ -63,7 +67,7 @@ def parse_lsn(text: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    high, slash, low = text.partition("/")
-    if not slash:
+    found = _LSN.fullmatch(text)
+    if found is None:
         raise ValueError(f"not a position in the log: {text}")
-    return (int(high, 16) << 32) + int(low, 16)
+    return (int(found[1], 16) << 32) + int(found[2], 16)

@@ -272,4 +272,7 @@ def moment_of(text: str) -> float:
         ValueError: it is none.
     """
     found = datetime.fromisoformat(text)
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+    try:
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except OverflowError as error:  # in UTC it is of the year 0 or 10000
+        raise ValueError(f"no moment in UTC: {text}") from error

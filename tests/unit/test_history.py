@@ -28,10 +28,12 @@ from cdc.history import (
     state_at,
     versions_sql,
 )
+from cdc.position import parse_lsn
 from cdc.view import View
 from connectors.cut_snapshot import delete_event
 from connectors.missed_deletes import ghost_event, standing
 from console.cli.as_of import command as as_of_command
+from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.history_rows import HistoryDecoder
@@ -301,3 +303,16 @@ def test_a_name_that_can_not_be_typed_and_one_for_nothing_are_refused(tmp_path: 
     (tmp_path / "p.yaml").write_text("no pipeline: nothing of it is looked at")
     told = CliRunner().invoke(as_of_command, [str(tmp_path / "p.yaml"), *more])
     assert (told.exit_code, "--tag" in told.output) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["-1/0", "1/FFFFFFFFF", " 0/1", "0x1/0", "1_0/0", "0", "", "/1"])
+def test_what_is_no_position_is_not_taken_for_another_one(text: str) -> None:
+    with pytest.raises(ValueError, match="not a position"):
+        parse_lsn(text)
+
+
+def test_a_moment_is_one_in_utc() -> None:
+    assert moment_of("1970-01-01T01:00:00+01:00") == moment_of("1970-01-01") == 0
+    for text in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        with pytest.raises(ValueError, match="no moment in UTC"):
+            moment_of(text)

@@ -42,6 +42,10 @@ HeadwaterError
 │   ├── HistoryGap              a cut where history may lack events
 │   ├── BeyondFrontier          (transient) a cut that history has not come to yet
 │   ├── Behind                  (transient) a generation lacks what readers of the living one see
+│   ├── RowInSource             a row that is to be erased is still in the source
+│   ├── TagsHold                tags or branches of a warehouse keep what is to be erased
+│   ├── DeleteNotApplied        (transient) the delete of what is to be erased has not come everywhere
+│   ├── EraseUnfinished         (transient) a server has not let go of what is erased yet
 │   └── TooLate                 away for longer than the log remembers deletes
 └── SinkError
     ├── SinkUnavailable         (transient) retry with back-off; holds the batch
@@ -349,6 +353,32 @@ class Behind(StateError):
     """A generation lacks what readers of the living one see."""
 
     code = "behind"
+    transient = True
+
+
+class RowInSource(StateError):
+    """A row that is to be erased is still in the source, or is there again."""
+
+    code = "row-in-source"
+
+
+class TagsHold(StateError):
+    """Tags or branches of a warehouse's tables keep what is to be erased; nothing was erased."""
+
+    code = "tags-hold"
+
+
+class DeleteNotApplied(StateError):
+    """The delete of a row that is to be erased has not come everywhere; nothing was erased."""
+
+    code = "delete-not-applied"
+    transient = True
+
+
+class EraseUnfinished(StateError):
+    """A server has not let go of what is erased in time; the same call goes on."""
+
+    code = "erase-unfinished"
     transient = True
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from cdc.catalogue import Catalogue
-from cdc.errors import SourceError
+from cdc.catalogue import Catalogue, Table
+from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
+from cdc.resolve_names import near
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.kept_shapes import known_shapes, remember_shapes
@@ -73,3 +74,17 @@ def _remembered(pipeline: Pipeline, path: Path) -> Catalogue:
     known, catalogue = known_shapes(pipeline), Catalogue.from_json(path.read_text())
     newest = {name: shapes[-1].table for name, shapes in known.tables.items()}
     return known.told_to(replace(catalogue, tables={**catalogue.tables, **newest}))
+
+
+def captured_table(catalogue: Catalogue, name: str) -> Table:
+    """A captured table by its name, with or without its schema.
+
+    Raises:
+        ConfigError: there is none, or there are several (terminal).
+    """
+    found = [table for known, table in catalogue.tables.items() if name in (known, known.partition(".")[2])]
+    if len(found) == 1:
+        return found[0]
+    choices = f"choose from {', '.join(sorted(catalogue.tables)[:20])}"
+    what = f"{len(found)} captured tables are called {name}" if found else f"no table {name} is captured"
+    raise ConfigError(what, fix=near(name, catalogue.tables) or choices)

@@ -124,14 +124,15 @@ class Kafka:
         self._result(f"creating topic {topic.name}", futures[topic.name], allowed="TOPIC_ALREADY_EXISTS")
         self._wait(topic.name, there=True)
 
-    def alter(self, name: str, config: Mapping[str, str]) -> None:
-        """Set some settings of a topic, leaving the others.
+    def alter(self, name: str, config: Mapping[str, str | None]) -> None:
+        """Set some settings of a topic, leaving the others; None gives one back to the broker's default.
 
         Raises:
             KafkaError: refused (terminal).
         """
+        kinds = {True: AlterConfigOpType.DELETE, False: AlterConfigOpType.SET}
         entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            ConfigEntry(key, value or "", incremental_operation=kinds[value is None])
             for key, value in sorted(config.items())
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)

@@ -13,16 +13,26 @@ from cdc.log.client import PARTITION_EOF, Kafka
 SILENCE_SECONDS = 30.0
 
 
-def records(kafka: Kafka, topic: str, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:
+def records(
+    kafka: Kafka, topic: str, partition: int, start: int = OFFSET_BEGINNING, *, uncommitted: bool = False
+) -> Iterator[Message]:
     """Every committed record of a partition, from an offset, or its first, to the end that it has now.
 
     A partition that is written to all the time never shows its end to a reader: what comes after the end that there was
     at the beginning is left for the next time.
 
+    Args:
+        kafka: the brokers.
+        topic: its name.
+        partition: its number.
+        start: the first offset.
+        uncommitted: with those of transactions that were aborted: they lie on the brokers' disks as others do.
+
     Raises:
         KafkaUnavailable: no answer (transient).
     """
-    consumer: Consumer = kafka.consumer()
+    more = {"isolation_level": "read_uncommitted"} if uncommitted else {}
+    consumer: Consumer = kafka.consumer(**more)
     try:
         place = TopicPartition(topic, partition, start)
         end = _end(consumer, place)

@@ -43,6 +43,7 @@ VERBS = {
     "query": "ask the warehouse's tables in SQL, with what the log has besides",
     "letters": "what no sink would take: list, show, write again, forget",
     "as-of": "read every table of a warehouse's history as of one commit",
+    "erase": "erase a deleted row everywhere: the log, history, snapshots, dead letters, files of servers",
     "pack": "pack the Python environment for a Spark cluster's executors",
     "drop": "remove what apply and run created",
 }
@@ -76,7 +77,7 @@ def cli(context: click.Context) -> None:
 
     \b
     Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain, preview --diff,
-    rebuild --auto), or something left (letters replay), or SQL that is wrong (query).
+    rebuild --auto), or something left (letters replay, erase), or SQL that is wrong (query).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

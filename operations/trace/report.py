@@ -13,17 +13,16 @@ import orjson
 from cdc.catalogue import Catalogue, Table
 from cdc.change import Op
 from cdc.debezium_json import Decoder
-from cdc.errors import ConfigError, HeadwaterError
+from cdc.errors import HeadwaterError
 from cdc.join.view import JoinedView
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.resolve import resolve_views, view_tables
-from cdc.resolve_names import near
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
-from operations.catalogue import source_catalogue
+from operations.catalogue import captured_table, source_catalogue
 from operations.held import held_under
 from operations.holding import with_later
 from operations.kept_shapes import read_frozen
@@ -56,7 +55,7 @@ def trace_report(pipeline: Pipeline, table: str, key: str, *, values: bool = Fal
         SourceError: its definition is not known, and Postgres does not answer (transient by nature).
     """
     catalogue = _catalogue(pipeline)
-    case = _Case(pipeline, catalogue, _table(catalogue, table), key, values)
+    case = _Case(pipeline, catalogue, captured_table(catalogue, table), key, values)
     sinks = {sink: _Role.of(case, sink) for sink in pipeline.sinks}
     with ThreadPoolExecutor(max_workers=2 + len(sinks)) as pool:
         source = pool.submit(_asked, case.source)
@@ -263,12 +262,3 @@ def _catalogue(pipeline: Pipeline) -> Catalogue:
         return Catalogue.from_json(remembered.read_text())
     except (OSError, ValueError):
         return source_catalogue(pipeline)
-
-
-def _table(catalogue: Catalogue, name: str) -> Table:
-    found = [table for known, table in catalogue.tables.items() if name in (known, known.partition(".")[2])]
-    if len(found) == 1:
-        return found[0]
-    choices = f"choose from {', '.join(sorted(catalogue.tables)[:20])}"
-    what = f"{len(found)} captured tables are called {name}" if found else f"no table {name} is captured"
-    raise ConfigError(what, fix=near(name, catalogue.tables) or choices)

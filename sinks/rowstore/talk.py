@@ -66,6 +66,11 @@ class Talk:
         self.awake = Awake(settings.away_seconds)
 
     @property
+    def login(self) -> Settings:
+        """How its server is reached."""
+        return self._login
+
+    @property
     def who(self) -> str:
         """How errors name it."""
         return self._login.who.replace("sink 'row store'", "row store")

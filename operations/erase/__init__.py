@@ -1,0 +1,1 @@
+"""A row that was deleted at the source is erased where it still is; docs/decisions/erasure.md."""

@@ -1,0 +1,247 @@
+"""Erases a row: looks where it still is, removes it there, looks again, and says all of that as data."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import DeleteNotApplied, RowInSource
+from cdc.log.client import Kafka
+from cdc.pipeline import Pipeline
+from operations.erase import servers
+from operations.erase.compaction import TOPICS, compact
+from operations.erase.letters import Letters
+from operations.erase.log import InLog, row_in_log, still_there
+from operations.erase.note import Note
+from operations.erase.places import Place, settled
+from operations.erase.readers import Build, await_readers, behind, builds_of
+from operations.erase.subject import Say, Subject
+from operations.erase.tables import Held, tables_of
+from operations.erase.warehouse import erase_tables, refuse_others_pause, refuse_tags
+from spark.files import write_atomic
+
+# For a topic's compaction, an index's merges or a server's files, each.
+SERVER_SECONDS = 600.0
+LOOK_SECONDS = 0.5
+
+# What Headwater does not reach, for whoever has to.
+NOT_OURS = (
+    "Postgres: its WAL until that is recycled, its archive, its backups and its replicas' files",
+    "copies of Kafka's, Redis's and Elasticsearch's disks; mirrors of topics; what other consumers have read",
+    "copies of a topic's partitions on other brokers, which compact by themselves, each in its own time",
+    "files of a warehouse that no snapshot names (of a job that was killed): upkeep removes them after three days",
+    "rows of other tables that tell of the same person, and an earlier primary key of this row: erase them as well",
+    "logs of applications; Headwater's own name keys where something was refused, and no values",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is wanted.
+
+    Attributes:
+        act: erase; else only look.
+        move_tags: lead tags of the warehouse that keep the row to tables without it; else they are refused.
+        wait: for the delete to come everywhere, in seconds.
+        name_key: the certificate names the key itself.
+    """
+
+    act: bool = False
+    move_tags: bool = False
+    wait: float = 60.0
+    name_key: bool = False
+
+
+@dataclass
+class _Look:
+    """All that was found."""
+
+    log: InLog
+    letters: InLog
+    held: list[Held]
+    others: list[Place]
+
+    def places(self, letters: Letters) -> list[Place]:
+        subject = letters.subject
+        topics = [_topic("topic", self.log), _topic("letters", self.letters)]
+        return (
+            [*topics, *(one.place for one in self.held), *self.others, *servers.backups(letters.builds)]
+            if subject
+            else []
+        )
+
+
+@dataclass
+class Eraser:
+    """One row's.
+
+    Args:
+        subject: the row.
+        options: what is wanted.
+    """
+
+    subject: Subject
+    options: Options
+    began: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        self._kafka, self._note = Kafka(self.subject.pipeline), Note(self.subject.pipeline)
+
+    def run(self) -> dict[str, Any]:
+        """Look, and erase if that is wanted; the certificate.
+
+        Raises:
+            RowInSource, TagsHold, DeleteNotApplied, StateError: refused; nothing was erased.
+            EraseUnfinished: a server has not let go in time; the same again goes on (transient).
+            HeadwaterError: a server does not answer, or refuses; the same again goes on.
+        """
+        builds = builds_of(self.subject)
+        letters = Letters(self.subject, builds)
+        if not self.options.act:
+            return self._told(self._look(letters).places(letters), self._why_not(builds))
+        self._note.put_back(TOPICS, self._kafka.alter)
+        servers.put_back_indices(builds, self._note)
+        self.subject.refuse_present()
+        refuse_others_pause(self.subject, builds)
+        self._await_delete(builds)
+        look = self._look(letters)
+        refuse_tags(look.held, move=self.options.move_tags)
+        before = look.places(letters)
+        after = self._erase(letters, builds, look)
+        self._refuse_return()
+        return self._told(settled(before, [*after, *servers.backups(builds)]), [])
+
+    def _look(self, letters: Letters) -> _Look:
+        subject = self.subject
+        return _Look(
+            row_in_log(subject, self._kafka),
+            letters.look(self._kafka),
+            tables_of(subject, letters.builds),
+            servers.look(subject, letters.builds),
+        )
+
+    def _why_not(self, builds: Sequence[Build]) -> list[str]:
+        """What an erasure would be refused for now."""
+        found = []
+        try:
+            self.subject.refuse_present()
+        except RowInSource as error:
+            found.append(f"{error.what}: {error.fix}")
+        found += [f"{who}: {fix}" for who, fix in behind(self.subject, builds, self._ends())]
+        return found
+
+    def _ends(self) -> dict[str, dict[int, int]]:
+        topic = self.subject.topic
+        described = self._kafka.describe([topic])
+        return self._kafka.ends({topic: described[topic].partitions}) if topic in described else {topic: {}}
+
+    def _await_delete(self, builds: Sequence[Build]) -> None:
+        """Wait until the log ends the row, and until everybody has read that."""
+        until = time.monotonic() + self.options.wait
+        while not row_in_log(self.subject, self._kafka).deleted:
+            if time.monotonic() > until:
+                raise DeleteNotApplied(
+                    f"the delete has not reached topic {self.subject.topic}",
+                    means="the log still says that the row is there; nothing was erased",
+                    fix="`headwater status FILE` says how the connector is; wait longer (--wait)",
+                )
+            time.sleep(LOOK_SECONDS)
+        await_readers(self.subject, builds, self._ends(), max(1.0, until - time.monotonic()))
+
+    def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
+        subject, kafka = self.subject, self._kafka
+        letters.supersede()
+        self._compact(look.log, lambda: await_readers(subject, builds, self._ends(), self.options.wait))
+        self._compact(look.letters, lambda: None)
+        found = erase_tables(subject, builds)
+        found += servers.erase_indices(subject, builds, self._note, SERVER_SECONDS)
+        servers.erase_marks(subject, builds)
+        found += servers.erase_files(subject, builds, SERVER_SECONDS)
+        found += [one for one in servers.look(subject, builds) if one.kind in ("cache", "row-store") and not one.hidden]
+        return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
+
+    def _compact(self, found: InLog, closed: Any) -> None:
+        if found.count:
+            self.subject.say(f"topic {found.topic}: closing its segments and having them compacted")
+            keys = {part: found.keys[part] for part in found.values}
+            left = lambda: still_there(self._kafka, found)  # noqa: E731
+            compact(self._kafka, self._note, found.topic, keys, left, closed, self.subject.say, SERVER_SECONDS)
+
+    def _refuse_return(self) -> None:
+        try:
+            self.subject.refuse_present()
+        except RowInSource as error:
+            raise RowInSource(
+                f"the row of {self.subject.name} has come back to the source meanwhile",
+                means="what there was of it before is erased; what has come since is on its way to every sink",
+                fix="DELETE it again, then run this again",
+            ) from error
+
+    # -- what is said --------------------------------------------------------------------------------------------------
+
+    def _told(self, places: Sequence[Place], refused: Sequence[str]) -> dict[str, Any]:
+        subject, act = self.subject, self.options.act
+        return {
+            "pipeline": subject.pipeline.name,
+            "table": subject.name,
+            "key": subject.key if self.options.name_key else None,
+            "key_sha256": subject.digest,
+            "began": self.began,
+            "ended": time.time(),
+            "erased": act and all(place.empty for place in places),
+            "found": sum(place.found for place in places if place.kind != "backup"),
+            "places": [place.to_dict() for place in places],
+            "refused": list(refused),
+            "stays": self._stays(),
+            "not_ours": list(NOT_OURS),
+        }
+
+    def _stays(self) -> list[str]:
+        """What is kept on purpose: the key, and no value."""
+        kafka = self.subject.pipeline.kafka
+        hours = kafka.tombstone_retention_hours
+        return [
+            f"the key, in the log: its tombstone stays for {hours:g} h after compaction has met it (at least until "
+            f"{_moment(time.time() + hours * 3600)}), so that a sink that is away hears of the delete",
+            "the key and a version in fences of Elasticsearch and Redis (fence_seconds), and in the row store's marks "
+            f"({hours:g} h), so that a late write does not bring the row back",
+        ]
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+
+
+def _topic(kind: Any, found: InLog) -> Place:
+    words = f"{found.count} records with values" if found.count else ""
+    return Place(kind, found.topic, found=found.count, words=words)
+
+
+def erase(pipeline: Pipeline, table: str, key: str, options: Options, say: Say) -> dict[str, Any]:
+    """Say where a deleted row still is, and erase it there if that is wanted; the shape of ``headwater erase --json``.
+
+    Args:
+        pipeline: the loaded file.
+        table: ``schema.table``, or its name alone where only one schema has it.
+        key: the row's primary key, of several columns with ``|`` between.
+        options: what is wanted.
+        say: told a line when something takes a while.
+
+    Raises:
+        ConfigError: no such table, or no such key can be (terminal).
+        HeadwaterError: as ``Eraser.run``.
+    """
+    return Eraser(Subject.of(pipeline, table, key, say), options).run()
+
+
+def write_certificate(path: Path, report: dict[str, Any]) -> None:
+    """Keep a certificate.
+
+    Raises:
+        DiskFull, OSError: it could not be written.
+    """
+    write_atomic(path, json.dumps(report, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,87 @@
+"""Settings of servers that were changed for a moment, written down before they are: a kill must not leave them so.
+
+    <state_dir>/<pipeline>/erasing.json     kind -> name -> setting -> what it was; null for a server's own default
+
+Whoever erases next puts them back first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from operations.state_folder import numbered_state_dir, state_dir
+from spark.files import write_atomic
+
+Settings = Mapping[str, str | None]
+# Puts settings of one thing to what they were: (name, settings).
+Back = Callable[[str, Settings], None]
+
+
+class Note:
+    """What has to be put back.
+
+    Args:
+        pipeline: the loaded file.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._path: Path = state_dir(pipeline) / pipeline.name / "erasing.json"
+
+    def read(self) -> dict[str, dict[str, dict[str, str | None]]]:
+        """What is noted.
+
+        Raises:
+            StateError: it can't be read (terminal).
+        """
+        try:
+            found: dict[str, dict[str, dict[str, str | None]]] = json.loads(self._path.read_text())
+            return found
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise StateError(
+                f"{self._path} can't be read: {error}",
+                means="settings of topics or indices may be other than they should be",
+                fix="`headwater apply FILE` sets the topics' right; then remove that file",
+            ) from error
+
+    def put_back(self, kind: str, back: Back) -> None:
+        """Put everything of a kind back, and forget it."""
+        for name, settings in list(self.read().get(kind, {}).items()):
+            back(name, settings)
+            self._forget(kind, name)
+
+    @contextmanager
+    def changed(self, kind: str, name: str, were: Settings, back: Back) -> Iterator[None]:
+        """For the time of a block settings of one thing are others.
+
+        Args:
+            kind: of thing.
+            name: its name.
+            were: what they are now; what an earlier call has left noted counts more.
+            back: puts them back.
+        """
+        noted = self.read()
+        noted.setdefault(kind, {}).setdefault(name, dict(were))
+        numbered_state_dir(self._pipeline)
+        write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+        try:
+            yield
+        finally:
+            back(name, noted[kind][name])
+            self._forget(kind, name)
+
+    def _forget(self, kind: str, name: str) -> None:
+        noted = self.read()
+        noted.get(kind, {}).pop(name, None)
+        noted = {one: names for one, names in noted.items() if names}
+        if noted:
+            write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+        else:
+            self._path.unlink(missing_ok=True)

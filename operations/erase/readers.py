@@ -1,0 +1,154 @@
+"""Who reads a table's topic: every generation of every sink, and histories; and whether they have read far enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc.errors import DeleteNotApplied, HeadwaterError
+from cdc.join.view import JoinedView
+from cdc.log.ends import Offsets, reached
+from cdc.resolve import resolve_views, view_tables
+from cdc.view import View
+from operations.erase.subject import Subject
+from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables
+from operations.kept_shapes import read_frozen
+from operations.opened import Opened
+from operations.state_folder import register_of
+from sinks.rowstore.redis import RedisRowStore
+from spark.applied import applied_offsets
+from spark.flow import flow_name
+from spark.made_of import as_defined
+from spark.register import Registered
+
+LOOK_SECONDS, SAY_SECONDS = 0.5, 5.0
+# A row store that does not answer is told, not waited for.
+PATIENCE = {"give_up_seconds": 5.0, "request_timeout_seconds": 5.0}
+
+
+@dataclass(frozen=True)
+class Build:
+    """A generation that shows the table.
+
+    Attributes:
+        entry: what the register says of it.
+        opened: the generation, looked at.
+        views: those of its views that take rows of the table.
+    """
+
+    entry: Registered
+    opened: Opened
+    views: tuple[View, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"sink {self.opened.sink}, generation {self.opened.number}"
+
+
+def builds_of(subject: Subject) -> list[Build]:
+    """Every generation that has ever run and takes rows of the table.
+
+    Raises:
+        ConfigError: a generation's views do not fit the source's tables (terminal).
+        StateError: a register can't be read (terminal).
+    """
+    found = []
+    for sink in subject.pipeline.sinks:
+        register = register_of(subject.pipeline, sink)
+        for entry in register.entries():
+            generation = register.generation(entry.number)
+            if not generation.started:
+                continue  # nothing was written
+            catalogue = read_frozen(generation).over(subject.catalogue)
+            defined = as_defined(subject.pipeline, generation)
+            views = resolve_views(defined, catalogue, sink)
+            mine = tuple(view for view in views if subject.name in view_tables(view))
+            holder = generation.lease.holder()
+            if mine:
+                opened = Opened(defined, generation, views, holder.token if holder else 0)
+                found.append(Build(entry, opened, mine))
+    return found
+
+
+def histories_of(subject: Subject) -> list[str]:
+    """Sinks that keep the table's history, and have begun to."""
+    return [
+        sink
+        for sink in history_sinks(subject.pipeline)
+        if subject.name in root_tables(subject.pipeline, subject.catalogue, sink)
+        and history_folder(subject.pipeline, sink).exists()
+    ]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A checkpoint that must have come far enough."""
+
+    name: str
+    folder: Path
+    alive: bool
+    fix: str
+
+
+def _readers(subject: Subject, builds: Sequence[Build]) -> list[_Reader]:
+    found = []
+    for build in builds:
+        opened = build.opened
+        alive = opened.generation.lease.busy()
+        idle = build.entry.stage in ("previous", "ready", "retiring")
+        way = f"`headwater retire FILE {opened.sink} --generation {opened.number}`, or let `headwater run FILE` run"
+        fix = way if idle and not alive else "let `headwater run FILE` run"
+        for flow in sorted({flow_name(view, separate=opened.warehouse) for view in build.views}):
+            found.append(_Reader(f"{build.name}, flow {flow}", opened.generation.flow_folder(flow), alive, fix))
+    for sink in histories_of(subject):
+        folder = history_folder(subject.pipeline, sink)
+        alive = history_lease(folder, sink).busy()
+        found.append(_Reader(f"history of sink {sink}", folder / STREAM, alive, "let `headwater run FILE` run"))
+    return found
+
+
+def behind(subject: Subject, builds: Sequence[Build], goal: Offsets) -> list[tuple[str, str]]:
+    """Who has not read up to these ends of the topic: (who, what to do); documents that a fan-out has left are told."""
+    found = []
+    for reader in _readers(subject, builds):
+        if not reached(applied_offsets(reader.folder), goal):
+            found.append((reader.name + ("" if reader.alive else ", which nobody runs"), reader.fix))
+    for build in builds:
+        for view in build.views:
+            if isinstance(view, JoinedView) and (left := _waiting(build, view)):
+                found.append((f"{build.name}: {left} documents of view {view.name} wait to be made", "wait for them"))
+    return found
+
+
+def _waiting(build: Build, view: View) -> int | str:
+    store = RedisRowStore(build.opened.row_store(view, **PATIENCE))
+    try:
+        return store.waiting()
+    except HeadwaterError as error:
+        return f"nobody knows how many ({error.what})"
+    finally:
+        store.close()
+
+
+def await_readers(subject: Subject, builds: Sequence[Build], goal: Offsets, seconds: float) -> None:
+    """Wait until all have read up to these ends.
+
+    Raises:
+        DeleteNotApplied: some have not, by then (transient).
+    """
+    until, told = time.monotonic() + seconds, time.monotonic() + 2.0
+    while late := behind(subject, builds, goal):
+        if time.monotonic() > until:
+            raise DeleteNotApplied(
+                f"the log's newest records of {subject.name} have not been applied by: "
+                + "; ".join(name for name, _ in late),
+                means="what they have not read could not be erased there; nothing was erased",
+                fix="; ".join(dict.fromkeys(fix for _, fix in late)) + "; or wait longer (--wait)",
+            )
+        if time.monotonic() > told:
+            subject.say(f"waiting for {late[0][0]}")
+            told = time.monotonic() + SAY_SECONDS
+        time.sleep(LOOK_SECONDS)

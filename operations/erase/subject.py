@@ -1,0 +1,123 @@
+"""The row that is to be erased: which it is, that it is gone from the source, how its records are told."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cdc.catalogue import Catalogue, Table
+from cdc.debezium_json import Decoder
+from cdc.errors import ConfigError, RowInSource, SourceError
+from cdc.keys import split_id
+from cdc.log.registry import encoding_of
+from cdc.pipeline import Pipeline
+from cdc.view import View
+from connectors.postgres import connect
+from operations.catalogue import captured_table, source_catalogue
+from operations.verify.newest_records import Asked
+from truth.one_document import expected_document
+
+Say = Callable[[str], None]
+_WHOLE = ("int2", "int4", "int8", "smallint", "integer", "bigint")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One row.
+
+    Attributes:
+        pipeline: the loaded file.
+        catalogue: the captured tables.
+        table: the row's.
+        key: its key, as document ids have it.
+        say: told a line when something takes long.
+    """
+
+    pipeline: Pipeline
+    catalogue: Catalogue
+    table: Table
+    key: str = field(repr=False)
+    say: Say
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, table: str, key: str, say: Say) -> Subject:
+        """Find the table.
+
+        Raises:
+            ConfigError: no such table is captured, or no row of it can have such a key (terminal).
+            SourceError: Postgres does not answer, and its tables are not known from before.
+        """
+        catalogue = source_catalogue(pipeline)
+        found = captured_table(catalogue, table)
+        _refuse_odd(found, key)
+        return cls(pipeline, catalogue, found, key, say)
+
+    @property
+    def name(self) -> str:
+        """``schema.table``."""
+        return self.table.qualified
+
+    @property
+    def topic(self) -> str:
+        """The table's."""
+        return self.pipeline.topic(self.name)
+
+    @property
+    def view(self) -> View:
+        """All columns of the table."""
+        return View.identity(self.table)
+
+    @property
+    def digest(self) -> str:
+        """What stands for the key where it is not to be told. Who knows the key can tell whether it is this one."""
+        return hashlib.sha256(f"{self.name}|{self.key}".encode()).hexdigest()
+
+    def asked(self) -> Asked:
+        """Tells the row's records from others."""
+        decoder = Decoder(self.table, encoding=encoding_of(self.pipeline.source.reader()))
+        return Asked(decoder, self.view, self.topic, [self.key])
+
+    def refuse_present(self) -> None:
+        """Refuse a row that is in the source.
+
+        Raises:
+            RowInSource: it is (terminal).
+            SourceError: the address is a standby's, which may not know of it yet; or the role may not read the table.
+            SourceUnavailable: no answer (transient).
+        """
+        with connect(self.pipeline.source) as connection:
+            standby = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+        if standby is None or standby[0]:
+            raise SourceError(
+                "source.host leads to a standby",
+                means="it may lack rows that its primary has; nothing was erased",
+                fix="point source.host at the primary",
+            )
+        if expected_document(self.view, self.pipeline.source, self.key, None).document is not None:
+            raise RowInSource(
+                f"the row of {self.name} is in the source",
+                means="it would come back with its next change; nothing was erased",
+                fix=f"DELETE it from {self.name} first, then run this again",
+            )
+
+
+def _refuse_odd(table: Table, key: str) -> None:
+    if not table.primary_key:
+        raise ConfigError(f"{table.qualified} has no primary key", fix="its rows can't be told apart")
+    parts = split_id(key, len(table.primary_key))
+    if len(parts) != len(table.primary_key):
+        columns = "|".join(table.primary_key)
+        raise ConfigError(
+            f"the key of {table.qualified} has {len(table.primary_key)} parts, {len(parts)} were given",
+            means="nothing was looked for",
+            fix=f"join the values with | in this order: {columns} (a | in a value is written \\|)",
+        )
+    for name, text in zip(table.primary_key, parts, strict=True):
+        column = table.by_name[name]
+        if not column.array and column.base_type in _WHOLE and not text.removeprefix("-").isdecimal():
+            raise ConfigError(
+                f"{table.qualified}.{name} is {column.base_type}, which the given key is not",
+                means="nothing was looked for",
+                fix="give the row's primary key",
+            )

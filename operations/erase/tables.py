@@ -1,0 +1,143 @@
+"""Where a warehouse's tables hold a row: current tables of every generation, and histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.errors import SinkRefused
+from cdc.history_names import HISTORY
+from operations.erase.places import Place
+from operations.erase.readers import Build, histories_of
+from operations.erase.shown import places_of
+from operations.erase.subject import Subject
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.catalogue import catalog_name, open_catalog
+from sinks.iceberg.history import load_history
+from sinks.iceberg.remains import Remains, Shown, remains
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+
+@dataclass
+class Held:
+    """A table, and what it holds.
+
+    Attributes:
+        sink: the sink's name.
+        build: the generation; None of a history.
+        view: whose table it is; empty for a history.
+        name: ``namespace.table``.
+        there: what was found.
+        rows: of a history, partition -> offsets of the row's records.
+    """
+
+    sink: str
+    build: Build | None
+    view: str
+    name: str
+    there: Remains
+    rows: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """For the certificate."""
+        files, hidden = len(self.there.rows), len(self.there.hidden)
+        words = [f"{files} data files"] if files else []
+        words += [f"{hidden} files that can't be looked into"] if hidden else []
+        words += [f"{self.there.snapshots} snapshots"] if words else []
+        refs = (*self.there.tags, *self.there.branches)
+        words += [f"kept by {', '.join(refs)}"] if refs else []
+        return Place(
+            "history" if self.build is None else "table",
+            self.name,
+            self.sink,
+            None if self.build is None else self.build.opened.number,
+            found=sum(self.there.rows.values()),
+            hidden=hidden,
+            words=", ".join(words),
+            refs=refs,
+        )
+
+
+def tables_of(subject: Subject, builds: Sequence[Build], sinks: Sequence[str] = ()) -> list[Held]:
+    """Look into every table that may hold the row, of these sinks or all.
+
+    Raises:
+        SinkUnavailable, SinkRefused: a catalogue does not open, or refuses.
+    """
+    found = []
+    for sink in sinks or warehouses(subject, builds):
+        with opened(subject, sink) as catalog:
+            for build in builds:
+                if build.opened.sink == sink:
+                    found += list(_current(subject, catalog, build))
+            if sink in histories_of(subject):
+                found += list(_history(subject, catalog, sink))
+    return found
+
+
+def warehouses(subject: Subject, builds: Sequence[Build]) -> list[str]:
+    """Sinks whose tables may hold the row."""
+    named = {build.opened.sink for build in builds if build.opened.warehouse} | set(histories_of(subject))
+    return [sink for sink in subject.pipeline.sinks if sink in named]
+
+
+@contextmanager
+def opened(subject: Subject, sink: str) -> Iterator[Catalog]:
+    """A sink's catalogue."""
+    with open_catalog(subject.pipeline.sinks[sink], catalog_name(sink)) as catalog:
+        yield catalog
+
+
+def _current(subject: Subject, catalog: Catalog, build: Build) -> Iterator[Held]:
+    part = build.opened.part
+    for view in build.views:
+        try:
+            table = iceberg.load_table(catalog, part, view.name, build.opened.number)
+        except SinkRefused:
+            continue  # it was never made
+        places = [(one.path, one.key) for one in places_of(view, subject.name)]
+        yield _held(subject, build.opened.sink, build, view.name, table, places)
+
+
+def _history(subject: Subject, catalog: Catalog, sink: str) -> Iterator[Held]:
+    namespace = subject.pipeline.sinks[sink].namespace  # type: ignore[union-attr]
+    try:
+        table = load_history(catalog, namespace, subject.table.name)
+    except SinkRefused:
+        return
+    held = _held(subject, sink, None, "", table, [((), tuple(subject.view.key))])
+    held.rows = _records(table, subject) if held.there.rows else {}
+    yield held
+
+
+def _held(subject: Subject, sink: str, build: Build | None, view: str, table: Table, places: Sequence[Shown]) -> Held:
+    name = ".".join(table.name()[-2:])
+    subject.say(f"looking into {name}")
+    return Held(sink, build, view, name, remains(table, places, subject.key))
+
+
+def _records(table: Table, subject: Subject) -> dict[int, list[int]]:
+    """Which records of the log the living rows of a history are of."""
+    from cdc.history import OFFSET, PARTITION
+    from sinks.iceberg.rows import held_keys
+
+    found: dict[int, list[int]] = {}
+    key = list(subject.view.key)
+    for batch in table.scan(selected_fields=(*key, PARTITION, OFFSET)).to_arrow_batch_reader():
+        parts, offsets = batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist()
+        for identity, part, offset in zip(held_keys([batch], key), parts, offsets, strict=True):
+            if identity == subject.key:
+                found.setdefault(part, []).append(offset)
+    return found
+
+
+def history_name(subject: Subject, sink: str) -> str:
+    """``catalog.namespace.table`` of the table's history, each part quoted."""
+    namespace = subject.pipeline.sinks[sink].namespace  # type: ignore[union-attr]
+    return f"`{catalog_name(sink)}`.`{namespace}`.`{subject.table.name}{HISTORY}`"

@@ -1,0 +1,136 @@
+"""Erases a row from a warehouse: its sink is paused, whoever writes to it lets go, and its tables are written anew.
+
+A rewriting beside the writer would lose to each of its merges. The pause is the operators' own (``headwater pause``),
+with a reason that says whose it is: who is killed here leaves the sink paused, and the same again goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from cdc.errors import StateError, TagsHold
+from operations.erase.places import Place
+from operations.erase.readers import Build, histories_of
+from operations.erase.subject import Subject
+from operations.erase.tables import Held, history_name, tables_of, warehouses
+from operations.history_place import history_folder, history_lease
+from operations.pausing import LET_GO_SECONDS, pause, paused, refuse_paused, resume
+from operations.run.session import open_spark
+from operations.state_folder import register_of
+from sinks.iceberg.catalogue import catalog_name, find_table
+from spark.erasing import forget_rows, rewrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def reason(subject: Subject) -> str:
+    """Of a pause that is ours: by it the same command knows what a killed one has left."""
+    return f"headwater erase {subject.digest[:12]}"
+
+
+def refuse_others_pause(subject: Subject, builds: Sequence[Build]) -> None:
+    """Refuse warehouses that somebody else has paused.
+
+    Raises:
+        StateError: one is (terminal).
+    """
+    for sink in warehouses(subject, builds):
+        found = paused(subject.pipeline, sink)
+        if found is not None and found.why != reason(subject):
+            refuse_paused(subject.pipeline, [sink], "nothing was erased")
+
+
+def refuse_tags(held: Sequence[Held], *, move: bool) -> None:
+    """Refuse what tags keep, unless they may be moved; and what branches keep.
+
+    Raises:
+        TagsHold: so they do (terminal).
+    """
+    branches = [f"{name} of {one.name}" for one in held for name in one.there.branches]
+    if branches:
+        raise TagsHold(
+            f"branches hold the row: {', '.join(branches)}",
+            means="what was committed to them is somebody's; nothing was erased",
+            fix="drop them: ALTER TABLE … DROP BRANCH …",
+        )
+    kept = [f"{name} of {one.name}" for one in held for name in one.there.tags]
+    if kept and not move:
+        raise TagsHold(
+            f"tags keep snapshots that hold the row: {', '.join(kept)}",
+            means="their files stay as long as the tags; nothing was erased",
+            fix="--tags move leads them to the table without the row (a cut of history shows the same as before, less "
+            "that row); or take them back: `headwater as-of FILE --drop NAME`",
+        )
+
+
+def erase_tables(subject: Subject, builds: Sequence[Build]) -> list[Place]:
+    """Erase the row from every warehouse; what is there then. Killed half-way, do it again.
+
+    Raises:
+        StateError: a process does not let go of a sink, which stays paused; the same again waits for it.
+        Exception: as Spark wraps what Iceberg says; what was done is done, and the sink goes on.
+    """
+    sinks = warehouses(subject, builds)
+    found: list[Place] = []
+    if not sinks:
+        return found
+    subject.say("starting Spark, which writes the warehouse's files anew")
+    spark = open_spark(subject.pipeline, sinks, "erase")
+    try:
+        for sink in sinks:
+            with _alone(subject, sink):
+                _erase(subject, tables_of(subject, builds, [sink]), spark)
+                found += [one.place for one in tables_of(subject, builds, [sink])]
+    finally:
+        spark.stop()
+    return found
+
+
+@contextmanager
+def _alone(subject: Subject, sink: str) -> Iterator[None]:
+    """Nobody writes to a sink for the time of a block, but for who asks nobody."""
+    pipeline = subject.pipeline
+    subject.say(f"pausing sink {sink}")
+    pause(pipeline, sink, reason(subject), subject.say)
+    with ExitStack() as held:
+        register = register_of(pipeline, sink)
+        for entry in register.entries():
+            generation = register.generation(entry.number)
+            if generation.folder.exists():
+                generation.lock()
+                held.callback(generation.unlock)
+        folder = history_folder(pipeline, sink)
+        if sink in histories_of(subject):
+            lease = history_lease(folder, sink)
+            waiting = retry_if_exception_type(StateError)
+            Retrying(stop=stop_after_delay(LET_GO_SECONDS), wait=wait_fixed(0.2), retry=waiting, reraise=True)(
+                lease.take
+            )
+            held.callback(lease.release)
+        yield
+    resume(pipeline, sink)
+
+
+def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> None:
+    for one in tables:
+        if one.build is None:
+            name = history_name(subject, one.sink)
+            forget_rows(spark, name, one.rows)
+        else:
+            name = _place(one)
+        files = bool(one.there.rows or one.there.hidden)
+        done = rewrite(spark, name, one.there.tags, files=files)
+        subject.say(f"{one.name}: {done}")
+
+
+def _place(one: Held) -> str:
+    """Where a generation's table is just now."""
+    assert one.build is not None
+    build = one.build.opened
+    namespace, table = find_table(build.part, catalog_name(one.sink), one.view, build.number)
+    return f"`{catalog_name(one.sink)}`.`{namespace}`.`{table}`"

@@ -1,0 +1,160 @@
+"""Deleted documents leave an index's files: Lucene keeps them in their segments until these are merged.
+
+A merge keeps a deleted document for as long as a copy of its shard might still have to be told of it (retention leases,
+which are renewed every 30 s, and the last commit), so both are led on first. The documents' text also lies in the
+translog until a flush.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from elasticsearch import Elasticsearch
+
+from cdc.errors import EraseUnfinished
+from sinks.elasticsearch.client import connect, translated
+from sinks.elasticsearch.settings import Settings, read_settings
+
+# For the time of it: segments with a single deleted document are merged as well, and leases renewed each second.
+FOR_THE_MOMENT = {
+    "index.merge.policy.expunge_deletes_allowed": "0",
+    "index.soft_deletes.retention_lease.sync_interval": "1s",
+}
+LOOK_SECONDS = 0.5
+# (shard, copy, segment)
+Segments = set[tuple[str, str, str]]
+
+
+class Expunger:
+    """Looks into indices of one sink, and has them merged.
+
+    Args:
+        config: plain data, of ``sinks.configure``.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._settings: Settings = read_settings(config)
+        self._client: Elasticsearch = connect(self._settings)
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._client.close()
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[Elasticsearch]:
+        with translated(self._settings.who, doing):
+            yield self._client
+
+    def indices(self, view: str) -> list[str]:
+        """Names of a view's indices, that of its fences too, which holds keys and versions."""
+        target = self._settings.targets[view]
+        return [target.concrete, target.fences]
+
+    def deleted(self, index: str) -> int | None:
+        """How many deleted documents an index's files hold, of all copies; None if there is no such index.
+
+        Raises:
+            SinkUnavailable: no answer (transient). SinkRefused: rights are missing.
+        """
+        with self._asking("looking for deleted documents") as client:
+            found = client.options(ignore_status=404).indices.stats(index=index, metric="docs").body
+        return None if "error" in found else int(found["_all"]["total"]["docs"].get("deleted", 0))
+
+    def were(self, index: str) -> dict[str, str | None]:
+        """The settings of ``FOR_THE_MOMENT`` as they are; None for the server's default."""
+        with self._asking("reading settings") as client:
+            found = client.indices.get_settings(index=index, flat_settings=True).body
+        own: Mapping[str, Any] = next(iter(found.values()))["settings"]
+        return {name: None if name not in own else str(own[name]) for name in FOR_THE_MOMENT}
+
+    def put(self, index: str, settings: Mapping[str, str | None]) -> None:
+        """Set settings of an index; nothing happens when it is gone."""
+        with self._asking("changing settings") as client:
+            client.options(ignore_status=404).indices.put_settings(index=index, settings=dict(settings))
+
+    def expunge(self, index: str, say: Callable[[str], None], seconds: float) -> None:
+        """Have every document that is deleted by now leave the index's files.
+
+        Args:
+            index: its name; ``FOR_THE_MOMENT`` is set.
+            say: told a line now and then.
+            seconds: for how long at the most.
+
+        Raises:
+            EraseUnfinished: some are left by then (transient).
+            SinkUnavailable, SinkRefused: no answer, or rights are missing.
+        """
+        until = time.monotonic() + seconds
+        with self._asking("removing deleted documents") as client:
+            client.indices.flush(index=index, force=True, wait_if_ongoing=True)
+            marks = _written(client, index)
+            self._await(lambda: _leased(client, index, marks), index, say, until)
+            # Only now: a merge of before may have taken a document along that had to be kept then.
+            client.indices.flush(index=index, force=True, wait_if_ongoing=True)
+            before = _with_deletes(client, index)
+
+            def left() -> bool:
+                if before & _with_deletes(client, index):
+                    _merge(client, index, until)
+                return bool(before & _with_deletes(client, index))
+
+            self._await(left, index, say, until)
+
+    def _await(self, busy: Callable[[], bool], index: str, say: Callable[[str], None], until: float) -> None:
+        told = time.monotonic() + 2.0
+        while busy():
+            if time.monotonic() > until:
+                raise EraseUnfinished(
+                    f"{self._settings.who}: index {index} still holds deleted documents",
+                    means="a copy of a shard that is away, or a reader, holds on to them",
+                    fix="the same again goes on; `GET /_cat/shards` shows copies that are away",
+                )
+            if time.monotonic() > told:
+                say(f"index {index}: waiting for merges")
+                told = time.monotonic() + 5.0
+            time.sleep(LOOK_SECONDS)
+
+
+def _merge(client: Elasticsearch, index: str, until: float) -> None:
+    """One merge of all segments with deletes, waited for by looking: it may take longer than a request."""
+    answer = client.indices.forcemerge(index=index, only_expunge_deletes=True, wait_for_completion=False).body
+    while time.monotonic() < until:
+        if client.tasks.get(task_id=str(answer["task"])).body["completed"]:
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _shards(client: Elasticsearch, index: str) -> list[tuple[str, Mapping[str, Any]]]:
+    found = client.indices.stats(index=index, level="shards").body["indices"].get(index, {"shards": {}})
+    return [(number, copy) for number, copies in found["shards"].items() for copy in copies]
+
+
+def _written(client: Elasticsearch, index: str) -> dict[str, int]:
+    """Shard -> number of the newest operation that any copy has."""
+    found: dict[str, int] = {}
+    for number, copy in _shards(client, index):
+        found[number] = max(found.get(number, -1), int(copy.get("seq_no", {}).get("max_seq_no", -1)))
+    return found
+
+
+def _leased(client: Elasticsearch, index: str, marks: Mapping[str, int]) -> bool:
+    """Whether a lease keeps operations up to these."""
+    for number, copy in _shards(client, index):
+        for lease in copy.get("retention_leases", {}).get("leases", ()):
+            if int(lease["retaining_seq_no"]) <= marks.get(number, -1):
+                return True
+    return False
+
+
+def _with_deletes(client: Elasticsearch, index: str) -> Segments:
+    found: Segments = set()
+    shards = client.indices.segments(index=index).body["indices"].get(index, {"shards": {}})["shards"]
+    for number, copies in shards.items():
+        for copy in copies:
+            for name, segment in copy["segments"].items():
+                if int(segment["deleted_docs"]):
+                    found.add((number, str(copy["routing"]["node"]), name))
+    return found

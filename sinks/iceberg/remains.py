@@ -1,0 +1,145 @@
+"""What a table's files still hold of a row: of every file that any snapshot reaches, deleted rows too.
+
+Deletes are merged on read: a row that is gone stays in its data file until that is written anew, and the file stays as
+long as a snapshot, a tag or a branch reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.iceberg.rows import held_keys
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+# What a batch is made on for some seconds (spark/large_merge.py); who erases removes what a killed one has left.
+OURS = ("main", "headwater")
+# Where rows of the table stand in a row of the warehouse's: names that lead there, and the columns of the key there;
+# None where these are not shown.
+Shown = tuple[Sequence[str], Sequence[str] | None]
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass
+class Remains:
+    """What is there.
+
+    Attributes:
+        rows: file -> how many rows of it hold the key.
+        hidden: files that are deleted in, or that the newest snapshot does not have, and of which nobody can say
+            whether they hold it.
+        snapshots: how many snapshots reach one of these files.
+        tags, branches: names of those that do, our own apart.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+    snapshots: int = 0
+    tags: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+
+
+def remains(table: Table, places: Sequence[Shown], key: str) -> Remains:
+    """Look into every file that a snapshot reaches; of each only the key's columns are read.
+
+    Args:
+        table: at its newest metadata.
+        places: where the key stands in a row.
+        key: the row's, as document ids have it.
+    """
+    found, reached = Remains(), _reached(table)
+    blind = any(names is None for _, names in places)
+    unclean = _unclean(table, reached) if blind else set[str]()
+    seen = [(path, names) for path, names in places if names is not None]
+    for file in sorted(set[str]().union(*reached.values())):
+        rows = _rows(table, file, seen, key) if seen else 0
+        if rows is None or file in unclean:
+            found.hidden.add(file)
+        if rows:
+            found.rows[file] = rows
+    holding = found.rows.keys() | found.hidden
+    held = {snapshot for snapshot, files in reached.items() if files & holding}
+    found.snapshots = len(held)
+    refs = {name: ref for name, ref in sorted(table.refs().items()) if name not in OURS and ref.snapshot_id in held}
+    found.tags = tuple(name for name, ref in refs.items() if ref.snapshot_ref_type == "tag")
+    found.branches = tuple(name for name in refs if name not in found.tags)
+    return found
+
+
+def _reached(table: Table) -> dict[int, set[str]]:
+    """Snapshot -> paths of its data files."""
+    from pyiceberg.manifest import ManifestContent
+
+    known: dict[str, set[str]] = {}
+    found: dict[int, set[str]] = {}
+    for snapshot in table.metadata.snapshots:
+        files = found[snapshot.snapshot_id] = set()
+        for manifest in snapshot.manifests(table.io):
+            if manifest.content == ManifestContent.DATA:
+                if manifest.manifest_path not in known:
+                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                    known[manifest.manifest_path] = {entry.data_file.file_path for entry in entries}
+                files |= known[manifest.manifest_path]
+    return found
+
+
+def _unclean(table: Table, reached: Mapping[int, set[str]]) -> set[str]:
+    """Files that hold more than the newest snapshot shows: those it does not have, and those it deletes in."""
+    newest = table.current_snapshot()
+    if newest is None:
+        return set()
+    deleted_in = {task.file.file_path for task in table.scan().plan_files() if task.delete_files}
+    others = set[str]().union(*reached.values()) - reached[newest.snapshot_id]
+    return others | deleted_in
+
+
+def _rows(table: Table, file: str, places: Sequence[Shown], key: str) -> int | None:
+    """How many rows hold the key; None of a file that can't be looked into."""
+    import pyarrow.parquet as pq
+
+    if not file.endswith(".parquet"):
+        return None
+    count = 0
+    with table.io.new_input(file).open() as stream, pq.ParquetFile(stream) as opened:
+        columns = {path[0] if path else name for path, names in places for name in (names or ())}
+        there = _names(table, opened.schema_arrow, columns)
+        if len(there) < len(columns):
+            return None
+        for batch in opened.iter_batches(columns=list(there.values())):
+            present = {name: batch.column(one) for name, one in there.items()}
+            for path, names in places:
+                count += sum(one == key for one in _keys(present, path, names or ()))
+    return count
+
+
+def _names(table: Table, schema: pa.Schema, columns: set[str]) -> dict[str, str]:
+    """Name in the table -> name in a file, which may be older than the column's last renaming."""
+    by_id = {int(one.metadata[_FIELD_ID]): one.name for one in schema if one.metadata and _FIELD_ID in one.metadata}
+    ids = {one.name: one.field_id for one in table.schema().fields}
+    return {name: by_id[ids[name]] for name in columns if ids.get(name) in by_id}
+
+
+def _keys(columns: Mapping[str, pa.Array], path: Sequence[str], names: Sequence[str]) -> Iterator[str]:
+    if path:
+        nested: Any = _flat(columns[path[0]])
+        for name in path[1:]:
+            nested = _flat(pc.struct_field(nested, name))
+        # What is not there has no key: an empty place among references.
+        nested = nested.drop_null()
+        present = {name: pc.struct_field(nested, name) for name in names}
+    else:
+        present = {name: columns[name] for name in names}
+    batch = pa.RecordBatch.from_arrays([present[name] for name in names], list(names))
+    yield from held_keys([batch], names)
+
+
+def _flat(array: pa.Array) -> pa.Array:
+    """Of an array of arrays the inner ones, one behind the other."""
+    kind = array.type
+    return pc.list_flatten(array) if pa.types.is_list(kind) or pa.types.is_large_list(kind) else array

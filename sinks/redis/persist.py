@@ -1,0 +1,138 @@
+"""A Redis server's own files: its log (AOF) and its dumps (RDB) keep what was deleted until they are written anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from cdc.errors import EraseUnfinished, SinkUnavailable
+from sinks.redis.client import ERRORS, connect, lacks_rights, reason_of
+from sinks.redis.settings import Settings
+
+LOOK_SECONDS = 0.3
+Info = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Of one node.
+
+    Attributes:
+        node: ``host:port``.
+        log: whether it writes a log.
+        dump: whether it has ever written a dump, or is told to.
+        refused: why its files could not be written anew; None if they were, or there are none.
+    """
+
+    node: str
+    log: bool
+    dump: bool
+    refused: str | None = None
+
+    @property
+    def kinds(self) -> str:
+        """What there is, in words."""
+        return " and ".join(word for word, there in (("log (AOF)", self.log), ("dump (RDB)", self.dump)) if there)
+
+
+def files_of(settings: Settings) -> list[Files]:
+    """What files each node keeps, as far as it tells.
+
+    Raises:
+        SinkUnavailable: no answer (transient).
+    """
+    return _each(settings, _files)
+
+
+def write_anew(settings: Settings, say: Callable[[str], None], seconds: float) -> list[Files]:
+    """Have every node write its files anew, from what it has in memory, and wait for it.
+
+    Raises:
+        EraseUnfinished: a node is not done in time (transient).
+        SinkUnavailable: no answer (transient).
+    """
+    until = time.monotonic() + seconds
+
+    def anew(node: Any, name: str) -> Files:
+        found = _files(node, name)
+        try:
+            if found.log:
+                _free(node, name, until)
+                node.execute_command("BGREWRITEAOF")
+                say(f"{name}: writing its log anew")
+                _done(node, name, until, "aof_last_bgrewrite_status")
+            if found.dump:
+                _free(node, name, until)
+                node.execute_command("BGSAVE")
+                say(f"{name}: writing its dump anew")
+                _done(node, name, until, "rdb_last_bgsave_status")
+        except redis.ResponseError as error:
+            # A managed server does not let anybody; it has files of its own, and its owner's word for them.
+            return Files(name, found.log, found.dump, reason_of(error))
+        return found
+
+    return _each(settings, anew)
+
+
+def _each(settings: Settings, ask: Callable[[Any, str], Files]) -> list[Files]:
+    client = None
+    try:
+        client = connect(settings)
+        if not settings.cluster:
+            at = client.get_connection_kwargs()
+            return [ask(client, f"{at['host']}:{at['port']}" if "host" in at else str(at.get("path")))]
+        nodes = client.get_primaries()
+        return [ask(client.get_redis_connection(node), node.name) for node in nodes]
+    except ERRORS as error:
+        if lacks_rights(error):
+            return [Files(settings.who, log=False, dump=False, refused=reason_of(error))]
+        raise SinkUnavailable(f"{settings.who}: {reason_of(error)}", fix="start it, then run this again") from error
+    finally:
+        if client is not None:
+            client.close()
+
+
+def _files(node: Any, name: str) -> Files:
+    info: Info = node.info("persistence")
+    try:
+        saves = bool(node.config_get("save").get("save"))
+    except redis.ResponseError:
+        saves = False  # it does not tell; whether it has ever saved, it does
+    # `rdb_last_save_time` is the server's start where it never has.
+    saved = int(info.get("rdb_saves", 0)) > 0
+    return Files(name, log=bool(int(info.get("aof_enabled", 0))), dump=saves or saved)
+
+
+def _busy(info: Info) -> bool:
+    names = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
+    return any(int(info.get(name, 0)) for name in names)
+
+
+def _free(node: Any, name: str, until: float) -> None:
+    """One that is under way may have begun before the delete: it is waited for, and another begun."""
+    while _busy(node.info("persistence")):
+        _check(name, until)
+        time.sleep(LOOK_SECONDS)
+
+
+def _done(node: Any, name: str, until: float, status: str) -> None:
+    _free(node, name, until)
+    if (said := node.info("persistence").get(status, "ok")) != "ok":
+        raise EraseUnfinished(
+            f"Redis at {name} could not write its files anew: {status} is {said}",
+            means="its files still hold what was deleted",
+            fix="look at its log and its disk; the same again tries once more",
+        )
+
+
+def _check(name: str, until: float) -> None:
+    if time.monotonic() > until:
+        raise EraseUnfinished(
+            f"Redis at {name} has not written its files anew in time",
+            means="its files may still hold what was deleted",
+            fix="the same again waits for it, or wait longer (--wait)",
+        )

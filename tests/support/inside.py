@@ -23,7 +23,7 @@ from deploy.local.stack import LocalStack
 
 # Those that end by themselves, and soon. What `run` and `rebuild` do, they do in a process of their own.
 _ASKING = ("check", "explain", "generations", "init", "plan", "preview", "query", "status", "verify")
-_CHANGING = ("apply", "as-of", "drop", "letters", "promote", "retire", "rollback")
+_CHANGING = ("apply", "as-of", "drop", "erase", "letters", "promote", "retire", "rollback")
 VERBS = frozenset((*_ASKING, *_CHANGING))
 # What spark-submit is told: a session of another test, or of `apply`, may be the one that starts the machine, and what
 # is not on its class path then no later session will find.

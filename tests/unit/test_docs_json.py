@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from cdc.catalogue import Column, Table
+from cdc.catalogue import Catalogue, Column, Table
 from cdc.deadletter import DeadLetter
 from cdc.join.rows import Stamp
 from cdc.letter_book import Logged
@@ -27,6 +27,9 @@ from console.cli.check import to_dict
 from console.cli.main import cli
 from deploy.local.stack import ServiceState
 from operations.edits.changes import Changes
+from operations.erase.eraser import Eraser, Options
+from operations.erase.places import Place
+from operations.erase.subject import Subject
 from operations.explain import report as explained
 from operations.explain.differences import Difference
 from operations.held import Found
@@ -204,6 +207,14 @@ def test_letters(tmp_path: Path) -> None:
     assert shown["show"]["letters"][0]["record"].keys() == one_shown["record"].keys()
     replayed = Replay(left=[_left(one.letter, "no")]).to_dict(pipeline, values=False)
     assert shown["replay"].keys() == replayed.keys() and shown["replay"]["why"][0].keys() == replayed["why"][0].keys()
+
+
+def test_erase(tmp_path: Path) -> None:
+    place = Place("history", "shop.customers_history", "warehouse", found=3)
+    subject = Subject(flights(tmp_path), cast(Catalogue, None), Table("public", "t", (), ()), "1", print)
+    report = Eraser(subject, Options())._told([place], [])
+    shown = example("erase")
+    assert shown.keys() == report.keys() and shown["places"][0].keys() == report["places"][0].keys()
 
 
 def test_query() -> None:

@@ -1,0 +1,120 @@
+"""Persons and their orders in every kind of sink, and where on the servers' disks a value of one of them lies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from redis import Redis
+
+from cdc.pipeline import Pipeline, load
+from examples.common import ensure_database
+from tests.support.disks import holding, needles
+from tests.support.own_tables import OwnTables
+
+OWNER, LAKE, NAMESPACE = "erased_owner", "lake", "erased"
+ROWS = 20
+TABLES = """
+CREATE TABLE persons (id int PRIMARY KEY, name text, secret text, code text);
+CREATE TABLE orders (id int PRIMARY KEY, person int, item text, code text);
+"""
+VIEWS: dict[str, Any] = {
+    "person": {"root": "persons"},
+    "order_card": {
+        "root": "orders",
+        "refs": {"who": {"table": "persons", "on": {"person": "id"}, "columns": ["id", "name", "secret"]}},
+    },
+}
+
+
+@dataclass
+class Erased(OwnTables):
+    """Both views in an index, a cache and a warehouse that keeps history. The index takes numbers only as codes."""
+
+    @property
+    def owner(self) -> str:
+        return OWNER
+
+    def prepare(self, *_: object) -> None:
+        self.conninfo = ensure_database(self.stack.endpoints, self.name, OWNER)
+        with psycopg.connect(self.conninfo) as connection:
+            connection.execute(TABLES.encode())
+            for table in ("persons", "orders"):
+                values = "i, 'n', 's', '7'" if table == "persons" else "i, i, 'thing', '7'"
+                insert = f"INSERT INTO {table} SELECT {values} FROM generate_series(1, {ROWS}) i"
+                connection.execute(insert.encode())
+        self.write_pipeline()
+        self.run("apply", "--wait")
+
+    def write_pipeline(self) -> None:
+        lake = self.folder / "warehouse"
+        sinks = {
+            "search": self.search(VIEWS, mapping={"code": {"type": "integer"}}),
+            "cache": self.cache(VIEWS),
+            LAKE: {
+                "type": "iceberg",
+                "catalog_uri": str(lake / "catalog.db"),
+                "warehouse": str(lake),
+                "namespace": NAMESPACE,
+                "views": [self.view(name) for name in VIEWS],
+                "trigger_seconds": 1,
+                "history": True,
+            },
+        }
+        self.write_own(["public.persons", "public.orders"], VIEWS, sinks, {"heartbeat_seconds": 1})
+
+    def pipeline(self) -> Pipeline:
+        """The loaded file."""
+        return load(self.file, self.environment())
+
+    def found(self, value: str) -> dict[str, list[str]]:
+        """Place -> where in it a value is: every place that can be searched from outside."""
+        data = self.stack.site.home / "data"
+        found: dict[str, list[str]] = {}
+        for path in holding(data / "kafka", value):
+            place = path.relative_to(data / "kafka" / "logs").parts[0] if "logs" in path.parts else "kafka"
+            found.setdefault(place, []).append(path.name)
+        folders = {"elasticsearch": data / "elasticsearch", "row-store": data / "redis-store"}
+        folders |= {
+            "cache-files": data / "redis-cache",
+            LAKE: self.folder / "warehouse",
+            "state": self.folder / "state",
+        }
+        for place, folder in folders.items():
+            if paths := holding(folder.resolve(), value):
+                found[place] = [str(path) for path in paths]
+        for place, url in (
+            ("cache", self.stack.endpoints.redis_cache_url),
+            ("row-store-memory", self.stack.endpoints.redis_store_url),
+        ):
+            if keys := in_memory(url, value):
+                found[place] = keys
+        return found
+
+    def eventually(self, read: Callable[[], bool], seconds: float = 90.0) -> None:
+        """Wait until it is so."""
+        until = time.monotonic() + seconds
+        while not read():
+            assert time.monotonic() < until, f"not so after {seconds} s\n{self.log()}"
+            time.sleep(0.3)
+
+
+def in_memory(url: str, value: str) -> list[str]:
+    """Keys of a Redis whose value, of whichever type, holds a value."""
+    wanted, found = needles(value), []
+    with Redis.from_url(url) as client:
+        for key in client.scan_iter(count=1000):
+            kind = client.type(key)
+            read: dict[bytes, Callable[[Any], Any]] = {
+                b"string": client.get,
+                b"hash": client.hgetall,
+                b"set": client.smembers,
+                b"zset": lambda one: client.zrange(one, 0, -1),
+            }
+            text = repr(read[kind](key)).encode() + key if kind in read else key
+            if any(needle in text for needle in wanted):
+                found.append(key.decode(errors="replace"))
+    return found

@@ -1,0 +1,273 @@
+"""Erasure without a server: where a view shows a row, what is put back after a kill, what files still hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import ConfigError, StateError, TagsHold
+from cdc.join.tree import Node
+from cdc.join.view import JoinedView
+from cdc.pipeline import Pipeline
+from cdc.view import View
+from console.cli.main import cli
+from operations.erase.eraser import Eraser, Options
+from operations.erase.note import Note
+from operations.erase.places import Place, settled
+from operations.erase.shown import Shown, places_of, shows
+from operations.erase.subject import Subject
+from operations.erase.tables import Held
+from operations.erase.warehouse import refuse_tags
+from sinks.iceberg.remains import Remains, remains
+from tests.support.disks import batches, needles
+
+
+def table(name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:
+    kinds = {one: "int4" if one in ("id", "who", "line") else "text" for one in columns}
+    made = tuple(Column(one, kind, kind) for one, kind in kinds.items())
+    return Table("public", name, made, key)
+
+
+PERSONS = table("persons", "id", "name")
+LINES = table("lines", "id", "line", "who", key=("id", "line"))
+
+
+def joined(person: tuple[tuple[str, str], ...], **more: Any) -> JoinedView:
+    """Lines with the person who wrote each."""
+    below = Node("who", "ref", PERSONS, (("who", "id"),), person, **more)
+    root = Node("card", "root", LINES, (), (("id", "id"), ("line", "line")), (below,))
+    return JoinedView("card", LINES, ("id", "line"), root.columns, root=root)
+
+
+# -- where a view shows a row ------------------------------------------------------------------------------------------
+
+
+def test_where_a_view_shows_a_row() -> None:
+    plain = View("p", PERSONS, ("id",), (("id", "number"), ("name", "name")))
+    assert places_of(plain, "public.persons") == [Shown((), ("number",))]
+    assert places_of(plain, "public.lines") == []
+    assert places_of(joined((("id", "no"), ("name", "name"))), "public.persons") == [Shown(("who",), ("no",))]
+    assert places_of(joined((("id", "no"),)), "public.lines") == [Shown((), ("id", "line"))]
+
+
+def test_of_a_row_whose_key_is_not_shown_nobody_knows() -> None:
+    assert places_of(joined((("name", "name"),)), "public.persons") == [Shown(("who",), None)]
+    assert places_of(joined((("name", "name"),), value="name"), "public.persons") == [Shown(("who",), None)]
+
+
+@pytest.mark.parametrize(
+    ("document", "there"),
+    [
+        ({"id": 1, "who": {"no": 7, "name": "Ann"}}, True),
+        ({"id": 7, "who": {"no": 1, "name": "7"}}, False),
+        ({"id": 7, "who": None}, False),
+        ({"id": 7}, False),
+    ],
+)
+def test_whether_a_document_shows_a_row(document: Any, there: bool) -> None:
+    assert shows(document, [Shown(("who",), ("no",))], "7") is there
+    assert shows(document, [Shown(("who",), None)], "7"), "it may"
+
+
+def test_rows_in_an_array_of_documents() -> None:
+    document = {"orders": [{"lines": [{"id": 1, "line": 2}]}, {"lines": []}]}
+    places = [Shown(("orders", "lines"), ("id", "line"))]
+    assert shows(document, places, "1|2") and not shows(document, places, "2|1")
+
+
+# -- what a table's files hold -----------------------------------------------------------------------------------------
+
+
+class _Files:
+    """What ``remains`` asks of pyiceberg: files of one snapshot after the other, and where they are."""
+
+    def __init__(self, folder: Path, snapshots: dict[int, list[str]], refs: dict[str, tuple[int, str]]) -> None:
+        self.folder = folder
+        self.metadata = SimpleNamespace(snapshots=[self._snapshot(n, files) for n, files in snapshots.items()])
+        self.io = SimpleNamespace(new_input=lambda path: SimpleNamespace(open=lambda: (folder / path).open("rb")))
+        self._refs = refs
+
+    @staticmethod
+    def _snapshot(number: int, files: list[str]) -> Any:
+        from pyiceberg.manifest import ManifestContent
+
+        entries = [SimpleNamespace(data_file=SimpleNamespace(file_path=file)) for file in files]
+        manifest = SimpleNamespace(
+            content=ManifestContent.DATA,
+            manifest_path=f"m{number}",
+            fetch_manifest_entry=lambda _io, discard_deleted: entries,
+        )
+        return SimpleNamespace(snapshot_id=number, manifests=lambda _io: [manifest])
+
+    def schema(self) -> Any:
+        fields = [SimpleNamespace(name="id", field_id=1), SimpleNamespace(name="who", field_id=2)]
+        return SimpleNamespace(fields=fields)
+
+    def refs(self) -> Any:
+        return {
+            name: SimpleNamespace(snapshot_id=number, snapshot_ref_type=kind)
+            for name, (number, kind) in self._refs.items()
+        }
+
+
+def write(path: Path, ids: list[int], who: list[Any], name: str = "id") -> None:
+    """A data file, whose key's column may have had another name."""
+    person = pa.struct([("no", pa.int32()), ("name", pa.string())])
+    schema = pa.schema(
+        [
+            pa.field(name, pa.int32(), metadata={"PARQUET:field_id": "1"}),
+            pa.field("who", pa.list_(person), metadata={"PARQUET:field_id": "2"}),
+        ]
+    )
+    pq.write_table(pa.table([pa.array(ids, pa.int32()), pa.array(who, pa.list_(person))], schema), path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> _Files:
+    write(tmp_path / "a.parquet", [1, 7, 7], [None, [], [{"no": 9, "name": "x"}]], name="former")
+    write(tmp_path / "b.parquet", [2], [[{"no": 1, "name": "x"}, None]])
+    refs = {"main": (2, "branch"), "march": (1, "tag"), "headwater": (1, "branch"), "mine": (1, "branch")}
+    return _Files(tmp_path, {1: ["a.parquet"], 2: ["b.parquet"]}, refs)
+
+
+def test_rows_are_found_in_files_of_older_snapshots_whatever_their_columns_were_called(lake: _Files) -> None:
+    found = remains(cast(Any, lake), [((), ("id",))], "7")
+    assert (found.rows, found.snapshots) == ({"a.parquet": 2}, 1)
+    assert (found.tags, found.branches) == (("march",), ("mine",))
+    assert remains(cast(Any, lake), [((), ("id",))], "8") == Remains()
+
+
+def test_rows_are_found_within_arrays(lake: _Files) -> None:
+    assert remains(cast(Any, lake), [(("who",), ("no",))], "9").rows == {"a.parquet": 1}
+    assert remains(cast(Any, lake), [(("who",), ("no",))], "7").rows == {}
+
+
+def test_tags_are_refused_unless_they_may_be_moved_and_branches_always() -> None:
+    held = [Held("lake", None, "", "n.t", Remains({"f": 1}, set(), 1, ("march",)))]
+    refuse_tags(held, move=True)
+    with pytest.raises(TagsHold, match=r"march of n\.t"):
+        refuse_tags(held, move=False)
+    held[0].there.branches = ("mine",)
+    with pytest.raises(TagsHold, match="branches"):
+        refuse_tags(held, move=True)
+
+
+# -- what is put back --------------------------------------------------------------------------------------------------
+
+
+def pipeline(tmp_path: Path) -> Pipeline:
+    raw = {
+        "version": 1,
+        "name": "p",
+        "source": {"host": "h", "database": "d", "user": "u", "tables": ["public.persons"]},
+        "kafka": {"bootstrap": "h:9092"},
+        "connect": {"url": "http://h:8083"},
+        "views": {"person": {"root": "persons"}},
+        "sinks": {"cache": {"type": "redis", "url": "redis://h", "view": "person"}},
+        "engine": {"state_dir": str(tmp_path)},
+    }
+    return Pipeline.model_validate(raw)
+
+
+def test_settings_are_written_down_before_they_are_changed_and_put_back(tmp_path: Path) -> None:
+    note, done = Note(pipeline(tmp_path)), dict[str, Any]()
+    with note.changed("topics", "t", {"segment.ms": "9", "other": None}, done.__setitem__):
+        assert Note(pipeline(tmp_path)).read() == {"topics": {"t": {"segment.ms": "9", "other": None}}}
+        assert not done
+    assert done == {"t": {"segment.ms": "9", "other": None}} and note.read() == {}
+    assert not (tmp_path / "p" / "erasing.json").exists()
+
+
+def test_after_a_kill_the_next_one_puts_back_what_was_before(tmp_path: Path) -> None:
+    note, done = Note(pipeline(tmp_path)), dict[str, Any]()
+
+    def killed(_name: str, _settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), note.changed("topics", "t", {"segment.ms": "9"}, killed):
+        pass
+    with note.changed("topics", "t", {"segment.ms": "1"}, done.__setitem__):  # as they were left
+        pass
+    assert done == {"t": {"segment.ms": "9"}}
+    with pytest.raises(KeyboardInterrupt), note.changed("indices", "i", {"a": None}, killed):
+        pass
+    note.put_back("topics", done.__setitem__)
+    assert note.read() == {"indices": {"i": {"a": None}}}
+    note.put_back("indices", done.__setitem__)
+    assert done["i"] == {"a": None} and note.read() == {}
+
+
+def test_a_note_that_can_not_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "erasing.json").write_text("{")
+    with pytest.raises(StateError, match="can't be read"):
+        Note(pipeline(tmp_path)).read()
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_of_what_was_found() -> None:
+    before = [Place("topic", "t", found=3), Place("index", "i", "search", 1, hidden=2), Place("history", "h", found=1)]
+    after = [Place("topic", "t"), Place("index", "i", "search", 1, hidden=1), Place("cache", "c", "cache", 1, found=1)]
+    found = {place.name: place for place in settled(before, after)}
+    assert [place.name for place in found.values() if place.empty] == ["t", "h"]
+    assert (found["i"].hidden, found["i"].hidden_left, found["c"].left) == (2, 1, 1)
+    assert Place("backup", "b", found=3).empty, "it is not ours to empty"
+
+
+def subject(tmp_path: Path, key: str = "4711") -> Subject:
+    return Subject(pipeline(tmp_path), cast(Catalogue, None), PERSONS, key, print)
+
+
+def test_a_certificate_does_not_name_the_key_unless_it_is_asked_to(tmp_path: Path) -> None:
+    one = subject(tmp_path)
+    places = [Place("topic", "t", found=1, left=0, hidden_left=0)]
+    report = Eraser(one, Options(act=True))._told(places, [])
+    assert report["erased"] and report["key"] is None and one.key not in json.dumps(report)
+    assert "4711" not in repr(one)
+    assert Eraser(one, Options(act=True, name_key=True))._told(places, [])["key"] == "4711"
+    assert not Eraser(one, Options())._told(places, [])["erased"]
+
+
+@pytest.mark.parametrize(("key", "what"), [("x", "is int4"), ("1|2", "is int4")])
+def test_a_key_that_no_row_can_have_is_refused(key: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = SimpleNamespace(tables={"public.persons": PERSONS, "public.lines": LINES})
+    monkeypatch.setattr("operations.erase.subject.source_catalogue", lambda _: catalogue)
+    with pytest.raises(ConfigError, match=what):
+        Subject.of(cast(Pipeline, None), "persons", key, print)
+    with pytest.raises(ConfigError, match="has 2 parts, 1 were given"):
+        Subject.of(cast(Pipeline, None), "public.lines", "7", print)
+    with pytest.raises(ConfigError, match="no table nobody"):
+        Subject.of(cast(Pipeline, None), "nobody", "7", print)
+    assert Subject.of(cast(Pipeline, None), "lines", "7|-1", print).name == "public.lines"
+
+
+def test_a_certificate_goes_with_yes() -> None:
+    result = CliRunner().invoke(cli, ["erase", "p.yaml", "persons", "1", "--certificate", "c.json"])
+    assert result.exit_code != 0 and "goes with --yes" in result.output
+
+
+# -- the test's own search ---------------------------------------------------------------------------------------------
+
+
+def test_the_search_looks_into_compressed_batches() -> None:
+    body = b"0123456789" * 9 + b"a value that is looked for"
+    packed = pa.BufferOutputStream()
+    with pa.output_stream(packed, compression="lz4") as out:
+        out.write(body)
+    records = packed.getvalue().to_pybytes()
+    header = bytearray(61)
+    header[8:12] = (len(records) + 49).to_bytes(4, "big")
+    header[16], header[22] = 2, 3
+    [found] = batches(bytes(header) + records)
+    assert found == body
+    assert needles("0123456789abcdefghijklmnopqrs") == [b"0123456789abcd", b"efghijklmnopqr"]

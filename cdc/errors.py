@@ -41,10 +41,9 @@ HeadwaterError
 │   ├── BeforeHistory           a cut before history begins
 │   ├── HistoryGap              a cut where history may lack events
 │   ├── BeyondFrontier          (transient) a cut that history has not come to yet
-│   ├── Behind                  (transient) a generation lacks what readers of the living one see
+│   ├── Behind                  (transient) a generation lacks what it must have for this
 │   ├── RowInSource             a row that is to be erased is still in the source
 │   ├── TagsHold                tags or branches of a warehouse keep what is to be erased
-│   ├── DeleteNotApplied        (transient) the delete of what is to be erased has not come everywhere
 │   ├── EraseUnfinished         (transient) a server has not let go of what is erased yet
 │   └── TooLate                 away for longer than the log remembers deletes
 └── SinkError
@@ -350,7 +349,7 @@ class BeyondFrontier(StateError):
 
 
 class Behind(StateError):
-    """A generation lacks what readers of the living one see."""
+    """A generation lacks what readers of the living one see, or the delete of what is to be erased."""
 
     code = "behind"
     transient = True
@@ -366,13 +365,6 @@ class TagsHold(StateError):
     """Tags or branches of a warehouse's tables keep what is to be erased; nothing was erased."""
 
     code = "tags-hold"
-
-
-class DeleteNotApplied(StateError):
-    """The delete of a row that is to be erased has not come everywhere; nothing was erased."""
-
-    code = "delete-not-applied"
-    transient = True
 
 
 class EraseUnfinished(StateError):

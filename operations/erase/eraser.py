@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdc.errors import DeleteNotApplied, RowInSource
+from cdc.errors import Behind, RowInSource
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
 from operations.erase import servers
@@ -95,7 +95,7 @@ class Eraser:
         """Look, and erase if that is wanted; the certificate.
 
         Raises:
-            RowInSource, TagsHold, DeleteNotApplied, StateError: refused; nothing was erased.
+            RowInSource, TagsHold, Behind, StateError: refused; nothing was erased.
             EraseUnfinished: a server has not let go in time; the same again goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
@@ -144,7 +144,7 @@ class Eraser:
         until = time.monotonic() + self.options.wait
         while not row_in_log(self.subject, self._kafka).deleted:
             if time.monotonic() > until:
-                raise DeleteNotApplied(
+                raise Behind(
                     f"the delete has not reached topic {self.subject.topic}",
                     means="the log still says that the row is there; nothing was erased",
                     fix="`headwater status FILE` says how the connector is; wait longer (--wait)",

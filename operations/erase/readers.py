@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc.errors import DeleteNotApplied, HeadwaterError
+from cdc.errors import Behind, HeadwaterError
 from cdc.join.view import JoinedView
 from cdc.log.ends import Offsets, reached
 from cdc.resolve import resolve_views, view_tables
@@ -137,12 +137,12 @@ def await_readers(subject: Subject, builds: Sequence[Build], goal: Offsets, seco
     """Wait until all have read up to these ends.
 
     Raises:
-        DeleteNotApplied: some have not, by then (transient).
+        Behind: some have not, by then (transient).
     """
     until, told = time.monotonic() + seconds, time.monotonic() + 2.0
     while late := behind(subject, builds, goal):
         if time.monotonic() > until:
-            raise DeleteNotApplied(
+            raise Behind(
                 f"the log's newest records of {subject.name} have not been applied by: "
                 + "; ".join(name for name, _ in late),
                 means="what they have not read could not be erased there; nothing was erased",

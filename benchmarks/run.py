@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks import (
     avro,
+    erase,
     first,
     fresh,
     hot,
@@ -57,6 +58,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "fresh": fresh.measure,
     "warehouse": warehouse.measure,
     "upkeep": upkeep.measure,
+    "erase": erase.measure,
     "upkeep_10k": upkeep.measure_all,
     "suite": suite.measure,
 }

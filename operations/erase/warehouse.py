@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from cdc.errors import StateError, TagsHold
+from cdc.errors import EraseUnfinished, StateError, TagsHold
 from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
 from operations.erase.subject import Subject
@@ -22,6 +22,7 @@ from operations.pausing import LET_GO_SECONDS, pause, paused, refuse_paused, res
 from operations.run.session import open_spark
 from operations.state_folder import register_of
 from sinks.iceberg.catalogue import catalog_name, find_table
+from spark.brief import shortened
 from spark.erasing import forget_rows, rewrite
 
 if TYPE_CHECKING:
@@ -112,19 +113,26 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
                 lease.take
             )
             held.callback(lease.release)
-        yield
-    resume(pipeline, sink)
+        try:
+            yield
+        finally:
+            # Who writes to it takes it as soon as it is let go.
+            resume(pipeline, sink)
 
 
 def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> None:
     for one in tables:
-        if one.build is None:
-            name = history_name(subject, one.sink)
-            forget_rows(spark, name, one.rows)
-        else:
-            name = _place(one)
+        name = history_name(subject, one.sink) if one.build is None else _place(one)
         files = bool(one.there.rows or one.there.hidden)
-        done = rewrite(spark, name, one.there.tags, files=files)
+        try:
+            forget_rows(spark, name, one.rows)
+            done = rewrite(spark, name, one.there.tags, files=files)
+        except Exception as error:  # Spark wraps what Java says in many types
+            raise EraseUnfinished(
+                f"table {one.name} could not be written anew: {shortened(str(error))}",
+                means="it is whole, and may still hold the row; other tables may be done",
+                fix="the same again goes on; a compaction of somebody else's that came between is no harm",
+            ) from error
         subject.say(f"{one.name}: {done}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,35 @@ class Erased(OwnTables):
             },
         }
         self.write_own(["public.persons", "public.orders"], VIEWS, sinks, {"heartbeat_seconds": 1})
+
+    def plant(self, key: int, value: str) -> None:
+        """A person, of whom the index first refuses the document; an order that it refuses and one that shows her; and
+        then she changes, and is in every sink."""
+        self.execute("INSERT INTO persons VALUES (%s, 'Ann', %s, 'no number')", key, value)
+        self.execute("INSERT INTO orders VALUES (901, %s, 'book', 'no number'), (902, %s, 'pen', '5')", key, key)
+        self.eventually(lambda: len(self.dead_letters()) >= 2)
+        self.execute("UPDATE persons SET code = '5' WHERE id = %s", key)
+        self.eventually(lambda: str(key) in self.in_elasticsearch("person"))
+        self.eventually(lambda: value in str(self.in_elasticsearch("order_card")))
+        self.eventually(lambda: value in str(self.in_redis("order_card")))
+        self.run("as-of", "--tag", "before", "--wait", "60")
+
+    def remove(self, key: int, value: str) -> None:
+        """She is deleted at the source, and gone from what readers see."""
+        self.execute("DELETE FROM persons WHERE id = %s", key)
+        self.eventually(lambda: str(key) not in self.in_redis("person"))
+        self.eventually(lambda: value not in str(self.in_redis("order_card")))
+        self.eventually(lambda: not self.erase(key, ok=(0, 2))["refused"])
+
+    def erase(self, key: int, *options: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
+        """What ``headwater erase --json`` prints."""
+        report: dict[str, Any] = json.loads(self.run("erase", "persons", str(key), "--json", *options, ok=ok))
+        return report
+
+    @property
+    def places(self) -> set[str]:
+        """Where her value lies on disks when it has been everywhere; named as ``found`` does."""
+        return {f"{self.name}.public.persons-0", f"{self.name}.dead-letters-0", "elasticsearch", "row-store", LAKE}
 
     def pipeline(self) -> Pipeline:
         """The loaded file."""

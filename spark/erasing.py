@@ -21,8 +21,6 @@ from spark.upkeep_steps import open_table
 _ENDLESS = 1 << 50
 # Offsets that one statement names.
 PAGE = 1_000
-# A constant for Iceberg's grouping of manifest entries: as many as fit go into one.
-_CONSTANT = "org.apache.iceberg.relocated.com.google.common.base.Functions"
 
 
 def rewrite(spark: SparkSession, table: str, moved: Collection[str], *, files: bool = True) -> str:
@@ -92,11 +90,9 @@ def _rewrite_manifests(spark: SparkSession, table: str) -> None:
     Iceberg's procedure passes over a table that has one manifest; its own call does not.
     """
     jvm: Any = spark._jvm
-    constant: Any = jvm
-    for part in _CONSTANT.split("."):
-        constant = getattr(constant, part)
-    opened = open_table(spark, table)
-    opened.rewriteManifests().clusterBy(constant.constant("all")).commit()
+    # Of Spark's own Guava: one group, so that as many entries as fit go into one manifest.
+    constant = jvm.com.google.common.base.Functions.constant("all")
+    open_table(spark, table).rewriteManifests().clusterBy(constant).commit()
 
 
 def _snapshots(spark: SparkSession, table: str) -> list[dict[str, Any]]:

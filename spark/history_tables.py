@@ -1,4 +1,5 @@
-"""Tables of history in Iceberg: made, and brought to their source's columns. Nothing that they hold is ever removed."""
+"""Tables of history in Iceberg: made, and brought to their source's columns. What they hold is never removed here; of a
+row that is erased it is, in ``spark.erasing``."""
 
 from __future__ import annotations
 

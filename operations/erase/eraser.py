@@ -12,6 +12,10 @@ from typing import Any
 from cdc.errors import Behind, RowInSource
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
+from connectors.database.history import read_moment
+from connectors.marker_watch import read_snapshot_lsn
+from connectors.postgres import connect
+from operations.as_of.frontier import FrontierWatch
 from operations.erase import servers
 from operations.erase.compaction import TOPICS, compact
 from operations.erase.letters import Letters
@@ -21,12 +25,11 @@ from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Say, Subject
 from operations.erase.tables import Held, tables_of
-from operations.erase.warehouse import erase_tables, refuse_others_pause, refuse_tags
+from operations.erase.warehouse import erase_tables, go_on, refuse_tags
 from spark.files import write_atomic
 
 # For a topic's compaction, an index's merges or a server's files, each.
 SERVER_SECONDS = 600.0
-LOOK_SECONDS = 0.5
 
 # What Headwater does not reach, for whoever has to.
 NOT_OURS = (
@@ -95,7 +98,7 @@ class Eraser:
         """Look, and erase if that is wanted; the certificate.
 
         Raises:
-            RowInSource, TagsHold, Behind, StateError: refused; nothing was erased.
+            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused; nothing was erased.
             EraseUnfinished: a server has not let go in time; the same again goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
@@ -106,7 +109,7 @@ class Eraser:
         self._note.put_back(TOPICS, self._kafka.alter)
         servers.put_back_indices(builds, self._note)
         self.subject.refuse_present()
-        refuse_others_pause(self.subject, builds)
+        go_on(self.subject, builds)
         self._await_delete(builds)
         look = self._look(letters)
         refuse_tags(look.held, move=self.options.move_tags)
@@ -140,17 +143,19 @@ class Eraser:
         return self._kafka.ends({topic: described[topic].partitions}) if topic in described else {topic: {}}
 
     def _await_delete(self, builds: Sequence[Build]) -> None:
-        """Wait until the log ends the row, and until everybody has read that."""
-        until = time.monotonic() + self.options.wait
-        while not row_in_log(self.subject, self._kafka).deleted:
-            if time.monotonic() > until:
-                raise Behind(
-                    f"the delete has not reached topic {self.subject.topic}",
-                    means="the log still says that the row is there; nothing was erased",
-                    fix="`headwater status FILE` says how the connector is; wait longer (--wait)",
-                )
-            time.sleep(LOOK_SECONDS)
-        await_readers(self.subject, builds, self._ends(), max(1.0, until - time.monotonic()))
+        """Wait until the log has all that was committed by now, the delete too, and until everybody has read that."""
+        subject, until = self.subject, time.monotonic() + self.options.wait
+        with connect(subject.pipeline.source) as connection:
+            now = read_moment(connection).wal_lsn
+            watch = FrontierWatch(subject.pipeline, connection, (), Path(), read_snapshot_lsn(subject.pipeline))
+            watch.wait(lambda one: one.after >= now, "the delete", self.options.wait, subject.say)
+        if not row_in_log(subject, self._kafka).deleted:
+            raise Behind(
+                f"the log does not end with the row's delete: topic {subject.topic}",
+                means="its newest record would stay, and the row with it; nothing was erased",
+                fix=f"`headwater resnapshot FILE {subject.name}` finds deletes that were missed; then run this again",
+            )
+        await_readers(subject, builds, self._ends(), max(1.0, until - time.monotonic()))
 
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
         subject, kafka = self.subject, self._kafka

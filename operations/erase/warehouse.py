@@ -34,8 +34,8 @@ def reason(subject: Subject) -> str:
     return f"headwater erase {subject.digest[:12]}"
 
 
-def refuse_others_pause(subject: Subject, builds: Sequence[Build]) -> None:
-    """Refuse warehouses that somebody else has paused.
+def go_on(subject: Subject, builds: Sequence[Build]) -> None:
+    """Let warehouses go on that a killed erasure of this row has left paused; refuse those that somebody else has.
 
     Raises:
         StateError: one is (terminal).
@@ -44,6 +44,8 @@ def refuse_others_pause(subject: Subject, builds: Sequence[Build]) -> None:
         found = paused(subject.pipeline, sink)
         if found is not None and found.why != reason(subject):
             refuse_paused(subject.pipeline, [sink], "nothing was erased")
+        if found is not None:
+            resume(subject.pipeline, sink)
 
 
 def refuse_tags(held: Sequence[Held], *, move: bool) -> None:

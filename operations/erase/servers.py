@@ -204,7 +204,8 @@ def _logins(subject: Subject, builds: Sequence[Build]) -> list[tuple[Kind, str |
     for build in builds:
         opened = build.opened
         if isinstance(opened.part, RedisSink):
-            login = read_settings(plain_config(opened.pipeline, opened.sink, opened.number, []))
+            views = [view.name for view in build.views]
+            login = read_settings(plain_config(opened.pipeline, opened.sink, opened.number, views))
             found.setdefault(("cache", login.url), ("cache", opened.sink, login))
     if subject.pipeline.row_store is not None and any(isinstance(one, JoinedView) for b in builds for one in b.views):
         login = RedisRowStore(StoreSettings(**reading_settings(subject.pipeline))).login

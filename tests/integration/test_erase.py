@@ -76,5 +76,6 @@ def test_it_is_erased_everywhere(persons: Erased, tmp_path: Path) -> None:
 
 def test_the_pipeline_goes_on(persons: Erased) -> None:
     persons.execute("INSERT INTO persons VALUES (%s, 'Eve', 'other', '8')", KEY)
+    persons.execute("UPDATE orders SET code = '5' WHERE id = 901")
     persons.eventually(lambda: str(KEY) in persons.in_elasticsearch("person"))
     persons.assert_equal()

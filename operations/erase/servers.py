@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from cdc.errors import SinkRefused
 from cdc.join.rows import LENGTH, read
@@ -116,17 +116,25 @@ def erase_indices(subject: Subject, builds: Sequence[Build], note: Note, seconds
         SinkUnavailable, SinkRefused: a server does not answer, or refuses.
     """
     found = []
-    for build in builds:
-        if not isinstance(build.opened.part, ElasticsearchSink):
-            continue
-        with _expunger(build) as server:
+    with ExitStack() as held:
+        servers = {
+            build.name: (build, held.enter_context(_expunger(build)))
+            for build in builds
+            if isinstance(build.opened.part, ElasticsearchSink)
+        }
+        todo = [
+            (build, server, index, server.written(index))
+            for build, server in servers.values()
+            for view in build.views
+            if server.deleted(index := server.indices(view.name)[0]) is not None
+        ]
+        for build, server, index, marks in todo:
+            with note.changed(INDICES, f"{build.opened.sink}/{index}", server.were(index), _back(build)):
+                server.put(index, FOR_THE_MOMENT)
+                server.expunge(index, marks, subject.say, seconds)
+        for build, server in servers.values():
             for view in build.views:
-                index = server.indices(view.name)[0]
-                if server.deleted(index) is not None:
-                    with note.changed(INDICES, f"{build.opened.sink}/{index}", server.were(index), _back(build)):
-                        server.put(index, FOR_THE_MOMENT)
-                        server.expunge(index, subject.say, seconds)
-                own = _own(subject, build, view)
+                index, own = server.indices(view.name)[0], _own(subject, build, view)
                 found.append(Place("index", index, build.opened.sink, build.opened.number, own))
     return found
 

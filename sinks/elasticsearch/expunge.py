@@ -1,7 +1,7 @@
 """Deleted documents leave an index's files: Lucene keeps them in their segments until these are merged.
 
 A merge keeps a deleted document for as long as a copy of its shard might still have to be told of it (retention leases,
-which are renewed every 30 s, and the last commit), so both are led on first. The documents' text also lies in the
+which are renewed every 30 s, and the last commit), so both are waited for first. The documents' text also lies in the
 translog until a flush.
 """
 
@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from elastic_transport import ConnectionTimeout
 from elasticsearch import Elasticsearch
 
 from cdc.errors import EraseUnfinished
 from sinks.elasticsearch.client import connect, translated
 from sinks.elasticsearch.settings import Settings, read_settings
 
-# For the time of it: segments with a single deleted document are merged as well, and leases renewed each second.
-FOR_THE_MOMENT = {
-    "index.merge.policy.expunge_deletes_allowed": "0",
-    "index.soft_deletes.retention_lease.sync_interval": "1s",
-}
+# For the time of it: segments with a single deleted document are merged as well.
+FOR_THE_MOMENT = {"index.merge.policy.expunge_deletes_allowed": "0"}
 LOOK_SECONDS = 0.5
 # (shard, copy, segment)
 Segments = set[tuple[str, str, str]]
+# Shard -> number of the newest operation that any copy has.
+Marks = Mapping[str, int]
 
 
 class Expunger:
@@ -75,11 +75,23 @@ class Expunger:
         with self._asking("changing settings") as client:
             client.options(ignore_status=404).indices.put_settings(index=index, settings=dict(settings))
 
-    def expunge(self, index: str, say: Callable[[str], None], seconds: float) -> None:
-        """Have every document that is deleted by now leave the index's files.
+    def written(self, index: str) -> Marks:
+        """Make all that is deleted by now durable; what ``expunge`` has to know. It may be called for many indices first:
+        their leases come on at one time.
+
+        Raises:
+            SinkUnavailable, SinkRefused: no answer, or rights are missing.
+        """
+        with self._asking("flushing an index") as client:
+            client.indices.flush(index=index, force=True, wait_if_ongoing=True)
+            return _written(client, index)
+
+    def expunge(self, index: str, marks: Marks, say: Callable[[str], None], seconds: float) -> None:
+        """Have every document that was deleted when ``marks`` were made leave the index's files.
 
         Args:
             index: its name; ``FOR_THE_MOMENT`` is set.
+            marks: of ``written``.
             say: told a line now and then.
             seconds: for how long at the most.
 
@@ -89,8 +101,6 @@ class Expunger:
         """
         until = time.monotonic() + seconds
         with self._asking("removing deleted documents") as client:
-            client.indices.flush(index=index, force=True, wait_if_ongoing=True)
-            marks = _written(client, index)
             self._await(lambda: _leased(client, index, marks), index, say, until)
             # Only now: a merge of before may have taken a document along that had to be kept then.
             client.indices.flush(index=index, force=True, wait_if_ongoing=True)
@@ -119,12 +129,10 @@ class Expunger:
 
 
 def _merge(client: Elasticsearch, index: str, until: float) -> None:
-    """One merge of all segments with deletes, waited for by looking: it may take longer than a request."""
-    answer = client.indices.forcemerge(index=index, only_expunge_deletes=True, wait_for_completion=False).body
-    while time.monotonic() < until:
-        if client.tasks.get(task_id=str(answer["task"])).body["completed"]:
-            return
-        time.sleep(LOOK_SECONDS)
+    """One merge of all segments with deletes; one that takes longer than we wait goes on without us."""
+    patient = client.options(request_timeout=max(1.0, until - time.monotonic()))
+    with suppress(ConnectionTimeout):
+        patient.indices.forcemerge(index=index, only_expunge_deletes=True)
 
 
 def _shards(client: Elasticsearch, index: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -133,14 +141,13 @@ def _shards(client: Elasticsearch, index: str) -> list[tuple[str, Mapping[str, A
 
 
 def _written(client: Elasticsearch, index: str) -> dict[str, int]:
-    """Shard -> number of the newest operation that any copy has."""
     found: dict[str, int] = {}
     for number, copy in _shards(client, index):
         found[number] = max(found.get(number, -1), int(copy.get("seq_no", {}).get("max_seq_no", -1)))
     return found
 
 
-def _leased(client: Elasticsearch, index: str, marks: Mapping[str, int]) -> bool:
+def _leased(client: Elasticsearch, index: str, marks: Marks) -> bool:
     """Whether a lease keeps operations up to these."""
     for number, copy in _shards(client, index):
         for lease in copy.get("retention_leases", {}).get("leases", ()):

@@ -76,7 +76,7 @@ class Expunger:
             client.options(ignore_status=404).indices.put_settings(index=index, settings=dict(settings))
 
     def written(self, index: str) -> Marks:
-        """Make all that is deleted by now durable; what ``expunge`` has to know. It may be called for many indices first:
+        """Make all that is deleted by now durable; what ``expunge`` has to know. Called for many indices first, it makes
         their leases come on at one time.
 
         Raises:

@@ -159,11 +159,12 @@ class Eraser:
 
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
         subject, kafka = self.subject, self._kafka
+        marks = servers.mark_indices(builds)
         letters.supersede()
         self._compact(look.log, lambda: await_readers(subject, builds, self._ends(), self.options.wait))
         self._compact(look.letters, lambda: None)
         found = erase_tables(subject, builds)
-        found += servers.erase_indices(subject, builds, self._note, SERVER_SECONDS)
+        found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += [one for one in servers.look(subject, builds) if one.kind in ("cache", "row-store") and not one.hidden]

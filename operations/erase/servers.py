@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from cdc.errors import SinkRefused
 from cdc.join.rows import LENGTH, read
@@ -17,7 +17,7 @@ from operations.erase.subject import Subject
 from operations.holding import holding
 from operations.rowstore import reading_settings
 from sinks.configure import plain_config
-from sinks.elasticsearch.expunge import FOR_THE_MOMENT, Expunger
+from sinks.elasticsearch.expunge import FOR_THE_MOMENT, Expunger, Marks
 from sinks.elasticsearch.snapshots import snapshots_of
 from sinks.redis.persist import Files, files_of, write_anew
 from sinks.redis.settings import Settings, read_settings
@@ -108,7 +108,27 @@ def backups(builds: Sequence[Build]) -> list[Place]:
 # -- and goes ----------------------------------------------------------------------------------------------------------
 
 
-def erase_indices(subject: Subject, builds: Sequence[Build], note: Note, seconds: float) -> list[Place]:
+def mark_indices(builds: Sequence[Build]) -> dict[str, Marks]:
+    """Make durable what is deleted in every index: index -> what ``erase_indices`` has to know. The earlier it is called,
+    the less that has to wait.
+
+    Raises:
+        SinkUnavailable, SinkRefused: a server does not answer, or refuses.
+    """
+    found = {}
+    for build in builds:
+        if isinstance(build.opened.part, ElasticsearchSink):
+            with _expunger(build) as server:
+                for view in build.views:
+                    index = server.indices(view.name)[0]
+                    if server.deleted(index) is not None:
+                        found[f"{build.opened.sink}/{index}"] = server.written(index)
+    return found
+
+
+def erase_indices(
+    subject: Subject, builds: Sequence[Build], note: Note, marks: Mapping[str, Marks], seconds: float
+) -> list[Place]:
     """Have deleted documents leave the files of every index; what is there then.
 
     Raises:
@@ -116,25 +136,18 @@ def erase_indices(subject: Subject, builds: Sequence[Build], note: Note, seconds
         SinkUnavailable, SinkRefused: a server does not answer, or refuses.
     """
     found = []
-    with ExitStack() as held:
-        servers = {
-            build.name: (build, held.enter_context(_expunger(build)))
-            for build in builds
-            if isinstance(build.opened.part, ElasticsearchSink)
-        }
-        todo = [
-            (build, server, index, server.written(index))
-            for build, server in servers.values()
-            for view in build.views
-            if server.deleted(index := server.indices(view.name)[0]) is not None
-        ]
-        for build, server, index, marks in todo:
-            with note.changed(INDICES, f"{build.opened.sink}/{index}", server.were(index), _back(build)):
-                server.put(index, FOR_THE_MOMENT)
-                server.expunge(index, marks, subject.say, seconds)
-        for build, server in servers.values():
+    for build in builds:
+        if not isinstance(build.opened.part, ElasticsearchSink):
+            continue
+        with _expunger(build) as server:
             for view in build.views:
-                index, own = server.indices(view.name)[0], _own(subject, build, view)
+                index = server.indices(view.name)[0]
+                name = f"{build.opened.sink}/{index}"
+                if name in marks:
+                    with note.changed(INDICES, name, server.were(index), _back(build)):
+                        server.put(index, FOR_THE_MOMENT)
+                        server.expunge(index, marks[name], subject.say, seconds)
+                own = _own(subject, build, view)
                 found.append(Place("index", index, build.opened.sink, build.opened.number, own))
     return found
 

@@ -76,8 +76,9 @@ class Expunger:
             client.options(ignore_status=404).indices.put_settings(index=index, settings=dict(settings))
 
     def written(self, index: str) -> Marks:
-        """Make all that is deleted by now durable; what ``expunge`` has to know. Called for many indices first, it makes
-        their leases come on at one time.
+        """Make all that is deleted by now durable; what ``expunge`` has to know.
+
+        Called for many indices first, it makes their leases come on at one time.
 
         Raises:
             SinkUnavailable, SinkRefused: no answer, or rights are missing.

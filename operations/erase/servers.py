@@ -109,8 +109,9 @@ def backups(builds: Sequence[Build]) -> list[Place]:
 
 
 def mark_indices(builds: Sequence[Build]) -> dict[str, Marks]:
-    """Make durable what is deleted in every index: index -> what ``erase_indices`` has to know. The earlier it is called,
-    the less that has to wait.
+    """Make durable what is deleted in every index: index -> what ``erase_indices`` has to know.
+
+    The earlier it is called, the less that has to wait.
 
     Raises:
         SinkUnavailable, SinkRefused: a server does not answer, or refuses.

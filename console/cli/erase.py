@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,8 @@ def command(
         print_json(report)
     else:
         _print(report, yes)
-    if not report["erased"] if yes else report["found"]:
-        raise click.exceptions.Exit(2)
+    if (not report["erased"]) if yes else report["found"]:
+        sys.exit(2)
 
 
 def _print(report: dict[str, Any], acted: bool) -> None:

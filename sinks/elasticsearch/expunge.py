@@ -1,8 +1,8 @@
 """Deleted documents leave an index's files: Lucene keeps them in their segments until these are merged.
 
 A merge keeps a deleted document for as long as a copy of its shard might still have to be told of it (retention leases,
-which are renewed every 30 s, and the last commit), so both are waited for first. The documents' text also lies in the
-translog until a flush.
+which are renewed every 30 s, and the last commit), so both are waited for first. A reader that nobody refreshes,
+because nobody searches, keeps the files of before. The text of documents also lies in the translog until a flush.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Expunger:
             SinkUnavailable: no answer (transient). SinkRefused: rights are missing.
         """
         with self._asking("looking for deleted documents") as client:
+            # Else it is told what was there when somebody searched last.
+            client.options(ignore_status=404).indices.refresh(index=index)
             found = client.options(ignore_status=404).indices.stats(index=index, metric="docs").body
         return None if "error" in found else int(found["_all"]["total"]["docs"].get("deleted", 0))
 
@@ -84,7 +86,7 @@ class Expunger:
             SinkUnavailable, SinkRefused: no answer, or rights are missing.
         """
         with self._asking("flushing an index") as client:
-            client.indices.flush(index=index, force=True, wait_if_ongoing=True)
+            _flush(client, index)
             return _written(client, index)
 
     def expunge(self, index: str, marks: Marks, say: Callable[[str], None], seconds: float) -> None:
@@ -104,13 +106,14 @@ class Expunger:
         with self._asking("removing deleted documents") as client:
             self._await(lambda: _leased(client, index, marks), index, say, until)
             # Only now: a merge of before may have taken a document along that had to be kept then.
-            client.indices.flush(index=index, force=True, wait_if_ongoing=True)
-            before = _with_deletes(client, index)
+            _flush(client, index)
+            before = _unclean(client, index)
 
             def left() -> bool:
-                if before & _with_deletes(client, index):
+                if before & _unclean(client, index):
                     _merge(client, index, until)
-                return bool(before & _with_deletes(client, index))
+                    _flush(client, index)
+                return bool(before & _unclean(client, index))
 
             self._await(left, index, say, until)
 
@@ -127,6 +130,12 @@ class Expunger:
                 say(f"index {index}: waiting for merges")
                 told = time.monotonic() + 5.0
             time.sleep(LOOK_SECONDS)
+
+
+def _flush(client: Elasticsearch, index: str) -> None:
+    """What was written becomes durable, and readers see it: they let go of the files of before."""
+    client.indices.flush(index=index, force=True, wait_if_ongoing=True)
+    client.indices.refresh(index=index)
 
 
 def _merge(client: Elasticsearch, index: str, until: float) -> None:
@@ -157,12 +166,13 @@ def _leased(client: Elasticsearch, index: str, marks: Marks) -> bool:
     return False
 
 
-def _with_deletes(client: Elasticsearch, index: str) -> Segments:
+def _unclean(client: Elasticsearch, index: str) -> Segments:
+    """Segments that have deleted documents, or that are gone and that a reader still holds."""
     found: Segments = set()
     shards = client.indices.segments(index=index).body["indices"].get(index, {"shards": {}})["shards"]
     for number, copies in shards.items():
         for copy in copies:
             for name, segment in copy["segments"].items():
-                if int(segment["deleted_docs"]):
+                if int(segment["deleted_docs"]) or not segment["committed"]:
                     found.add((number, str(copy["routing"]["node"]), name))
     return found

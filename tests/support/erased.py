@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ class Erased(OwnTables):
     @property
     def places(self) -> set[str]:
         """Where her value lies on disks when it has been everywhere; named as ``found`` does."""
-        return {f"{self.name}.public.persons-0", f"{self.name}.dead-letters-0", "elasticsearch", "row-store", LAKE}
+        return {f"{self.name}.public.persons", f"{self.name}.dead-letters", "elasticsearch", "row-store", LAKE}
 
     def pipeline(self) -> Pipeline:
         """The loaded file."""
@@ -105,7 +106,8 @@ class Erased(OwnTables):
         data = self.stack.site.home / "data"
         found: dict[str, list[str]] = {}
         for path in holding(data / "kafka", value):
-            place = path.relative_to(data / "kafka" / "logs").parts[0] if "logs" in path.parts else "kafka"
+            # Of a topic's partitions whichever it is.
+            place = re.sub(r"-\d+$", "", path.relative_to(data / "kafka").parts[1])
             found.setdefault(place, []).append(path.name)
         folders = {"elasticsearch": data / "elasticsearch", "row-store": data / "redis-store"}
         folders |= {

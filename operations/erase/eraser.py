@@ -160,8 +160,8 @@ class Eraser:
     def _erase(self, letters: Letters, builds: Sequence[Build], look: _Look) -> list[Place]:
         subject, kafka = self.subject, self._kafka
         marks = servers.mark_indices(builds)
-        letters.supersede()
         self._compact(look.log, lambda: await_readers(subject, builds, self._ends(), self.options.wait))
+        letters.supersede()
         self._compact(look.letters, lambda: None)
         found = erase_tables(subject, builds)
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue, Column, Table
+from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, StateError, TagsHold
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
@@ -20,13 +21,18 @@ from cdc.pipeline import Pipeline
 from cdc.view import View
 from console.cli.main import cli
 from operations.erase.eraser import Eraser, Options
+from operations.erase.letters import Letters
 from operations.erase.note import Note
 from operations.erase.places import Place, settled
+from operations.erase.readers import Build, behind
 from operations.erase.shown import Shown, places_of, shows
 from operations.erase.subject import Subject
 from operations.erase.tables import Held
 from operations.erase.warehouse import refuse_tags
+from operations.opened import Opened
 from sinks.iceberg.remains import Remains, remains
+from spark.register import Registered
+from spark.state import Generation
 from tests.support.disks import batches, needles
 
 
@@ -254,6 +260,47 @@ def test_a_key_that_no_row_can_have_is_refused(key: str, what: str, monkeypatch:
 def test_a_certificate_goes_with_yes() -> None:
     result = CliRunner().invoke(cli, ["erase", "p.yaml", "persons", "1", "--certificate", "c.json"])
     assert result.exit_code != 0 and "goes with --yes" in result.output
+
+
+# -- who must have read, and which letters hold a row ------------------------------------------------------------------
+
+
+def build(tmp_path: Path, view: View, stage: Any = "previous") -> Build:
+    made = pipeline(tmp_path)
+    return Build(Registered(2, stage), Opened(made, Generation(tmp_path, "p", "cache", 2), [view], 0), (view,))
+
+
+def test_a_generation_that_nobody_runs_is_named_with_the_way_to_remove_it(tmp_path: Path) -> None:
+    one, goal = build(tmp_path, View.identity(PERSONS)), {"p.public.persons": {0: 5}}
+    [(who, fix)] = behind(subject(tmp_path), [one], goal)
+    assert who == "sink cache, generation 2, flow main, which nobody runs"
+    assert "headwater retire FILE cache --generation 2" in fix
+    [(_, living)] = behind(subject(tmp_path), [build(tmp_path, View.identity(PERSONS), "living")], goal)
+    assert "retire" not in living and "headwater run" in living
+    told = one.opened.generation.flow_folder("main") / "applied.json"
+    told.parent.mkdir(parents=True)
+    told.write_text(json.dumps({"offsets": {"p.public.persons": {"0": 5}}}))
+    assert behind(subject(tmp_path), [one], goal) == []
+
+
+@pytest.mark.parametrize(
+    ("letter", "own", "holds"),
+    [
+        (DeadLetter("cache", "persons", "7", 1, "no", b"{}"), True, True),
+        (DeadLetter("cache", "persons", "8", 1, "no", b"{}"), False, False),
+        (DeadLetter("cache", "", '{"id":7}', 1, "no", b"?", table="public.persons"), True, True),
+        (DeadLetter("cache", "card", "7", 1, "no", b"?", table="public.lines"), False, False),
+        (DeadLetter("cache", "card", "1|2", 1, "no", b'{"who": {"no": 7, "name": "Ann"}}'), False, True),
+        (DeadLetter("cache", "card", "1|2", 1, "no", b'{"who": {"no": 8, "name": "Eve"}}'), False, False),
+        (DeadLetter("cache", "card", "1|2", 1, "no", b'{"who": {"no": 8, "na', document_bytes=99), False, True),
+        (DeadLetter("cache", "card", "1|2", 1, "no"), False, False),
+        (DeadLetter("other", "card", "1|2", 1, "no", b'{"who": {"no": 7}}'), False, False),
+    ],
+)
+def test_which_letters_hold_a_row(tmp_path: Path, letter: DeadLetter, own: bool, holds: bool) -> None:
+    both = [build(tmp_path, one) for one in (View.identity(PERSONS), joined((("id", "no"), ("name", "name"))))]
+    letters = Letters(subject(tmp_path, "7"), both)
+    assert (letters.own(letter), letters.holds(letter)) == (own, holds)
 
 
 # -- the test's own search ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import fastavro
@@ -40,6 +41,12 @@ def _holds(path: Path, wanted: list[bytes]) -> bool:
 
 def _readings(path: Path, data: bytes) -> Iterator[bytes]:
     yield data
+    # What a server is just writing has no end yet: it is nothing of before.
+    with suppress(pa.ArrowException, OSError, EOFError, ValueError):
+        yield from _unpacked(path, data)
+
+
+def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
     if path.suffix == ".parquet":
         table = pq.read_table(pa.BufferReader(data))
         yield repr(table.to_pylist()).encode()
@@ -49,7 +56,7 @@ def _readings(path: Path, data: bytes) -> Iterator[bytes]:
         yield repr(list(fastavro.reader(io.BytesIO(data)))).encode()
     elif path.suffix == ".gz":
         yield gzip.decompress(data)
-    elif path.suffix in (".log", ".deleted") and len(data) > _HEADER:
+    elif path.suffix in (".log", ".deleted", ".cleaned", ".swap") and len(data) > _HEADER:
         yield from batches(data)
     elif data[:1] == b"\x78":
         try:
@@ -64,7 +71,7 @@ def batches(data: bytes) -> Iterator[bytes]:
     while at + _HEADER <= len(data):
         (length,) = struct.unpack_from(">i", data, at + 8)
         magic, (attributes,) = data[at + 16], struct.unpack_from(">h", data, at + 21)
-        if magic != 2 or length <= 0:
+        if magic != 2 or length <= 0 or at + 12 + length > len(data):
             return
         records = data[at + _HEADER : at + 12 + length]
         codec = _CODECS.get(attributes & 7)

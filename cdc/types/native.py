@@ -106,7 +106,12 @@ _KINDS: dict[str, Native] = {
         lambda raw: f"CAST(TIMESTAMP_MICROS({raw}) AS TIMESTAMP_NTZ)",
         lambda raw: f"{raw} BETWEEN {times.FIRST_US} AND {times.LAST_US}",
     ),
-    "timestamptz": Native("string", lambda raw: f"TRY_CAST({raw} AS TIMESTAMP)", lambda raw: f"{raw} RLIKE {_INSTANT}"),
+    # What has the form and is no day (the snapshot's old calendar has some) would be null without a word.
+    "timestamptz": Native(
+        "string",
+        lambda raw: f"TRY_CAST({raw} AS TIMESTAMP)",
+        lambda raw: f"({raw} RLIKE {_INSTANT} AND TRY_CAST({raw} AS TIMESTAMP) IS NOT NULL)",
+    ),
     "time": Native("bigint", _time, lambda raw: f"{raw} BETWEEN 0 AND {times.DAY_US}"),
     "timetz": Native("string", _timetz, lambda raw: f"ENDSWITH({raw}, 'Z')"),
     "bytea": Native("binary"),

@@ -122,3 +122,15 @@ def test_every_type_of_real_records(spark: SparkSession, name: str) -> None:
             odd[column.name] = len(records) - plain
     print(read, odd)
     assert read >= 10
+
+
+def test_what_has_the_form_of_a_moment_and_is_none_is_left_to_the_codec(spark: SparkSession) -> None:
+    keys = (Column("id", "integer", "int4", nullable=False, ordinal=1),)
+    table = Table("public", "t", (*keys, Column("at", "timestamp with time zone", "timestamptz", ordinal=2)), ("id",))
+    source = {"schema": "public", "table": "t", "lsn": 5, "sequence": '["4","5"]', "snapshot": "false", "ts_ms": 1}
+    records: list[Raw] = []
+    for moment in ("2024-02-29T00:00:00Z", "1500-02-29T00:00:00Z", "2023-02-29T00:00:00Z"):
+        event = {"after": {"id": 1, "at": moment}, "source": source, "op": "u"}
+        records.append((b'{"id":1}', json.dumps(event, separators=(",", ":")).encode()))
+    found = plain_entries(spark, spec_of(table), records)
+    assert [entry is not None for entry in found] == [True, False, False]

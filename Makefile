@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 DIST ?= dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
+.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster test-alerts chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -72,6 +72,10 @@ test-failover: setup ## a primary is killed under load and its standby promoted:
 
 test-cluster: setup ## joined views on a Spark master with two workers and a Redis Cluster, workers killed and paused (a quarter of an hour)
 	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/integration/test_spark_cluster_checks.py
+
+test-alerts: setup ## the alert rules by promtool, which is built first if it is not there (minutes, once; needs Go)
+	@$(BIN)/python -m tests.support.promtool
+	@$(BIN)/python -m pytest tests/unit/test_monitoring.py
 
 chaos: setup ## a shop and a bank under load while everything is killed, frozen and cut (CHAOS_MINUTES=20 CHAOS_SEED=1)
 	@$(BIN)/python -m tests.chaos

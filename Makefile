@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 DIST ?= dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster test-alerts chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
+.PHONY: help setup demo test test-unit test-slow test-schema test-bank test-rebuild-kill test-ryw test-as-of test-failover test-cluster test-alerts test-dbt chaos test-compose test-containers images wheels release lint format bench bench-upkeep lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -76,6 +76,9 @@ test-cluster: setup ## joined views on a Spark master with two workers and a Red
 test-alerts: setup ## the alert rules by promtool, which is built first if it is not there (minutes, once; needs Go)
 	@$(BIN)/python -m tests.support.promtool
 	@$(BIN)/python -m pytest tests/unit/test_monitoring.py
+
+test-dbt: setup ## the example of dbt over a warehouse under load, each model beside plain SQL; makes dbt an environment of its own
+	@$(BIN)/python -m pytest -m '' tests/integration/test_dbt.py
 
 chaos: setup ## a shop and a bank under load while everything is killed, frozen and cut (CHAOS_MINUTES=20 CHAOS_SEED=1)
 	@$(BIN)/python -m tests.chaos

@@ -1,0 +1,50 @@
+{# A table as it is now, or, with `--vars '{cut: NAME}'`, as it was at a cut that has a name. #}
+{% macro wanted(table, key) -%}
+    {%- if var('cut', none) -%}{{ as_of(table, key, var('cut')) }}{%- else -%}{{ source('warehouse', table) }}{%- endif -%}
+{%- endmacro %}
+
+{# A table at a cut that `headwater as-of FILE --tag NAME` has made: every transaction up to there, whole, and none after
+   it. So all tables that are read at one cut fit together, whatever is written meanwhile. #}
+{% macro as_of(table, key, name) -%}
+(
+    select columns(c -> not starts_with(c, '_hw_'))
+    from (
+        select * from {{ source('warehouse', table ~ '_history') }}
+        where _hw_after < {{ cut_of(table, name) }}
+        qualify row_number() over (
+            partition by {{ key | join(', ') }} order by _hw_position desc, _hw_offset desc
+        ) = 1
+    )
+    where _hw_op <> 'delete'
+)
+{%- endmacro %}
+
+{# Where a cut is. A table that was captured later may not have it: then it is refused, and nothing is read. #}
+{% macro cut_of(table, name) -%}
+    {%- if not execute -%}{{ return('0') }}{%- endif -%}
+    {%- for row in _cuts() if row[0] == table ~ '_history' and row[1] == name -%}
+        {{ return(row[2]) }}
+    {%- endfor -%}
+    {{ exceptions.raise_compiler_error("there is no cut " ~ name ~ " of " ~ table ~ ": `headwater as-of FILE --list`") }}
+{%- endmacro %}
+
+{# The names of the cuts that all of these tables have, the earliest first. #}
+{% macro cut_names(tables) -%}
+    {%- set found = {} -%}
+    {%- for row in _cuts() -%}
+        {%- for table in tables if row[0] == table ~ '_history' -%}
+            {%- do found.update({row[1]: found.get(row[1], 0) + 1}) -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {%- set names = [] -%}
+    {%- for name in found if found[name] == tables | length -%}{%- do names.append(name) -%}{%- endfor -%}
+    {{ return(names) }}
+{%- endmacro %}
+
+{% macro _cuts() -%}
+    {%- if not execute -%}{{ return([]) }}{%- endif -%}
+    {%- set text -%}
+        select history, name, cut::varchar || '::bigint' from {{ source('warehouse', '_hw_cuts') }} order by cut, name
+    {%- endset -%}
+    {{ return(run_query(text).rows) }}
+{%- endmacro %}

@@ -69,13 +69,8 @@ class _Look:
     others: list[Place]
 
     def places(self, letters: Letters) -> list[Place]:
-        subject = letters.subject
         topics = [_topic("topic", self.log), _topic("letters", self.letters)]
-        return (
-            [*topics, *(one.place for one in self.held), *self.others, *servers.backups(letters.builds)]
-            if subject
-            else []
-        )
+        return [*topics, *(one.place for one in self.held), *self.others, *servers.backups(letters.builds)]
 
 
 @dataclass

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.errors import StackError
+from cdc.pipeline import Pipeline, load
 from deploy.local.process import log_tail
 from deploy.local.stack import LocalStack
 from examples.common import Passwords
@@ -36,6 +37,11 @@ class Piped:
         self.file.write_text(text.replace("FOLDER", str(folder)))
         passwords = Passwords.load(home=stack.site.home).as_environment()
         self.env = {**os.environ, **stack.endpoints.environment(), **passwords}
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The loaded file."""
+        return load(self.file, self.env)
 
     def command(self, verb: str, *options: str) -> list[str]:
         """What a shell would be given."""

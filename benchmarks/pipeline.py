@@ -9,7 +9,6 @@ from pathlib import Path
 
 from benchmarks.piped import Piped
 from benchmarks.stack import ready
-from cdc.pipeline import Pipeline, load
 from examples.flights import load as flights
 
 NAME = "bench"
@@ -55,11 +54,6 @@ class Bench(Piped):
         super().__init__(ready(), folder, TEXT)
         os.environ.update(self.env)  # the engine is measured in this process too
         flights.load(self.stack.endpoints, "flights", None, print)
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The loaded file."""
-        return load(self.file, self.env)
 
     @contextmanager
     def following(self, *sinks: str) -> Iterator[None]:

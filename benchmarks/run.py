@@ -19,6 +19,7 @@ from benchmarks import (
     idle,
     joins,
     lake,
+    lake_peers,
     loads,
     page,
     rebuild,
@@ -58,14 +59,15 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "tables": tables.measure,
     "fresh": fresh.measure,
     "lake": lake.measure,
+    "lake_peers": lake_peers.measure,
     "warehouse": warehouse.measure,
     "upkeep": upkeep.measure,
     "erase": erase.measure,
     "upkeep_10k": upkeep.measure_all,
     "suite": suite.measure,
 }
-# Take a quarter of an hour, half an hour and hours, and the machine for themselves.
-ONLY_BY_NAME = ("suite", "joins_1m", "upkeep_10k")
+# Take a quarter of an hour, half an hour and hours, and the machine for themselves; or fetch what nothing else needs.
+ONLY_BY_NAME = ("suite", "joins_1m", "upkeep_10k", "lake_peers")
 PARTS = ("stack", "loads", "idle", *(name for name in ALONE if name not in ONLY_BY_NAME))
 
 

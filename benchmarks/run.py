@@ -19,6 +19,7 @@ from benchmarks import (
     idle,
     joins,
     lake,
+    lake_jdbc,
     lake_peers,
     loads,
     page,
@@ -60,6 +61,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "fresh": fresh.measure,
     "lake": lake.measure,
     "lake_peers": lake_peers.measure,
+    "lake_jdbc": lake_jdbc.measure,
     "warehouse": warehouse.measure,
     "upkeep": upkeep.measure,
     "erase": erase.measure,
@@ -67,7 +69,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "suite": suite.measure,
 }
 # Take a quarter of an hour, half an hour and hours, and the machine for themselves; or fetch what nothing else needs.
-ONLY_BY_NAME = ("suite", "joins_1m", "upkeep_10k", "lake_peers")
+ONLY_BY_NAME = ("suite", "joins_1m", "upkeep_10k", "lake_peers", "lake_jdbc")
 PARTS = ("stack", "loads", "idle", *(name for name in ALONE if name not in ONLY_BY_NAME))
 
 

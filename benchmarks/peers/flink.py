@@ -197,8 +197,8 @@ def _statements(folder: Path, endpoints: Endpoints, database: str) -> str:
         "table-name": "flights",
         "slot.name": SLOT,
         "decoding.plugin.name": "pgoutput",
-        # Without it nothing had come after 70 s. In chunks of its default of 8,096 rows, each commit of one or two of
-        # them held equality deletes for all rows before it, which reads were charged for.
+        # In chunks of its default of 8,096 rows, each commit of one or two of them held equality deletes for all rows
+        # before it, which reads were charged for.
         "scan.incremental.snapshot.enabled": "true",
         "scan.incremental.snapshot.chunk.size": "100000",
         "debezium.publication.autocreate.mode": "filtered",

@@ -26,6 +26,7 @@ from connectors.conditions import check_condition
 from connectors.connector import RunningConnector, read_connector, wait_ready
 from connectors.database.grants import plan_grants
 from connectors.database.history import read_moment
+from connectors.database.lost import note_lost
 from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
@@ -35,7 +36,7 @@ from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
-from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed
+from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed, stored_lsn
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"
@@ -107,6 +108,8 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
             now = [table for table in open_ones if sweep == (table not in unswept and (wish.sweep or gap is not None))]
             want_again(servers.setup, servers.names, now, wish.condition, sweep=sweep)
         if gap is not None:
+            read = running.offset or {}
+            note_lost(servers.setup, servers.names, stored_lsn(read) or 0, int(read.get("ts_usec") or 0))
             told(f"slot {pipeline.source.slot} now begins at {format_lsn(make_slot_anew(servers))}")
         wait_ready(servers)
         request(servers, _wanted(read_captured(servers.setup, servers.names)))

@@ -11,6 +11,7 @@ from connectors.captured import Captured, mark, read_captured, settle
 from connectors.changed import close_gaps
 from connectors.connector import RunningConnector, read_connector
 from connectors.cut_snapshot import sweep
+from connectors.database.lost import end_lost
 from connectors.missed_deletes import sweep_missed
 from connectors.plan import has_failed, is_complete, lost_requests, request
 from connectors.progress import Progress, SnapshotMeter, TableProgress
@@ -103,6 +104,8 @@ class Waiting:
             )
             self.last = Progress(tuple(tables), done >= set(meters), heard.chunks)
             self.progress(self.last)
+            if self.last.done:
+                end_lost(servers.setup, servers.names)
             if self.last.done or (deadline is not None and time.monotonic() > deadline):
                 return self.last
             if time.monotonic() > look:

@@ -16,12 +16,14 @@ from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.token import differs, parse_token
 from connectors.database.history import read_moment
+from connectors.database.lost import read_lost
 from connectors.database.write_tokens import read_history, read_standing
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, connect
 from operations.as_of.begun import being_read
 from operations.as_of.frontier import Frontier, FrontierWatch
+from operations.as_of.lost import refuse_lost
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
@@ -111,7 +113,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     folder = history_folder(pipeline, sink) / STREAM
     with connect(pipeline.source) as connection:
         # First: what has been read by now lies below the log's ends that history is waited for.
-        unread = being_read(pipeline, connection, roots)
+        unread, lost = being_read(pipeline, connection, roots), read_lost(connection, Names.of(pipeline))
         watch = FrontierWatch(pipeline, connection, map(pipeline.topic, tables), folder, snapshot)
         frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
     tables = {name: table.refresh() for name, table in tables.items()}
@@ -119,6 +121,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     tables = {name: tables[name] for name in roots}
     _refuse_unread({name: table for name, table in tables.items() if name in unread}, snapshot)
     _refuse_early(tables, found, snapshot)
+    refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
 

@@ -14,6 +14,8 @@ import pytest
 from cdc.errors import HeadwaterError, LogGap, SlotLost, SourceChanged
 from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
+from connectors.database.history import read_moment
+from connectors.database.lost import read_lost
 from connectors.database.slot import read_slot
 from connectors.drop import drop
 from connectors.resnapshot import Wish, resnapshot
@@ -154,7 +156,16 @@ def test_fault_06_a_dropped_slot_is_not_made_again_by_debezium(source: SourceDat
     assert_refused(pipeline, remembered, SlotLost, "is gone")
     start_connector(pipeline)
     assert_refused(pipeline, remembered, SlotLost, "is gone")
-    assert [table.swept for table in read_all_again(pipeline).tables] == [15]
+    with open_servers(pipeline) as servers:
+        inside = read_moment(servers.source).wal_lsn
+        resnapshot(pipeline, Wish([]))
+        [open_one] = read_lost(servers.source, servers.names)
+        assert open_one.hides(inside)
+        assert open_one.until is None, "tables are still being read"
+        assert [table.swept for table in wait_snapshot(pipeline, seconds=120).tables] == [15]
+        [lost] = read_lost(servers.source, servers.names)
+        assert lost.since == open_one.since < inside < (lost.until or 0) <= read_moment(servers.source).wal_lsn
+        assert 0 < lost.since_us < (lost.until_us or 0) <= time.time() * 1e6
     assert_well(source, pipeline, remembered)
 
 

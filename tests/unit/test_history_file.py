@@ -16,9 +16,11 @@ from cdc.history import AFTER, OFFSET, PARTITION, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
 from connectors.captured import Captured
+from connectors.database.lost import Lost
 from connectors.signals import Heard
 from operations.as_of import begun
 from operations.as_of import cut as cuts
+from operations.as_of.lost import refuse_lost
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
 from spark.log_gaps import write_unread
@@ -152,3 +154,29 @@ def test_what_debezium_has_read_to_the_end_is_read_whatever_the_list_says(monkey
     tables = [f"public.{table}" for table in "abcde"]
     assert begun.being_read(pipeline(), nobody, tables) == {"public.c", "public.d"}
     assert begun.being_read(pipeline(), nobody, ["public.a", "public.d"]) == {"public.d"}
+
+
+@pytest.mark.parametrize(
+    ("lsn", "at_us", "refused"),
+    [
+        (100, None, False),  # all that was read
+        (101, None, True),
+        (200, None, True),
+        (201, None, False),
+        (90, 5_000, False),
+        (90, 5_001, True),  # no position tells of a moment in which nothing came through
+        (300, 9_000, True),
+        (300, 9_001, False),
+    ],
+)
+def test_where_a_slot_was_lost_there_is_no_cut(lsn: int, at_us: int | None, refused: bool) -> None:
+    lost = [Lost(100, 5_000, 200, 9_000)]
+    with pytest.raises(HistoryGap, match="the slot was lost") if refused else nullcontext():
+        refuse_lost(lost, lsn, at_us)
+
+
+def test_a_loss_that_is_still_being_mended_has_no_end() -> None:
+    refuse_lost([Lost(100, 5_000, None, None)], 100, None)
+    with pytest.raises(HistoryGap, match="until all tables have been read again") as found:
+        refuse_lost([Lost(100, 5_000, None, None)], 1 << 40, None)
+    assert "headwater apply FILE --wait" in found.value.fix

@@ -143,7 +143,9 @@ class Log:
 def main(said: Mapping[str, Any]) -> dict[str, Any]:
     """Fill, change, crash, look."""
     folder, log = Path(said["folder"]), Log(said["kafka"], said["topic"])
-    lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="shop")
+    lake = SimpleNamespace(
+        catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="shop", format_version=3
+    )
     spark = build_session(
         "test",
         master="local[2]",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -30,7 +31,7 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
 
     Args:
         table: its name inside Spark, as it is loaded.
-        rows: the changes, one a key; they are read three times.
+        rows: the changes, one a key; they are read four times.
         keys: names of the key's columns.
         change: gives the MERGE of the view ``CHANGES`` into a table of this name, without an insert.
         gone: the column of ``rows`` that says that there must be none.
@@ -47,12 +48,28 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
     try:
         F.broadcast(rows).createOrReplaceTempView(CHANGES)
         spark.sql(change(branch))
-        named = [quoted(name) for name in keys]
-        mine = F.broadcast(rows.select(*named))
-        there = spark.table(branch).select(*named).join(mine, list(keys))
-        rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
         handle.refresh()
+        # Each row of the batch has taken the place of one, or removed it: then none is new, and no second pass is due.
+        if not 0 < rows.count() == _replaced(handle):
+            named = [quoted(name) for name in keys]
+            mine = F.broadcast(rows.select(*named))
+            there = spark.table(branch).select(*named).join(mine, list(keys))
+            rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
+            handle.refresh()
         handle.manageSnapshots().fastForwardBranch("main", BRANCH).commit()
     finally:
         with suppress(PySparkException, Py4JJavaError):  # the next batch removes what is left
             handle.manageSnapshots().removeBranch(BRANCH).commit()
+
+
+def _replaced(handle: Any) -> int:
+    """How many rows of the table the branch's newest commit has marked as deleted: replaced ones, and those that went.
+
+    A deletion vector is written anew with what it held before, hence the difference.
+    """
+    snapshot = handle.snapshot(BRANCH)
+    if snapshot.snapshotId() == handle.currentSnapshot().snapshotId():
+        return 0  # the MERGE has committed nothing
+    summary = snapshot.summary()
+    added, removed = (int(summary.get(f"{verb}-position-deletes") or 0) for verb in ("added", "removed"))
+    return added - removed

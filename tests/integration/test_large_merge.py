@@ -62,11 +62,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             yield session
 
 
-def table(spark: SparkSession, name: str) -> str:
+def table(spark: SparkSession, name: str, form: str = "3") -> str:
     made = f"`hw_lake`.`n`.`{name}`"
     spark.sql(
         f"CREATE TABLE {made} (a int, b string, v string, _hw_version bigint) USING iceberg TBLPROPERTIES "
-        "('format-version'='3', 'write.merge.mode'='merge-on-read')"
+        f"('format-version'='{form}', 'write.merge.mode'='merge-on-read')"
     )
     spark.createDataFrame(THERE, "a int, b string, v string, _hw_version bigint").writeTo(made).append()
     return made
@@ -105,6 +105,48 @@ def test_it_gives_what_one_merge_gives_and_once_more_changes_nothing(spark: Spar
     small(spark, one)
     assert rows(spark, one) == expected
     assert list(loaded(spark, one).refs()) == ["main"]
+
+
+def commits_since(spark: SparkSession, name: str, before: int) -> int:
+    """How many commits lie between a snapshot and the current one, to which readers were led at once."""
+    handle = loaded(spark, name)
+    handle.refresh()
+    log, snapshot, count = handle.history(), handle.currentSnapshot(), 0
+    assert log.get(log.size() - 2).snapshotId() == before
+    while snapshot.snapshotId() != before:
+        snapshot, count = handle.snapshot(snapshot.parentId()), count + 1
+    return count
+
+
+@pytest.mark.parametrize("form", ["2", "3"])
+def test_a_second_pass_is_made_where_a_row_may_be_new_and_only_there(spark: SparkSession, form: str) -> None:
+    """What a commit has deleted is counted of deletion vectors, which hold what was deleted before as well."""
+    made, names = table(spark, f"passes{form}", form), ["a", "b"]
+    held = {row[:2]: row for row in rows(spark, made)}
+    keys = sorted(held)
+    ended = (*keys[0], None, UNVERSIONED, True)
+    changed = [(*key, "again", 50, False) for key in keys[1:3]]
+    for number, (changes, commits) in enumerate(
+        [
+            (changed[:1], 1),
+            (changed, 1),  # one of them for the second time: its file has deletes
+            ([*changed[:1], ended], 1),
+            ([*changed[:1], ended], 2),  # the delete finds nothing
+            ([(*changed[1][:3], 49, False)], 2),  # older: it changes nothing
+            ([*changed, (77, "q", "added", 60, False)], 2),
+            ([], 2),
+        ]
+    ):
+        frame = spark.createDataFrame(changes, f"a int, b string, v string, _hw_version bigint, {GONE} boolean")
+        before = loaded(spark, made).currentSnapshot().snapshotId()
+        merge_small(made, frame, names, partial(merge_statement, keys=names, columns=COLUMNS, new=False), GONE)
+        for a, b, value, version, gone in changes:
+            if gone:
+                held.pop((a, b), None)
+            elif version >= held.get((a, b), (0, 0, 0, 0))[3]:
+                held[a, b] = (a, b, value, version)
+        assert rows(spark, made) == sorted(held.values()), number
+        assert commits_since(spark, made, before) == commits, number
 
 
 def test_nothing_is_seen_of_it_if_somebody_else_has_committed(

@@ -224,8 +224,9 @@ def _config_of(config: Mapping[str, Any], names: set[str]) -> Mapping[str, Any]:
     return part
 
 
-def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None) -> DataFrame:
-    """The flow's records, from offset 0, or from ``starts``, where it has no checkpoint yet."""
+def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None, turns: str = "") -> DataFrame:
+    """The flow's records, from offset 0, or from ``starts``, where it has no checkpoint yet; ``turns`` as in
+    ``read_changelog``."""
     reading = flow.reading
     records = read_changelog(
         spark,
@@ -235,6 +236,7 @@ def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None) ->
         max_offsets=reading.max_offsets,
         starts=starts,
         traces=reading.traces,
+        turns=turns,
     )
     return observed_traces(records).select(*RECORD.names) if reading.traces else records
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark.source import turn_ahead
+
 _log = logging.getLogger(__name__)
 # Batches that end sooner tell enough; and so often is one looked at that takes longer: some calls into Java each.
 QUIET_SECONDS, LOOK_SECONDS = 20.0, 5.0
@@ -90,8 +92,9 @@ class Turns:
         return (self._holder or group) if group in self._waiting else group
 
 
-# Merges into warehouses: two at once would take every task slot (and twice the memory) from a cache's 10 ms tasks.
-MERGES = Turns()
+# Merges into warehouses: two at once would take every task slot (and twice the memory) from a cache's 10 ms tasks. By
+# this name their batches are planned in turn, too (``spark.source``): one that waits when it is planned gets old.
+MERGES, MERGING = Turns(), "merges"
 
 
 def sign_of(spark: SparkSession, query: Any) -> Sign:
@@ -100,7 +103,7 @@ def sign_of(spark: SparkSession, query: Any) -> Sign:
         if not query.status.get("isTriggerActive", True):
             return None
         groups: Sequence[str] = getattr(query, "groups", None) or [str(query.runId)]
-        return _sign(spark, {MERGES.of(group) for group in groups})
+        return _sign(spark, {turn_ahead(spark, MERGING, MERGES.of(group)) for group in groups})
     except Exception as error:  # a session that is going away, or a stage that has just ended: the next look tells
         _log.debug("it could not be seen how a batch gets on: %s", error)
         return None

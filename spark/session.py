@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from cdc.errors import ConfigError
 from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
 from spark import class_archive, cluster, quiet
-from spark.source import SOURCE
+from spark.source import OURS, SOURCE
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
 REQUIRED_JARS = (
@@ -90,7 +90,7 @@ OWN_SETTINGS: Mapping[str, str] = {
     # A checkpoint's files without a process for each.
     CHECKPOINTS: "headwater.spark.LocalCheckpoints",
     # A query that finds nothing rests in its source until something comes, and then need not wait once more.
-    SOURCE: "headwater.spark.RestingKafka",
+    SOURCE: OURS,
     "spark.sql.streaming.pollingDelay": "1ms",
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.errors import ConfigError
@@ -19,8 +22,10 @@ _SASL = {
 }
 _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
-# A setting of the session: the class that reads Kafka.
-SOURCE = "headwater.source"
+# A setting of the session: the class that reads Kafka. Ours knows the option by which queries of one name plan their
+# batches in turn, and who that is.
+SOURCE, OURS = "headwater.source", "headwater.spark.RestingKafka"
+TURNS = "headwater.turns"
 
 
 def java_client(options: Mapping[str, str]) -> dict[str, str]:
@@ -58,6 +63,7 @@ def read_changelog(
     fetch_wait_ms: int = 10,
     starts: Mapping[str, Mapping[int, int]] | None = None,
     traces: bool = False,
+    turns: str = "",
 ) -> DataFrame:
     """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
 
@@ -69,6 +75,8 @@ def read_changelog(
         fetch_wait_ms: how long a broker may hold an empty fetch. The default of 500 made every other batch wait 600 ms.
         starts: where a query without a checkpoint begins instead: topic -> partition -> offset.
         traces: also the span that wrote a record, if it bears one, as a last column.
+        turns: a batch is planned when none of another query with this name is at work; ``turn_done`` says that it has
+            ended. Nothing, or a session without our source: none waits.
     """
     options = _options(bootstrap, topics, client, fetch_wait_ms)
     if starts is not None:
@@ -79,7 +87,31 @@ def read_changelog(
         options["includeHeaders"] = "true"
     more = [traceparent()] if traces else []
     source = str(spark.conf.get(SOURCE, "kafka"))
+    if turns and source == OURS:
+        options[TURNS] = turns
     return spark.readStream.format(source).options(**options).load().select(*RECORD.names, *more)
+
+
+def turn_done(spark: SparkSession, turns: str, group: str) -> None:
+    """Let the next query plan its batch.
+
+    Args:
+        spark: the session.
+        turns: as in ``read_changelog``.
+        group: of the jobs of the query whose batch has ended.
+    """
+    with suppress(Py4JError, OSError):  # of a virtual machine that is going away
+        if spark.conf.get(SOURCE, "kafka") == OURS:
+            jvm: Any = spark._jvm
+            jvm.headwater.spark.Turns.done(turns, group)
+
+
+def turn_ahead(spark: SparkSession, turns: str, group: str) -> str:
+    """The group of the query whose batch another one waits for, or that one's own group."""
+    if spark.conf.get(SOURCE, "kafka") != OURS:
+        return group
+    jvm: Any = spark._jvm
+    return str(jvm.headwater.spark.Turns.ahead(turns, group))
 
 
 def read_slice(

@@ -35,7 +35,8 @@ from spark.iceberg_history import BATCH, OFFSETS, QUERY, History
 from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_RECORDS, merge_small
 from spark.lease import Lease
 from spark.native import KEY, ODD, NativeReader
-from spark.pulse import GROUP, MERGES
+from spark.pulse import GROUP, MERGES, MERGING
+from spark.source import turn_done
 from spark.spec import FlowSpec
 from spark.upkeep import Upkeep, insisting, policy_of
 from spark.warehouse_table import TablePlace, chosen_columns
@@ -126,18 +127,26 @@ class Merger:
         query_id = json.loads((self.checkpoint / "metadata").read_text())["id"]
         spark = batch.sparkSession
         group = spark.sparkContext.getLocalProperty(GROUP) or query_id
-        with about(**self.about, batch=batch_id), MERGES.turn(group):
-            marks = {
-                QUERY: query_id,
-                BATCH: str(batch_id),
-                OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
-            }
-            # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
-            for name, value in marks.items():
-                spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
-            self._small = self._records(batch_id) <= SMALL_RECORDS
-            insisting(lambda: self._once(batch, batch_id, marks))
-            self.upkeep.after(spark, self.table)
+        try:
+            with about(**self.about, batch=batch_id), MERGES.turn(group):
+                self._marked(batch, batch_id, query_id)
+        finally:
+            turn_done(spark, MERGING, group)
+
+    def _marked(self, batch: DataFrame, batch_id: int, query_id: str) -> None:
+        """Apply it with its marks, and keep the table in order."""
+        spark = batch.sparkSession
+        marks = {
+            QUERY: query_id,
+            BATCH: str(batch_id),
+            OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
+        }
+        # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
+        for name, value in marks.items():
+            spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
+        self._small = self._records(batch_id) <= SMALL_RECORDS
+        insisting(lambda: self._once(batch, batch_id, marks))
+        self.upkeep.after(spark, self.table)
 
     def _once(self, batch: DataFrame, batch_id: int, marks: Mapping[str, str]) -> None:
         spark = batch.sparkSession
@@ -313,5 +322,5 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
     if flow.is_new and not spark.table(table).limit(1).isEmpty():
         flow.refuse_filled(view.name)
     merger = Merger(place, flow.spec, flow.checkpoint, lease, Upkeep(policy_of(sink), flow.folder.parent))
-    writer = changelog(spark, flow).writeStream.queryName(flow.title).foreachBatch(brief(merger))
+    writer = changelog(spark, flow, turns=MERGING).writeStream.queryName(flow.title).foreachBatch(brief(merger))
     return CountedQuery(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow), merger.counts)

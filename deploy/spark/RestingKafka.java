@@ -6,6 +6,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -84,7 +85,12 @@ public final class RestingKafka implements TableProvider {
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
-      return new Stream(kafka.toMicroBatchStream(checkpoint), Ends.of(options), new Tail(options));
+      String turns = options.get(TURNS);
+      return new Stream(
+          kafka.toMicroBatchStream(checkpoint),
+          Ends.of(options),
+          new Tail(options),
+          turns == null ? null : Turns.of(turns));
     }
 
     @Override
@@ -98,6 +104,12 @@ public final class RestingKafka implements TableProvider {
     }
   }
 
+  /** An option: a query whose batches take turns with others of this name plans one when its turn has come. */
+  private static final String TURNS = "headwater.turns";
+
+  /** What Spark calls the group of a query's jobs, on the query's own thread. */
+  private static final String GROUP = "spark.jobGroup.id";
+
   /** Who has found nothing for so long waits until the broker says that there is something. */
   private static final long QUIET_NANOS = TimeUnit.SECONDS.toNanos(5);
 
@@ -105,27 +117,47 @@ public final class RestingKafka implements TableProvider {
     private final MicroBatchStream kafka;
     private final Ends ends;
     private final Tail tail;
+    private final Turns turns;
     private long found = System.nanoTime();
     private volatile boolean asked;
 
-    Stream(MicroBatchStream kafka, Ends ends, Tail tail) {
+    Stream(MicroBatchStream kafka, Ends ends, Tail tail, Turns turns) {
       this.kafka = kafka;
       this.ends = ends;
       this.tail = tail;
+      this.turns = turns;
     }
 
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
+      leave();
       Offset latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit);
       asked = true;
       if (latest == null || !latest.equals(start)) {
         found = System.nanoTime();
+        if (turns != null && latest != null) {
+          if (!turns.take(this, group())) {
+            return start; // the query is being stopped
+          }
+          latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit); // with what has come meanwhile
+        }
       } else {
         // Then this trigger has nothing, and the next one, at once, finds what has come: a batch's own time does not
         // hold the time of rest before it.
         rest(offsets((KafkaSourceOffset) start));
       }
       return latest;
+    }
+
+    private void leave() {
+      if (turns != null) {
+        turns.leave(this);
+      }
+    }
+
+    private static String group() {
+      String group = SparkContext.getOrCreate().getLocalProperty(GROUP);
+      return group == null ? "" : group;
     }
 
     private void rest(Map<TopicPartition, Long> at) {
@@ -196,6 +228,7 @@ public final class RestingKafka implements TableProvider {
 
     @Override
     public void stop() {
+      leave();
       tail.close();
       kafka.stop();
     }

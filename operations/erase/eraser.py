@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +166,11 @@ class Eraser:
         found += [one for one in servers.look(subject, builds) if one.kind in ("cache", "row-store") and not one.hidden]
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
 
-    def _compact(self, found: InLog, closed: Any) -> None:
+    def _compact(self, found: InLog, closed: Callable[[], None]) -> None:
         if found.count:
             self.subject.say(f"topic {found.topic}: closing its segments and having them compacted")
             keys = {part: found.keys[part] for part in found.values}
-            left = lambda: still_there(self._kafka, found)  # noqa: E731
+            left = partial(still_there, self._kafka, found)
             compact(self._kafka, self._note, found.topic, keys, left, closed, self.subject.say, SERVER_SECONDS)
 
     def _refuse_return(self) -> None:

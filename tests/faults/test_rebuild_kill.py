@@ -5,18 +5,16 @@ HEADWATER_REBUILD_KILLS says how often it is killed (`make test-slow`: 2, `make 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 
+from tests.support.killing import kill_family
 from tests.support.scenario import Scenario
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
@@ -24,15 +22,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]
 KILLS = int(os.environ.get("HEADWATER_REBUILD_KILLS", "2"))
 # From before Spark has started to when the last documents are written, on a quiet machine and on a loaded one.
 LATEST_SECONDS = 28.0
-
-
-def kill_family(pid: int) -> None:
-    """kill -9 of a process and all that it has started."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-        for one in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
 
 
 @pytest.mark.timeout(600 + 60 * KILLS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,9 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from deploy.local import artifacts
 from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading, begin, changelog
+from spark.pulse import GROUP
 from spark.runner import Runner
 from spark.session import build_session
-from spark.source import SOURCE
+from spark.source import SOURCE, turn_ahead, turn_done
 from spark.spec import FlowSpec
 from spark.status import FlowStatus
 from tests.support.own_classes import own_classes_at_hand
@@ -234,3 +236,69 @@ def test_what_dying_threads_say_is_not_said_on_the_terminal(
     log = Path(str(jvm.System.getProperty("headwater.log"))).with_suffix(".out")
     assert "java.lang.StackOverflowError" in log.read_text()
     assert "Xss4m" in " ".join(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+
+
+def test_who_waits_for_a_turn_plans_its_batch_when_it_has_come(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """Three queries take turns; what comes while one waits is in the batch that it waits with."""
+    flows = [flow_on(kafka, tmp_path / name, records=1, partitions=1) for name in "abc"]
+    held, order, sizes = threading.Event(), list[str](), dict[str, list[int]]({"a": [], "b": [], "c": []})
+    groups: dict[str, str] = {}
+
+    def each(name: str) -> Callable[[Any, int], None]:
+        def applied(batch: Any, _: int) -> None:
+            group = groups[name] = str(batch.sparkSession.sparkContext.getLocalProperty(GROUP))
+            try:
+                order.append(name)
+                assert name != "a" or held.wait(SECONDS)
+                sizes[name].append(batch.count())
+            finally:
+                turn_done(batch.sparkSession, "t", group)
+
+        return applied
+
+    queries = []
+    try:
+        for (flow, _), name in zip(flows, "abc", strict=True):
+            writer = changelog(spark, flow, turns="t").writeStream.foreachBatch(cast(Any, each(name)))
+            queries.append(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow))
+            wait(queries[0], lambda: bool(order))
+        a, b, c = (str(query.runId) for query in queries)
+        wait(queries[2], lambda: turn_ahead(spark, "t", b) == turn_ahead(spark, "t", c) == a)
+        assert order == ["a"] and groups["a"] == a and turn_ahead(spark, "t", a) == a
+        flows[1][1](5)
+        flows[2][1](5)
+        queries[1].stop()  # who waits can be stopped, and holds up nobody
+        held.set()
+        wait(queries[2], lambda: bool(sizes["c"]))
+        assert sizes == {"a": [1], "b": [], "c": [6]} and order == ["a", "c"]
+        flows[0][1](2)
+        wait(queries[0], lambda: sizes["a"] == [1, 2])
+    finally:
+        held.set()
+        for query in queries:
+            query.stop()
+
+
+def test_a_query_that_fails_in_its_turn_lets_the_next_one_go_on(
+    spark: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    flows = [flow_on(kafka, tmp_path / name, records=1, partitions=1) for name in "ab"]
+    seen = list[str]()
+
+    def fails(batch: Any, _: int) -> None:
+        seen.append("a")
+        raise ValueError("on purpose")
+
+    def counts(batch: Any, _: int) -> None:
+        seen.append("b")
+
+    queries = []
+    try:
+        for (flow, _), each in zip(flows, (fails, counts), strict=True):
+            writer = changelog(spark, flow, turns="f").writeStream.foreachBatch(cast(Any, each))
+            queries.append(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow))
+            wait(queries[-1], lambda: bool(seen))
+        wait(queries[1], lambda: seen == ["a", "b"])
+    finally:
+        for query in queries:
+            query.stop()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from spark import pulse
 from spark.pulse import LOOK_SECONDS, QUIET_SECONDS, Pulse, Turns, sign_of
+from spark.source import SOURCE
 
 
 def test_a_batch_that_takes_long_is_looked_at_now_and_then() -> None:
@@ -74,10 +75,11 @@ def test_who_waits_for_its_turn_gets_on_as_its_holder_does() -> None:
 def test_only_the_own_jobs_of_a_query_at_work_are_looked_at(monkeypatch: Any) -> None:
     seen: list[set[str]] = []
     monkeypatch.setattr(pulse, "_sign", lambda _spark, groups: seen.append(groups) or "sign")
+    spark = cast(Any, SimpleNamespace(conf={SOURCE: "kafka"}))
     query = SimpleNamespace(status={"isTriggerActive": False}, runId="r")
-    assert sign_of(cast(Any, None), query) is None and seen == []
+    assert sign_of(spark, query) is None and seen == []
     query.status = {"isTriggerActive": True}
-    assert sign_of(cast(Any, None), query) == "sign" and seen == [{"r"}]
+    assert sign_of(spark, query) == "sign" and seen == [{"r"}]
     query.groups = ["fill x", "r"]
-    assert sign_of(cast(Any, None), query) == "sign" and seen[1] == {"fill x", "r"}
-    assert sign_of(cast(Any, None), SimpleNamespace()) is None  # it has ended, or Java has
+    assert sign_of(spark, query) == "sign" and seen[1] == {"fill x", "r"}
+    assert sign_of(spark, SimpleNamespace()) is None  # it has ended, or Java has

@@ -122,12 +122,12 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
 
 
 def _back(probes: Probes, killed: float, runner: subprocess.Popen[bytes], run: Piped) -> float:
-    """Seconds from the kill until every row from before it shows, and one that is not older than 30 s."""
+    """Seconds from the kill until every row from before it shows, and none waits that is older than 30 s."""
     while time.monotonic() - killed < PATIENCE_SECONDS:
         probes.watch(1.0)
         run.check(runner)
         now = time.monotonic()
-        if not probes.waiting(before=now - 30.0):
+        if not probes.waiting(before=max(killed, now - 30.0)):
             return now - killed
     return PATIENCE_SECONDS
 

@@ -21,8 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.join.expressions import quoted
 from spark.iceberg_history import loaded
 
-# From so many rows on a table is large, and up to so many records a batch is small: it goes to every task.
-LARGE_ROWS, SMALL_RECORDS = 1_000_000, 100_000
+# From so many rows on a table is large, and up to so many records and bytes a batch is small: it goes to every task and
+# through the driver, whom a few hundred documents of a megabyte each would end.
+LARGE_ROWS, SMALL_RECORDS, SMALL_BYTES = 1_000_000, 100_000, 64 << 20
 BRANCH, CHANGES = "headwater", "hw_changes"
 
 
@@ -60,6 +61,17 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
     finally:
         with suppress(PySparkException, Py4JJavaError):  # the next batch removes what is left
             handle.manageSnapshots().removeBranch(BRANCH).commit()
+
+
+def held_bytes(rows: DataFrame) -> int:
+    """How much memory and disk a frame takes that ``localCheckpoint`` has just given.
+
+    Args:
+        rows: the frame.
+    """
+    held = rows._jdf.queryExecution().logical().rdd().id()
+    infos: Any = rows.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
+    return sum(info.memSize() + info.diskSize() for info in infos if info.id() == held)
 
 
 def _replaced(handle: Any) -> int:

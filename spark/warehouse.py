@@ -32,7 +32,7 @@ from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_t
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import with_computed
 from spark.iceberg_history import BATCH, OFFSETS, QUERY, History
-from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_RECORDS, merge_small
+from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_BYTES, SMALL_RECORDS, held_bytes, merge_small
 from spark.lease import Lease
 from spark.native import KEY, ODD, NativeReader
 from spark.pulse import GROUP, MERGES, MERGING
@@ -246,8 +246,10 @@ class Merger:
         keys, columns = key_names(self.view), rows.columns[:-1]
         if self._small and History(rows.sparkSession, self.table).rows >= LARGE_ROWS:
             change = partial(merge_statement, keys=keys, columns=columns, new=False)
-            merge_small(self.table, rows.localCheckpoint(), keys, change, GONE)
-            return
+            rows = rows.localCheckpoint()
+            if held_bytes(rows) <= SMALL_BYTES:
+                merge_small(self.table, rows, keys, change, GONE)
+                return
         rows.createOrReplaceTempView(CHANGES)
         rows.sparkSession.sql(merge_statement(self.table, keys, columns))
 

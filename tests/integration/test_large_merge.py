@@ -20,7 +20,7 @@ from sinks.iceberg import catalogue as iceberg
 from spark import iceberg_history as marked
 from spark.counted import told
 from spark.iceberg_history import History, loaded
-from spark.large_merge import BRANCH, CHANGES, merge_small
+from spark.large_merge import BRANCH, CHANGES, held_bytes, merge_small
 from spark.session import JAVA_OPTIONS, SETTINGS
 from spark.upkeep import is_conflict
 from spark.warehouse import GONE, merge_statement
@@ -190,6 +190,13 @@ def test_what_is_observed_of_a_batch_is_told_whichever_way_it_goes(spark: SparkS
         seen = Observation()
         frame.observe(seen, F.count("*").alias("records")).groupBy("a").agg(F.max("v")).localCheckpoint()
         assert told(seen).get("records", 0) == count
+
+
+def test_how_much_a_batch_holds_is_known(spark: SparkSession) -> None:
+    for size in (100, 10_000):
+        frame = spark.range(0, 1000, 1, 2).select("id", F.expr(f"repeat(uuid(), {size // 36 + 1})").alias("v"))
+        held = held_bytes(frame.localCheckpoint())
+        assert 1000 * size < held < 3000 * size + 500_000, size
 
 
 def test_a_name_may_have_points_and_quotes(spark: SparkSession) -> None:

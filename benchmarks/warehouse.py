@@ -122,12 +122,12 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
 
 
 def _back(probes: Probes, killed: float, runner: subprocess.Popen[bytes], run: Piped) -> float:
-    """Seconds from the kill until every row from before it shows, and none waits that is older than 30 s."""
+    """Seconds from the kill until every row from before it shows, and one from after it that came within 30 s."""
     while time.monotonic() - killed < PATIENCE_SECONDS:
         probes.watch(1.0)
         run.check(runner)
         now = time.monotonic()
-        if not probes.waiting(before=max(killed, now - 30.0)):
+        if not probes.waiting(before=killed) and probes.fresh(since=killed, age=30.0):
             return now - killed
     return PATIENCE_SECONDS
 
@@ -192,6 +192,10 @@ class Probes:
         """Seconds from commit to the table, of rows written in a span; of one that was not seen, till now."""
         now = time.monotonic()
         return [self.seen.get(one, now) - at for one, at in self.written.items() if first <= at <= last]
+
+    def fresh(self, since: float, age: float) -> bool:
+        """Whether a row that was written since a moment was seen within so many seconds."""
+        return any(at >= since and self.seen.get(one, at + 2 * age) - at <= age for one, at in self.written.items())
 
     def waiting(self, before: float) -> int:
         """How many rows from before a moment are not there."""

@@ -1,8 +1,8 @@
 """Do reads of a warehouse's table stay as quick as of one that was just written, after many micro-batches?
 
 ``python -m benchmarks.run upkeep`` runs as many batches as ten minutes have, or HEADWATER_UPKEEP_BATCHES; ``make
-bench-upkeep`` ten thousand, which takes hours. The table has a million rows; a batch changes 440 all over it and adds 60. Read by Spark and by DuckDB, in
-turns with a table of the same rows that was written a moment ago.
+bench-upkeep`` ten thousand, which takes hours. The table has a million rows; a batch changes 440 all over it and adds
+60. Read by Spark and by DuckDB, in turns with a table of the same rows that was written a moment ago.
 """
 
 from __future__ import annotations

@@ -105,9 +105,10 @@ def chosen(all_of: list[Name], named: Collection[Named]) -> list[Name]:
     Raises:
         QueryRefused: two sinks have a view of that name, and it is not said which is meant (terminal).
     """
-    found = []
+    found = list[Name]()
     for schema, table in sorted(named):
         same = [one for one in all_of if one.view.lower() == table.lower()]
+        same = [one for one in same if one.view == table] or same
         if schema:
             found += [Name(one.sink, one.view, one.sink) for one in same if one.sink.lower() == schema.lower()]
         elif len(same) > 1 and len({one.view for one in same}) == 1:
@@ -117,7 +118,25 @@ def chosen(all_of: list[Name], named: Collection[Named]) -> list[Name]:
             )
         else:
             found += [one for one in same if not one.schema]
+    _refuse_alike(found)
     return found
+
+
+def _refuse_alike(found: Collection[Name]) -> None:
+    """One of two such views would be read in the place of the other.
+
+    Raises:
+        QueryRefused: two of these have names that DuckDB can't tell apart (terminal).
+    """
+    seen = dict[tuple[str, str], Name]()
+    for one in found:
+        other = seen.setdefault((one.schema.lower(), one.view.lower()), one)
+        if other != one:
+            raise QueryRefused(
+                f"views {other.shown} and {one.shown} differ only in large and small letters",
+                means="SQL does not tell these apart; nothing was run",
+                fix="ask for them one at a time, each spelled as in the pipeline file",
+            )
 
 
 def view_names(pipeline: Pipeline, sink: str) -> list[str]:

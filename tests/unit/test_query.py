@@ -65,6 +65,15 @@ def test_a_name_that_two_sinks_have_needs_its_sinks() -> None:
     assert '"lake".b, "pond".b' in str(refused.value)
 
 
+def test_views_that_differ_only_in_large_and_small_letters_are_not_taken_for_each_other() -> None:
+    all_of = names({"lake": ["Person", "person"]})
+    assert chosen(all_of, {("", "person")}) == [Name("lake", "person")]
+    assert chosen(all_of, {("lake", "Person")}) == [Name("lake", "Person", "lake")]
+    for named in ({("", "Person"), ("", "person")}, {("", "PERSON")}):
+        with pytest.raises(QueryRefused, match="differ only in large and small letters"):
+            chosen(all_of, named)
+
+
 # -- DuckDB ------------------------------------------------------------------------------------------------------------
 
 

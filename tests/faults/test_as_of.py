@@ -38,6 +38,8 @@ def vaults(local_stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
+# Each cut is a call and three reads; ten minutes, which others have, are enough for a hundred or so.
+@pytest.mark.timeout(600 + 8 * CUTS)
 def test_no_cut_is_torn(vaults: Vaults) -> None:
     rng, first = random.Random(SEED), cuts.cut(vaults)
     reports = [first]

@@ -50,8 +50,8 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
         F.broadcast(rows).createOrReplaceTempView(CHANGES)
         spark.sql(change(branch))
         handle.refresh()
-        # Each row of the batch has taken the place of one, or removed it: then none is new, and no second pass is due. A
-        # key has one row in the table: each commit of ours keeps it so, and `verify` tells where somebody's has not.
+        # Each row of the batch has taken the place of one, or removed it: then none is new, no second pass is due.
+        # A key has one row in the table: each commit of ours keeps it so, and `verify` tells where somebody's has not.
         if not 0 < rows.count() == _replaced(handle):
             named = [quoted(name) for name in keys]
             mine = F.broadcast(rows.select(*named))

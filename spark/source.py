@@ -86,10 +86,15 @@ def read_changelog(
     if traces:
         options["includeHeaders"] = "true"
     more = [traceparent()] if traces else []
-    source = str(spark.conf.get(SOURCE, "kafka"))
+    source = _reader(spark)
     if turns and source == OURS:
         options[TURNS] = turns
     return spark.readStream.format(source).options(**options).load().select(*RECORD.names, *more)
+
+
+def _reader(spark: SparkSession) -> str:
+    """The class that reads Kafka in a session; Spark's own where our jar is missing."""
+    return str(spark.conf.get(SOURCE, "kafka"))
 
 
 def turn_done(spark: SparkSession, turns: str, group: str) -> None:
@@ -101,14 +106,14 @@ def turn_done(spark: SparkSession, turns: str, group: str) -> None:
         group: of the jobs of the query whose batch has ended.
     """
     with suppress(Py4JError, OSError):  # of a virtual machine that is going away
-        if spark.conf.get(SOURCE, "kafka") == OURS:
+        if _reader(spark) == OURS:
             jvm: Any = spark._jvm
             jvm.headwater.spark.Turns.done(turns, group)
 
 
 def turn_ahead(spark: SparkSession, turns: str, group: str) -> str:
     """The group of the query whose batch another one waits for, or that one's own group."""
-    if spark.conf.get(SOURCE, "kafka") != OURS:
+    if _reader(spark) != OURS:
         return group
     jvm: Any = spark._jvm
     return str(jvm.headwater.spark.Turns.ahead(turns, group))

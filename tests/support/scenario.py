@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from psycopg import sql
@@ -26,6 +25,7 @@ from examples.common import Passwords
 from examples.shop import generate
 from examples.shop.workload import WorkloadReport, run_workload
 from tests.support import inside
+from tests.support.killing import kill_family
 from tests.support.log_lines import sentences
 from tests.support.servers import Servers
 
@@ -180,10 +180,7 @@ class Scenario:
     def kill(self) -> None:
         """kill -9 of the whole runner: Python, its JVM, the JVM's Python workers."""
         assert self.runner is not None
-        family = [self.runner.pid, *(child.pid for child in psutil.Process(self.runner.pid).children(recursive=True))]
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_family(self.runner.pid)
         self.runner.wait(30)
         self.runner = None
 

@@ -1,7 +1,7 @@
 """The warehouse under a mixed load: how old its tables get beside search and cache, how soon it is back after a kill.
 
 ``python -m benchmarks.run warehouse``: eight tables in three sinks, 15 transactions a second over all of them, and one
-probe a second, which is a row that must show in its Iceberg table.
+probe a second, which is a row that must show in its Iceberg table, and in the cache.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 import psycopg
+import redis
 
 from benchmarks.piped import Piped
 from benchmarks.results import Measurement, quantile
@@ -29,6 +30,7 @@ COMMAND = "python -m benchmarks.run warehouse"
 DATABASE, OWNER = "bench_lake", "flights_owner"
 TABLES, ROWS, RATE = 8, 50_000, 15.0
 WARM_UP_SECONDS, LOAD_SECONDS, PATIENCE_SECONDS, PROBE_SECONDS = 30.0, 120.0, 300.0, 1.0
+CACHE_LOOK_SECONDS = 0.05
 # Where probes begin: beyond every row of the load.
 FIRST_PROBE = 10_000_000
 TEXT = """
@@ -95,6 +97,7 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
         writers = [
             threading.Thread(target=_load, args=(conninfo, stop)),
             threading.Thread(target=probes.write, args=(conninfo, stop)),
+            threading.Thread(target=probes.watch_cache, args=(run.env["HEADWATER_REDIS_CACHE"], stop)),
         ]
         for writer in writers:
             writer.start()
@@ -103,6 +106,7 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
             first = time.monotonic()
             probes.watch(LOAD_SECONDS)
             under_load = probes.ages(first, first + LOAD_SECONDS - PATIENCE_SECONDS / 10)
+            in_cache = probes.ages(first, first + LOAD_SECONDS - PATIENCE_SECONDS / 10, probes.cached)
             runner.send_signal(signal.SIGKILL)
             runner.wait()
             killed = time.monotonic()
@@ -114,7 +118,11 @@ def _measured(run: Piped, conninfo: str) -> list[Measurement]:
                 writer.join()
     p50, p95 = quantile(under_load, 0.5), quantile(under_load, 0.95)
     print(f"under load: p50 {p50:.1f} s, p95 {p95:.1f} s of {len(under_load)}; back after {back:.1f} s", flush=True)
+    cache50, cache95 = quantile(in_cache, 0.5), quantile(in_cache, 0.95)
+    print(f"cache meanwhile: p50 {cache50:.2f} s, p95 {cache95:.2f} s", flush=True)
     return [
+        Measurement("cache_beside_warehouse_p50_s", cache50, "s", len(in_cache), command=COMMAND),
+        Measurement("cache_beside_warehouse_p95_s", cache95, "s", len(in_cache), command=COMMAND),
         Measurement("warehouse_p50_under_load_s", p50, "s", len(under_load), command=COMMAND),
         Measurement("warehouse_p95_under_load_s", p95, "s", len(under_load), command=COMMAND),
         Measurement("warehouse_back_after_kill_s", back, "s", 1, command=COMMAND),
@@ -155,6 +163,7 @@ class Probes:
     run: Piped
     written: dict[tuple[int, int], float] = field(default_factory=dict)
     seen: dict[tuple[int, int], float] = field(default_factory=dict)
+    cached: dict[tuple[int, int], float] = field(default_factory=dict)
     _known: dict[int, str] = field(default_factory=dict)
 
     def write(self, conninfo: str, stop: threading.Event) -> None:
@@ -188,10 +197,20 @@ class Probes:
                     self._known[table] = found.metadata_location
             time.sleep(0.25)
 
-    def ages(self, first: float, last: float) -> list[float]:
-        """Seconds from commit to the table, of rows written in a span; of one that was not seen, till now."""
-        now = time.monotonic()
-        return [self.seen.get(one, now) - at for one, at in self.written.items() if first <= at <= last]
+    def watch_cache(self, url: str, stop: threading.Event) -> None:
+        """Look into the cache until told to stop."""
+        with redis.Redis.from_url(url) as cache:
+            while not stop.wait(CACHE_LOOK_SECONDS):
+                waiting = [one for one in list(self.written) if one not in self.cached]
+                values = cache.mget([f"lake:lake{table}:{key}" for table, key in waiting]) if waiting else []
+                at = time.monotonic()
+                self.cached.update({one: at for one, value in zip(waiting, values, strict=True) if value})
+
+    def ages(self, first: float, last: float, seen: dict[tuple[int, int], float] | None = None) -> list[float]:
+        """Seconds from commit to the table (or where else it was seen), of rows written in a span; of one that was not
+        seen, till now."""
+        now, seen = time.monotonic(), self.seen if seen is None else seen
+        return [seen.get(one, now) - at for one, at in self.written.items() if first <= at <= last]
 
     def fresh(self, since: float, age: float) -> bool:
         """Whether a row that was written since a moment was seen within so many seconds."""

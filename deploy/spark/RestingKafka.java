@@ -90,7 +90,8 @@ public final class RestingKafka implements TableProvider {
           kafka.toMicroBatchStream(checkpoint),
           Ends.of(options),
           new Tail(options),
-          turns == null ? null : Turns.of(turns));
+          turns == null ? null : Turns.of(turns),
+          new Pace(options.getLong(PAUSE, 0)));
     }
 
     @Override
@@ -107,6 +108,9 @@ public final class RestingKafka implements TableProvider {
   /** An option: a query whose batches take turns with others of this name plans one when its turn has come. */
   private static final String TURNS = "headwater.turns";
 
+  /** An option: how long a query at most lets a few records wait for more when processors are short, in milliseconds. */
+  private static final String PAUSE = "headwater.pause.ms";
+
   /** What Spark calls the group of a query's jobs, on the query's own thread. */
   private static final String GROUP = "spark.jobGroup.id";
 
@@ -118,14 +122,16 @@ public final class RestingKafka implements TableProvider {
     private final Ends ends;
     private final Tail tail;
     private final Turns turns;
+    private final Pace pace;
     private long found = System.nanoTime();
     private volatile boolean asked;
 
-    Stream(MicroBatchStream kafka, Ends ends, Tail tail, Turns turns) {
+    Stream(MicroBatchStream kafka, Ends ends, Tail tail, Turns turns, Pace pace) {
       this.kafka = kafka;
       this.ends = ends;
       this.tail = tail;
       this.turns = turns;
+      this.pace = pace;
     }
 
     @Override
@@ -135,13 +141,17 @@ public final class RestingKafka implements TableProvider {
       asked = true;
       if (latest == null || !latest.equals(start)) {
         found = System.nanoTime();
-        if (turns != null && latest != null) {
-          if (!turns.take(this, group())) {
+        if (latest != null) {
+          if (turns != null && !turns.take(this, group())) {
             return start; // the query is being stopped
           }
-          latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit); // with what has come meanwhile
+          if (turns != null || pace.pause()) {
+            latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit); // with what has come meanwhile
+          }
+          pace.begins(records(latest) - records(start));
         }
       } else {
+        pace.idle();
         // Then this trigger has nothing, and the next one, at once, finds what has come: a batch's own time does not
         // hold the time of rest before it.
         rest(offsets((KafkaSourceOffset) start));
@@ -173,6 +183,10 @@ public final class RestingKafka implements TableProvider {
     @Override
     public Map<String, String> metrics(Optional<Offset> latest) {
       return asked ? ((ReportsSourceMetrics) kafka).metrics(latest) : Map.of();
+    }
+
+    private static long records(Offset at) {
+      return offsets((KafkaSourceOffset) at).values().stream().mapToLong(Long::longValue).sum();
     }
 
     private static Map<TopicPartition, Long> offsets(KafkaSourceOffset at) {

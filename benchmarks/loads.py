@@ -89,11 +89,8 @@ def ceiling_seconds(client: Elasticsearch, like: str, docs: list[dict[str, Any]]
     return time.perf_counter() - began
 
 
-def measure(bench: Bench) -> list[Measurement]:
-    """Both loads; Elasticsearch's in turn with its ceiling, because a shared machine drifts."""
-    sink = bench.pipeline.sinks["search"]
-    assert isinstance(sink, ElasticsearchSink)
-    client = Elasticsearch(sink.url, request_timeout=120)
+def beside_ceiling(bench: Piped, client: Elasticsearch, name: str) -> Measurement:
+    """The search sink's load in turn with its server's ceiling, because a shared machine drifts."""
     print("index: a first load to warm up both sides", flush=True)
     load_seconds(bench, "search")
     client.indices.refresh(index="bench_flight")
@@ -105,12 +102,15 @@ def measure(bench: Bench) -> list[Measurement]:
         ours.append(rows / seconds)
         print(f"index: {ours[-1]:,.0f} rows/s, raw parallel_bulk {raw[-1]:,.0f}", flush=True)
     client.indices.delete(index=CEILING_INDEX, ignore_unavailable=True)
-    client.close()
     mean, ceiling = sum(ours) / ROUNDS, sum(raw) / ROUNDS
+    return Measurement(name, mean, "rows/s", len(docs), "parallel_bulk", ceiling, ratio=mean / ceiling)
+
+
+def measure(bench: Bench) -> list[Measurement]:
+    """Both loads."""
+    sink = bench.pipeline.sinks["search"]
+    assert isinstance(sink, ElasticsearchSink)
+    with Elasticsearch(sink.url, request_timeout=120) as client:
+        index = beside_ceiling(bench, client, "index_load_vs_bulk_ceiling")
     seconds, rows = load_seconds(bench, "cache")
-    return [
-        Measurement(
-            "index_load_vs_bulk_ceiling", mean, "rows/s", len(docs), "parallel_bulk", ceiling, ratio=mean / ceiling
-        ),
-        Measurement("cache_load_rows_s", rows / seconds, "rows/s", rows),
-    ]
+    return [index, Measurement("cache_load_rows_s", rows / seconds, "rows/s", rows)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,10 +48,12 @@ class Bench(Piped):
 
     Args:
         folder: for its file, state and warehouse.
+        text: of its file.
+        more: servers that it needs besides the usual ones.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(ready(), folder, TEXT)
+    def __init__(self, folder: Path, text: str = TEXT, more: Sequence[str] = ()) -> None:
+        super().__init__(ready(more), folder, text)
         os.environ.update(self.env)  # the engine is measured in this process too
         flights.load(self.stack.endpoints, "flights", None, print)
 

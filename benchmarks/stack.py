@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from benchmarks.results import Measurement
 from deploy.local import artifacts
@@ -10,10 +11,10 @@ from deploy.local.stack import LocalStack
 from spark import startup
 
 
-def ready() -> LocalStack:
-    """The stack, up, with all that `headwater up` prepares."""
+def ready(more: Sequence[str] = ()) -> LocalStack:
+    """The stack, up, with all that `headwater up` prepares; and ``more`` servers."""
     stack = LocalStack()
-    stack.up(progress=print)
+    stack.up(progress=print, more=more)
     startup.prepare(artifacts.spark_jars(print)[0].parent, stack.endpoints.spark_archive, print)
     return stack
 

@@ -12,7 +12,7 @@ from cdc.catalogue import Catalogue, Table
 from cdc.gather import Gathering
 from cdc.join.columns import names_of
 from cdc.join.view import JoinedView
-from cdc.pipeline import ElasticsearchSink, Pipeline
+from cdc.pipeline import Pipeline, SearchSink
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
 from cdc.resolve_joins import resolve_tree
@@ -45,7 +45,7 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
             at: Path = ("views", view.name, "columns") if spec.view_names else ("sinks", sink, "tables")
             with found.step():
                 _in_warehouse(pipeline, view, sink, at)
-    if isinstance(spec, ElasticsearchSink) and spec.routing is not None:
+    if isinstance(spec, SearchSink) and spec.routing is not None:
         for view in views:
             with found.step():
                 _routed(pipeline, view, sink, spec.routing)

@@ -18,7 +18,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
-from cdc.pipeline import ElasticsearchSink, Pipeline
+from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import resolve_view, resolve_views
 from cdc.view import View
 from connectors.postgres import connect
@@ -77,7 +77,7 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[Co
         with found.step():
             views = resolve_views(pipeline, catalogue, name)
             placed += [(pipeline, view) for view in views]
-            if isinstance(sink, ElasticsearchSink):
+            if isinstance(sink, SearchSink):
                 check_mapping(name, sink, views)
     resolved = {view.name for _, view in placed}
     for name in pipeline.views:

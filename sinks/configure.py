@@ -10,7 +10,7 @@ from typing import Any
 
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
-from cdc.pipeline import ElasticsearchSink, IcebergSink, Pipeline, RedisSink
+from cdc.pipeline import IcebergSink, OpenSearchSink, Pipeline, RedisSink, SearchSink
 from cdc.resolve_names import present
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
@@ -42,8 +42,8 @@ def sink_config(
     Raises:
         ConfigError: one index for several views.
     """
-    if isinstance(sink, ElasticsearchSink):
-        return _elasticsearch(name, sink, views, computed, generation) | {"token": token}
+    if isinstance(sink, SearchSink):
+        return _search(name, sink, views, computed, generation) | {"token": token}
     if isinstance(sink, RedisSink):
         owner = f"{pipeline}/{name}" if pipeline else name
         return _redis(name, sink, views, generation) | {"token": token, "owner": owner}
@@ -68,7 +68,7 @@ def plain_config(pipeline: Pipeline, name: str, generation: int, views: Sequence
 
 
 def _plain_target(sink: Any, view: str, generation: int) -> dict[str, object]:
-    if isinstance(sink, ElasticsearchSink):
+    if isinstance(sink, SearchSink):
         return {"index": sink.index or view.lower(), "generation": generation, "properties": {}}
     return {"generation": generation, "key": []} if isinstance(sink, IcebergSink) else {"generation": generation}
 
@@ -100,9 +100,9 @@ def _present(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _elasticsearch(
+def _search(
     name: str,
-    sink: ElasticsearchSink,
+    sink: SearchSink,
     views: Sequence[View],
     computed: Mapping[str, Mapping[str, str]],
     generation: int,
@@ -124,7 +124,7 @@ def _elasticsearch(
                 "of": len(view.key),
             }
     return {
-        "type": "elasticsearch",
+        "type": sink.type,
         "name": name,
         "targets": targets,
         "settings": plain(sink.settings),
@@ -133,6 +133,7 @@ def _elasticsearch(
             user=sink.user,
             password=_secret(sink.password),
             api_key=_secret(sink.api_key),
+            signer=sink.signer if isinstance(sink, OpenSearchSink) else None,
             bulk_bytes=sink.bulk_bytes,
             # The client refuses it for an address without encryption.
             ca_certs=sink.ca_certs if sink.url.startswith("https:") else None,
@@ -160,7 +161,7 @@ def merged(derived: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str,
     return merge(derived, meant)
 
 
-def check_mapping(name: str, sink: ElasticsearchSink, views: Sequence[View]) -> None:
+def check_mapping(name: str, sink: SearchSink, views: Sequence[View]) -> None:
     """Find typing errors in `mapping:`; call it with all of the sink's views.
 
     Raises:

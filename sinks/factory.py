@@ -21,7 +21,7 @@ def open_sink(config: Mapping[str, Any], on_wait: OnWait = quiet) -> Sink:
         ConfigError: unknown type or wrong setting.
     """
     kind = config.get("type")
-    if kind == "elasticsearch":
+    if kind in ("elasticsearch", "opensearch"):
         from sinks.elasticsearch import ElasticsearchSink
 
         return ElasticsearchSink(config, on_wait)

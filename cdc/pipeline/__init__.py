@@ -10,7 +10,8 @@ from cdc.masking import looks_secret, mask_text, masked, reveal
 from cdc.pipeline.loading import load, loads
 from cdc.pipeline.models import Alert, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
-from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, Sink
+from cdc.pipeline.search import ElasticsearchSink, OpenSearchSink, SearchSink
+from cdc.pipeline.sinks import IcebergSink, RedisSink, Sink
 from cdc.pipeline.source import Connect, Kafka, Source
 from cdc.pipeline.views import View
 
@@ -21,10 +22,12 @@ __all__ = [
     "Engine",
     "IcebergSink",
     "Kafka",
+    "OpenSearchSink",
     "Pipeline",
     "Policy",
     "RedisSink",
     "RowStore",
+    "SearchSink",
     "Sink",
     "Source",
     "View",

@@ -13,14 +13,16 @@ from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
 from cdc.pipeline.rowstore import RowStore
-from cdc.pipeline.sinks import ElasticsearchSink, IcebergSink, RedisSink, SinkPart
+from cdc.pipeline.search import SearchSink
+from cdc.pipeline.sink import SinkPart
+from cdc.pipeline.sinks import IcebergSink, RedisSink
 from cdc.pipeline.source import Connect, Registry, Source
 from cdc.pipeline.views import View
 
 # Iceberg's metadata columns: a column of that name makes MERGE fail in odd ways.
 ICEBERG_COLUMNS = frozenset(("_pos", "_file", "_partition", "_deleted", "_spec_id"))
-# Elasticsearch's metadata fields: a document that has one is rejected.
-ELASTICSEARCH_FIELDS = frozenset(
+# A search server's metadata fields: a document that has one is rejected.
+SEARCH_FIELDS = frozenset(
     ("_id", "_index", "_source", "_routing", "_version", "_seq_no", "_field_names", "_ignored", "_tier", "_nested_path")
 )
 
@@ -74,7 +76,7 @@ def _source(source: Source) -> Iterator[Wrong]:
         yield Wrong(("source", "format"), "source.format: avro needs source.registry", "registry: {url: http://…}")
 
 
-def _credentials(part: Connect | ElasticsearchSink | Registry, path: Path) -> Iterator[Wrong]:
+def _credentials(part: Connect | SearchSink | Registry, path: Path) -> Iterator[Wrong]:
     where = ".".join(map(str, path))
     if part.password is not None and part.user is None:
         yield Wrong((*path, "password"), f"{where}.password without {where}.user")
@@ -133,8 +135,8 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
             yield from _table(pipeline.source, table, (*path, "tables", index), f"sinks.{name}.tables")
             if table in sink.tables[:index]:
                 yield Wrong((*path, "tables", index), f"sinks.{name}.tables: {shown(table)} is here a second time")
-    if isinstance(sink, ElasticsearchSink):
-        yield from _elasticsearch(name, sink, path)
+    if isinstance(sink, SearchSink):
+        yield from _search(name, sink, path)
     if isinstance(sink, IcebergSink) and sink.history:
         yield from _history(pipeline, name, sink)
     if isinstance(sink, RedisSink):
@@ -142,7 +144,9 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
 
 
 def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator[Wrong]:
-    taken = {IcebergSink: ICEBERG_COLUMNS, ElasticsearchSink: ELASTICSEARCH_FIELDS}.get(type(sink), frozenset())
+    taken: frozenset[str] = frozenset()
+    if isinstance(sink, IcebergSink | SearchSink):
+        taken = ICEBERG_COLUMNS if isinstance(sink, IcebergSink) else SEARCH_FIELDS
     named: dict[str, Path] = {column: ("columns", index) for index, (_, column) in enumerate(view.picks)}
     named |= {field: path for path, field, _ in standing(view)}
     for part in ("aggregates", "fields"):
@@ -155,12 +159,14 @@ def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator
         )
 
 
-def _elasticsearch(name: str, sink: ElasticsearchSink, path: Path) -> Iterator[Wrong]:
+def _search(name: str, sink: SearchSink, path: Path) -> Iterator[Wrong]:
     yield from _credentials(sink, path)
     if ":" not in sink.url.partition("://")[2].rpartition("@")[2].partition("/")[0].rpartition("]")[2]:
         yield Wrong((*path, "url"), f"sinks.{name}.url: the port is missing", "write http://host:9200")
-    if sink.api_key is not None and sink.user is not None:
-        yield Wrong((*path, "api_key"), f"sinks.{name}: user and api_key exclude each other", "keep one of them")
+    logins = [key for key in ("user", "api_key", "signer") if getattr(sink, key, None) is not None]
+    if len(logins) > 1:
+        what = f"sinks.{name}: {' and '.join(logins)} exclude each other"
+        yield Wrong((*path, logins[-1]), what, "keep one of them")
     if sink.index and (sink.tables is not None or len(sink.views) > 1):
         yield Wrong(
             (*path, "index"),
@@ -187,7 +193,7 @@ def _targets(pipeline: Pipeline) -> Iterator[Wrong]:
         for target in dict.fromkeys(_targets_of(pipeline, sink)):
             owner = owners.setdefault(target, name)
             if owner != name:
-                key = "index" if isinstance(sink, ElasticsearchSink) and sink.index else "type"
+                key = "index" if isinstance(sink, SearchSink) and sink.index else "type"
                 yield Wrong(
                     ("sinks", name, key),
                     f"sinks.{name} writes to the same target as sinks.{owner}: {target[0]} {shown(target[-1])}",
@@ -234,7 +240,7 @@ def _database(url: str) -> str:
 
 
 def _apart(sink: SinkPart) -> str:
-    if isinstance(sink, ElasticsearchSink):
+    if isinstance(sink, SearchSink):
         return "give one of them another index"
     return (
         "give one of them another key_prefix" if isinstance(sink, RedisSink) else "give one of them another namespace"
@@ -243,7 +249,7 @@ def _apart(sink: SinkPart) -> str:
 
 def _targets_of(pipeline: Pipeline, sink: SinkPart) -> Iterator[tuple[str, ...]]:
     for name in _names_of(pipeline, sink):
-        if isinstance(sink, ElasticsearchSink):
+        if isinstance(sink, SearchSink):
             yield "index", _server(sink.url), sink.index or name.lower()
         elif isinstance(sink, RedisSink):
             yield "keys", _database(sink.url), f"{sink.key_prefix}{name}:"

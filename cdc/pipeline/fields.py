@@ -47,6 +47,8 @@ REDIS = rf"^(rediss?://(\S*@)?{_HOST}({_PORT})?(/[0-9]{{0,4}})?(\?\S*)?|unix://\
 INDEX = r"^[a-z0-9][a-z0-9._-]{0,199}$"
 # No braces: in Redis Cluster they choose the slot, and a value must share one with its version.
 PREFIX = r"^[\x21-\x7a\x7c\x7e]{0,100}$"
+# A function of a module of the user's.
+SIGNER = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 NAMESPACE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
 MASTER = rf"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://{_HOST}{_PORT}(,{_HOST}{_PORT})*|yarn|k8s://\S+)$"
@@ -62,6 +64,7 @@ PATTERNS = {
     REDIS: "redis://host:port/db, rediss://host:port/db or unix://path",
     INDEX: "1 to 200 lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     PREFIX: "at most 100 printable characters without spaces and braces",
+    SIGNER: "module:function, like our_aws:signer",
     NAMESPACE: "1 to 63 letters, digits and _, not beginning with a digit",
     MEMORY: "a number and k, m or g, like 1g",
     MASTER: "local, local[4], local[*], spark://host:port, yarn or k8s://...",

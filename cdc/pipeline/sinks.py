@@ -6,133 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from cdc.pipeline.fields import (
-    HTTP,
-    INDEX,
-    NAMESPACE,
-    PREFIX,
-    REDIS,
-    AllOrTables,
-    FieldMapping,
-    Flag,
-    JsonObject,
-    Name,
-    Number,
-    Part,
-    Text,
-    Whole,
-    entry,
-)
-
-GIVE_UP = (
-    "How long a write is tried again before the failure shows in `status`; the flow then starts again from where it "
-    "was, for ever."
-)
-FENCE = (
-    "How long a deleted key's version is remembered, so that a replay can't bring it back: as long as "
-    "kafka.tombstone_retention_hours."
-)
-
-
-class SinkPart(Part):
-    """What every sink is told: one of view, views and tables."""
-
-    view: Name | None = entry(None, "The view to keep; or `views`, or `tables`.", example="customer", active=True)
-    views: Annotated[tuple[Name, ...], Field(strict=False)] = entry(
-        (), "Several views.", example=["customer"], alternative=True, max_length=2000
-    )
-    tables: AllOrTables = entry(
-        None, "`all` or a list of tables: each is kept whole, under its own name.", example="all", alternative=True
-    )
-
-    @property
-    def view_names(self) -> tuple[str, ...]:
-        """Names of its views; empty when it keeps tables."""
-        return (self.view,) if self.view else self.views
-
-    @property
-    def trigger_ms(self) -> int | None:
-        """Time between batches where it is not the engine's, in milliseconds."""
-        return None
-
-    @property
-    def form(self) -> Literal["document", "columns"]:
-        """How a row of a view is kept: as a JSON document, or as a row of a table."""
-        return "document"
-
-    @property
-    def kept(self) -> str:
-        """What it keeps, in words."""
-        return "its documents"
-
-
-class ElasticsearchSink(SinkPart):
-    """Documents in Elasticsearch: an index a view, behind an alias."""
-
-    type: Literal["elasticsearch"] = entry(description="Kind of sink.", content=True)
-    url: str = entry(
-        description="Address of the server.", example="${HEADWATER_ELASTICSEARCH:-http://127.0.0.1:9200}", pattern=HTTP
-    )
-    user: Text | None = entry(None, "User, when the server asks for one; or `api_key`.", example="headwater")
-    password: SecretStr | None = entry(
-        None, "Its password.", example="${ELASTICSEARCH_PASSWORD:-}", shown_default="none"
-    )
-    api_key: SecretStr | None = entry(
-        None,
-        "API key instead of user and password.",
-        example="${ELASTICSEARCH_API_KEY}",
-        alternative=True,
-        shown_default="none",
-    )
-    index: str | None = entry(
-        None,
-        "The alias under which the documents are found. Only with one view.",
-        shown_default="the view's name",
-        example="customers",
-        pattern=INDEX,
-    )
-    routing: Text | None = entry(
-        None,
-        "Column of the primary key of every view's root by whose value documents are placed among the shards, so that "
-        "a search that names it asks one shard. The key must have others.",
-        shown_default="the document's id",
-        example="customer_id",
-        content=True,
-    )
-    mapping: FieldMapping = entry(
-        {},
-        "Mapping of fields (analysers, geo_point ...) in place of the one that is derived from the column's type.",
-        example={"email": {"type": "keyword"}},
-        content=True,
-    )
-    settings: JsonObject = entry(
-        {}, "Settings of the index: shards, replicas, analysis ...", example={"number_of_shards": 1}, content=True
-    )
-    ca_certs: Text | None = entry(
-        None,
-        "PEM file with the authorities that sign the server's certificate (https).",
-        example="certs/elasticsearch-ca.pem",
-        shown_default="the system's",
-    )
-    bulk_bytes: Whole = entry(
-        5 << 20,
-        "Size of a bulk request; the server refuses more than its http.max_content_length (100 MB).",
-        unit="bytes",
-        ge=1024,
-        le=90 << 20,
-    )
-    bulk_count: Whole = entry(2000, "Most documents of a bulk request.", unit="documents", ge=1, le=100_000)
-    bulk_workers: Whole = entry(3, "Bulk requests that a task has under way at once.", unit="requests", ge=1, le=32)
-    request_timeout_seconds: Number = entry(
-        60.0, "How long a request may take before it is sent again.", unit="seconds", gt=0, le=3600
-    )
-    give_up_seconds: Number = entry(30.0, GIVE_UP, unit="seconds", gt=0, le=86_400)
-    fence_seconds: Whole = entry(604_800, FENCE, unit="seconds", ge=1, le=10 * 365 * 86400)
-
-    @property
-    def kept(self) -> str:
-        """Its indices."""
-        return "its Elasticsearch indices"
+from cdc.pipeline.fields import HTTP, NAMESPACE, PREFIX, REDIS, Flag, Number, Text, Whole, entry
+from cdc.pipeline.search import ElasticsearchSink, OpenSearchSink
+from cdc.pipeline.sink import FENCE, GIVE_UP, SinkPart
 
 
 class RedisSink(SinkPart):
@@ -288,9 +164,10 @@ class IcebergSink(SinkPart):
         return f"its Iceberg tables in namespace {self.namespace}"
 
 
-Sink = Annotated[ElasticsearchSink | RedisSink | IcebergSink, Field(discriminator="type")]
+Sink = Annotated[ElasticsearchSink | OpenSearchSink | RedisSink | IcebergSink, Field(discriminator="type")]
 SINKS: dict[str, type[SinkPart]] = {
     "elasticsearch": ElasticsearchSink,
+    "opensearch": OpenSearchSink,
     "redis": RedisSink,
     "iceberg": IcebergSink,
 }

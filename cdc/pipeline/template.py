@@ -17,6 +17,8 @@ VIEW = "customer"
 JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
 SINK_NAMES = {"elasticsearch": "search", "redis": "cache", "iceberg": "warehouse"}
+# A kind that takes the keys of another one, and is shown in a few words below that.
+ALIKE = {"opensearch": "elasticsearch"}
 
 _HEAD = """\
 # A pipeline of Headwater. Keys that are set here are needed or usual; a key that is commented out (#key: value) shows
@@ -36,7 +38,9 @@ def template() -> str:
     for section in every:
         if section.path in (("source", "registry"), ("policy", "dead_letters"), ("policy", "alert")):
             continue  # stands in the part around it
-        if section.path[:1] != ("views",):
+        if section.kind in ALIKE:
+            lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))
+        elif section.path[:1] != ("views",):
             lines += _section(section, every)
         elif len(section.path) == 2:
             lines += _views(section, [other for other in every if other.path[:2] == section.path and other != section])
@@ -62,6 +66,16 @@ def _section(section: Section, every: list[Section]) -> Iterator[str]:
         yield f"{indent}#{key.name}:"
         for inner in below.keys:
             yield from _key(inner, indent + "  ", active=False)
+    yield ""
+
+
+def _alike(section: Section, other: Section) -> Iterator[str]:
+    """A kind of sink that is as another one but for a few keys."""
+    yield from _comment(f"Or `type: {section.kind}`: {section.description} All keys as above, and:", "    ")
+    known = {key.name for key in other.keys}
+    for key in section.keys:
+        if key.name not in known:
+            yield from _key(key, "    ", active=False)
     yield ""
 
 

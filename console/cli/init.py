@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from operations.propose.proposal import Looked
     from operations.propose.writing import Draft
 
-KINDS = ("elasticsearch", "redis", "iceberg")
+KINDS = ("elasticsearch", "opensearch", "redis", "iceberg")
 # More lines of what was found only push the others off the screen; the file has them all.
 MAX_LINES = 30
 

@@ -20,7 +20,8 @@ S3 = "s3"
     "--with",
     "more",
     metavar="NAME[,NAME…]",
-    help="these as well: registry (schemas, for Avro), s3 (jars for a warehouse in a bucket, 66 MiB)",
+    help="these as well: registry (schemas, for Avro), opensearch, elasticsearch-9, s3 (jars for a warehouse in a "
+    "bucket, 66 MiB)",
 )
 def command(only: str | None, more: str | None) -> None:
     """Start the local servers: fetch what is missing, start what isn't running, heal what is half dead.
@@ -37,6 +38,7 @@ def command(only: str | None, more: str | None) -> None:
       headwater up
       headwater up --only postgres,kafka
       headwater up --with registry
+      headwater up --with opensearch
       headwater up --with s3
       eval "$(headwater ps --env)"
     """

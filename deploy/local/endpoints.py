@@ -28,6 +28,7 @@ class Endpoints:
     redis_store_url: str
     registry_url: str
     spark_archive: Path = Path()
+    opensearch_url: str = ""
 
     @classmethod
     def of(cls, site: Site) -> Endpoints:
@@ -44,6 +45,7 @@ class Endpoints:
             redis_store_url=f"redis://{HOST}:{site.port('redis-store')}/0",
             registry_url=SERVICES["registry"].address(site),
             spark_archive=site.home / "spark.jsa",
+            opensearch_url=SERVICES["opensearch"].address(site),
         )
 
     def environment(self) -> dict[str, str]:
@@ -59,6 +61,7 @@ class Endpoints:
             "HEADWATER_REDIS_CACHE": self.redis_cache_url,
             "HEADWATER_REDIS_STORE": self.redis_store_url,
             "HEADWATER_REGISTRY": self.registry_url,
+            "HEADWATER_OPENSEARCH": self.opensearch_url,
             "HEADWATER_SPARK_JARS": os.pathsep.join(str(folder) for folder in artifacts.spark_folders()),
             "HEADWATER_SPARK_ARCHIVE": str(self.spark_archive),
         }

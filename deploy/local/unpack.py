@@ -15,7 +15,7 @@ def unpack(unit: str, files: Sequence[Path], target: Path) -> None:
     """Put ``unit`` together in the empty folder ``target`` from its checked files."""
     if unit.startswith("postgres-"):
         _postgres(files[0], target)
-    elif unit == "elasticsearch":
+    elif unit in ("elasticsearch", "elasticsearch-9", "opensearch"):
         _zip(files[0], target)
     elif unit in ("connect-plugins", "registry"):
         with tarfile.open(files[0]) as archive:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from cdc.errors import SinkRefused
 from cdc.join.rows import LENGTH, read
 from cdc.join.view import JoinedView
-from cdc.pipeline import ElasticsearchSink, RedisSink
+from cdc.pipeline import RedisSink, SearchSink
 from cdc.view import View
 from operations.erase.note import Back, Note
 from operations.erase.places import Kind, Place
@@ -42,7 +42,7 @@ def look(subject: Subject, builds: Sequence[Build]) -> list[Place]:
     """
     found: list[Place] = []
     for build in builds:
-        if isinstance(build.opened.part, ElasticsearchSink):
+        if isinstance(build.opened.part, SearchSink):
             found += _indices(subject, build)
         elif isinstance(build.opened.part, RedisSink):
             found += [_cached(subject, build, view) for view in build.views]
@@ -88,7 +88,7 @@ def backups(builds: Sequence[Build]) -> list[Place]:
     """Backups that we know of, which are not touched: snapshots of Elasticsearch's."""
     found = []
     for build in builds:
-        if isinstance(build.opened.part, ElasticsearchSink):
+        if isinstance(build.opened.part, SearchSink):
             names = [view.name for view in build.views]
             with _expunger(build) as server:
                 indices = [index for name in names for index in server.indices(name)]
@@ -118,7 +118,7 @@ def mark_indices(builds: Sequence[Build]) -> dict[str, Marks]:
     """
     found = {}
     for build in builds:
-        if isinstance(build.opened.part, ElasticsearchSink):
+        if isinstance(build.opened.part, SearchSink):
             with _expunger(build) as server:
                 for view in build.views:
                     index = server.indices(view.name)[0]
@@ -138,7 +138,7 @@ def erase_indices(
     """
     found = []
     for build in builds:
-        if not isinstance(build.opened.part, ElasticsearchSink):
+        if not isinstance(build.opened.part, SearchSink):
             continue
         with _expunger(build) as server:
             for view in build.views:
@@ -163,7 +163,7 @@ def _back(build: Build) -> Back:
 
 def put_back_indices(builds: Sequence[Build], note: Note) -> None:
     """Put back the settings of indices that a killed one has left."""
-    known = {build.opened.sink: build for build in builds if isinstance(build.opened.part, ElasticsearchSink)}
+    known = {build.opened.sink: build for build in builds if isinstance(build.opened.part, SearchSink)}
 
     def back(name: str, settings: Mapping[str, str | None]) -> None:
         sink = name.partition("/")[0]

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from cdc.errors import HeadwaterError, SinkRefused
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, SearchSink
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Target
@@ -85,7 +85,7 @@ class Refresher:
         for key, target in self._targets.items():
             if target.running is not None and target.running.done():
                 _take_in(target)
-            refreshes = key[2] and self.pipeline.sinks[key[0]].type == "elasticsearch"
+            refreshes = key[2] and isinstance(self.pipeline.sinks[key[0]], SearchSink)
             due = time.monotonic() - target.at >= (REFRESH_SECONDS if refreshes else LOOK_SECONDS)
             if target.running is None and target.wanted > target.ended and due:
                 target.begun, target.at = target.begun + 1, time.monotonic()

@@ -13,8 +13,10 @@ from spark.made_of import outdated
 from spark.register import Register
 
 # How readers are led to another generation, by the kind of sink.
+_ALIAS = "the alias of each view moves to the new index in one call"
 _HOW = {
-    "elasticsearch": "the alias of each view moves to the new index in one call",
+    "elasticsearch": _ALIAS,
+    "opensearch": _ALIAS,
     "redis": "the pointer moves to the new keys, then the plain keys are renamed",
     "iceberg": "the tables change their names: in one transaction of a SQL catalogue, by two renames in a REST one",
 }

@@ -22,7 +22,7 @@ from operations.propose.roles import propose_roles
 from operations.propose.views import hidden_columns, is_secret, propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, unique, variables, written
 
-SINKS = ("elasticsearch", "redis", "iceberg")
+SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")
 _NAME_LENGTH = 40
 
 

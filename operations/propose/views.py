@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from cdc.catalogue import Column, Table
 from cdc.join.comparable import not_joined, not_sorted
 from cdc.masking import looks_secret
-from cdc.pipeline.checks import ELASTICSEARCH_FIELDS
+from cdc.pipeline.checks import SEARCH_FIELDS
 from cdc.types import supported, type_key
 from connectors.foreign_keys import ForeignKey, Sizes
 from connectors.survey import LeftOut
@@ -351,7 +351,7 @@ def shown_columns(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     What looks like a password does not belong into an index, and Elasticsearch has fields of its own.
     """
     every = [column.name for column in supported(table).columns]
-    hidden = [c.name for c in supported(table).columns if is_secret(c) or c.name in ELASTICSEARCH_FIELDS]
+    hidden = [c.name for c in supported(table).columns if is_secret(c) or c.name in SEARCH_FIELDS]
     hidden = [name for name in hidden if name not in table.primary_key]
     return (tuple(name for name in every if name not in hidden), tuple(hidden)) if hidden else ((), ())
 

@@ -17,7 +17,10 @@ WIDTH = 110
 KAFKA = "${HEADWATER_KAFKA:-127.0.0.1:15092}"
 CONNECT = "${HEADWATER_CONNECT:-http://127.0.0.1:15083}"
 ROW_STORE = "${HEADWATER_REDIS_STORE:-redis://127.0.0.1:15380/0}"
-ELASTICSEARCH = "${HEADWATER_ELASTICSEARCH:-http://127.0.0.1:15200}"
+SEARCH = {
+    "elasticsearch": "${HEADWATER_ELASTICSEARCH:-http://127.0.0.1:15200}",
+    "opensearch": "${HEADWATER_OPENSEARCH:-http://127.0.0.1:15203}",
+}
 REDIS = "${HEADWATER_REDIS_CACHE:-redis://127.0.0.1:15379/0}"
 HOME = "${HEADWATER_HOME:-.headwater}"
 SOURCE_PASSWORD, SETUP_PASSWORD = "HEADWATER_SOURCE_PASSWORD", "HEADWATER_SETUP_PASSWORD"
@@ -207,10 +210,12 @@ def _sinks(draft: Draft) -> Iterator[str]:
     views = value([view.name for view in draft.proposal.views])
     yield "sinks:"
     for kind in draft.sinks:
-        if kind == "elasticsearch":
-            yield _remarked("  search:", "an index for each view")
-            yield "    type: elasticsearch"
-            yield f"    url: {ELASTICSEARCH}"
+        if kind in SEARCH:
+            # Who wants both has both under names of their own.
+            name = "search" if kind == next(one for one in draft.sinks if one in SEARCH) else kind
+            yield _remarked(f"  {name}:", "an index for each view")
+            yield f"    type: {kind}"
+            yield f"    url: {SEARCH[kind]}"
             yield f"    views: {views}"
         elif kind == "redis":
             yield _remarked("  cache:", f"a JSON text for each document, under {draft.name}:<view>:<key>")

@@ -14,7 +14,7 @@ from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
-from cdc.pipeline import ElasticsearchSink, Pipeline
+from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import view_tables
 from cdc.view import View
 from operations.generations.elsewhere import refuse_elsewhere
@@ -74,7 +74,7 @@ def spec_of(
         with found.step():
             typed, computed[view.name] = analysed_view(spark, pipeline, view)
             views.append(typed)
-    if isinstance(sink, ElasticsearchSink):
+    if isinstance(sink, SearchSink):
         with found.step():
             check_mapping(build.sink, sink, build.views)
     found.end()

@@ -16,7 +16,7 @@ from cdc.catalogue import Column
 from cdc.errors import ConfigError
 from cdc.join.columns import document_columns
 from cdc.join.view import JoinedView
-from cdc.pipeline import ElasticsearchSink
+from cdc.pipeline import SearchSink
 from cdc.pipeline.sinks import Sink
 from cdc.shapes import ColumnChange, Shape, column_changes, used_changes
 from cdc.used import used_columns
@@ -146,7 +146,7 @@ def _needs_new(changes: Sequence[ColumnChange], was: View, now: View, table: str
             return True
     elif now.needs_spark and _retyped(changes, _said(now, table)) and sink.type != "redis":
         return True  # what Spark SQL makes of another type may be of another type
-    if isinstance(sink, ElasticsearchSink):
+    if isinstance(sink, SearchSink):
         return _differ(_properties(was, sink), _properties(now, sink))
     if sink.form == "columns":
         if isinstance(was, JoinedView) and isinstance(now, JoinedView) and _nested(was) != _nested(now):
@@ -166,7 +166,7 @@ def _retyped(changes: Sequence[ColumnChange], names: set[str]) -> bool:
     return any(change.kind == "retyped" and change.new is not None and change.new.name in names for change in changes)
 
 
-def _properties(view: View, sink: ElasticsearchSink) -> dict[str, Any]:
+def _properties(view: View, sink: SearchSink) -> dict[str, Any]:
     return merged(view.elasticsearch_mapping(), plain(sink.mapping))
 
 

@@ -1,4 +1,4 @@
-"""Documents in Elasticsearch 8: external versions, deletes that stay deleted, an answer for every item."""
+"""Documents in Elasticsearch and OpenSearch: external versions, deletes that stay deleted, an answer for every item."""
 
 from sinks.elasticsearch.sink import ElasticsearchSink
 

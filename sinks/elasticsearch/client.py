@@ -14,7 +14,8 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from sinks.elasticsearch.settings import Settings
+from sinks.elasticsearch.opensearch import OpenSearch, load_signer, node_class
+from sinks.elasticsearch.settings import PRODUCTS, Settings
 
 # 408 request timeout, 429 too many requests / disk watermark, 5xx: the same request may succeed later.
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
@@ -73,14 +74,18 @@ def connect(settings: Settings) -> Elasticsearch:
 
     Needs no ``GET /``: the product check reads a header of the first real answer.
     """
-    auth: dict[str, Any] = {}
+    how: dict[str, Any] = {}
     if settings.api_key:
-        auth["api_key"] = settings.api_key
+        how["api_key"] = settings.api_key
     elif settings.user:
-        auth["basic_auth"] = (settings.user, settings.password or "")
+        how["basic_auth"] = (settings.user, settings.password or "")
     if settings.ca_certs:
-        auth["ca_certs"] = settings.ca_certs
-    return Elasticsearch(
+        how["ca_certs"] = settings.ca_certs
+    product = Elasticsearch
+    if settings.kind == "opensearch":
+        signer = load_signer(settings.who, settings.signer) if settings.signer else None
+        product, how = OpenSearch, how | {"node_class": node_class(signer), "meta_header": False}
+    return product(
         settings.url,
         serializers={"application/json": RawSourceSerializer()},
         request_timeout=settings.request_timeout_seconds,
@@ -88,7 +93,7 @@ def connect(settings: Settings) -> Elasticsearch:
         retry_on_timeout=False,
         retry_on_status=(),
         connections_per_node=settings.bulk_workers + 2,
-        **auth,
+        **how,
     )
 
 
@@ -142,9 +147,14 @@ def refused(what: str, error: Exception) -> SinkRefused:
     """A final error with the way out that fits its status."""
     status = error.meta.status if isinstance(error, ApiError) else None
     if status in (401, 403):
-        return SinkRefused(what, fix="check user, password or api_key of this sink and the rights of that user")
-    if isinstance(error, UnsupportedProductError):
-        return SinkRefused(what, fix="this sink speaks to Elasticsearch 8 only; check the url")
+        return SinkRefused(what, fix="check user, password, api_key or signer of this sink and the rights of that user")
+    if isinstance(error, UnsupportedProductError) or status == 406:
+        return SinkRefused(
+            what,
+            means="this server is none that the sink's `type` is for",
+            fix="check the url; or set `type: opensearch` if it is an OpenSearch",
+        )
     if status == 405 or "UNSUPPORTED" in what:
-        return SinkRefused(what, fix="is the url really that of Elasticsearch?")
-    return SinkRefused(what, means="Elasticsearch will not accept this as things are; nothing more was written")
+        names = " or ".join(product.name for product in PRODUCTS.values())
+        return SinkRefused(what, fix=f"is the url really that of {names}?")
+    return SinkRefused(what, means="the server will not accept this as things are; nothing more was written")

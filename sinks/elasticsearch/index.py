@@ -13,7 +13,7 @@ from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import reason_of, translated
 from sinks.elasticsearch.lease import Lease
-from sinks.elasticsearch.settings import Settings, Target
+from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
 
 # The server makes an index in a quarter of a second, most of which it waits: fifty are not made one by one. The client
 # keeps ten connections.
@@ -44,14 +44,18 @@ class Indices:
             at_once(self._setup_target, self._settings.targets.values())
 
     def _check_server(self) -> None:
-        """Version 8, read from the nodes, because ``GET /`` is missing in the minimal distribution."""
-        nodes = self._client.nodes.info(metric="http", filter_path="nodes.*.version").body["nodes"]
-        wrong = {node["version"] for node in nodes.values() if not node["version"].startswith("8.")}
+        """One that was tried, read from the nodes, because ``GET /`` is missing in Elasticsearch's minimal
+        distribution."""
+        told = self._client.nodes.info(metric="http", filter_path="nodes.*.version").body
+        name, majors = self._settings.product
+        versions = {str(node["version"]) for node in told["nodes"].values()} if isinstance(told, dict) else {"unknown"}
+        wrong = {version for version in versions if version.partition(".")[0] not in majors}
         if wrong:
+            others = [kind for kind in PRODUCTS if kind != self._settings.kind]
             raise SinkRefused(
                 f"{self._settings.who} runs version {', '.join(sorted(wrong))}",
-                means="its bulk format differs from version 8's in ways that could lose versions",
-                fix="use Elasticsearch 8",
+                means="in a version that was not tried, versions of documents could be lost",
+                fix=f"use {name} {' or '.join(majors)}; or another `type`: {', '.join(others)}",
             )
 
     def _setup_target(self, target: Target) -> None:

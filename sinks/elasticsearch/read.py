@@ -12,6 +12,7 @@ from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkRefused
 from sinks.contract import Held
+from sinks.elasticsearch.opensearch import close_point, open_point
 from sinks.elasticsearch.settings import Address, Target
 
 KEEP_ALIVE = "5m"
@@ -70,7 +71,7 @@ def sample(client: Elasticsearch, target: Target, count: int, seed: int) -> Iter
 
 def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: list[dict[str, Any]]) -> Iterator[Held]:
     client.indices.refresh(index=target.concrete)
-    pit: str = client.open_point_in_time(index=target.concrete, keep_alive=KEEP_ALIVE).body["id"]
+    pit = open_point(client, target.concrete, KEEP_ALIVE)
     try:
         after: list[Any] | None = None
         size = FIRST_PAGE
@@ -96,4 +97,4 @@ def _pages(client: Elasticsearch, target: Target, query: dict[str, Any], sort: l
             size = max(1, min(MAX_PAGE, 2 * size, PAGE_BYTES * len(hits) // max(read, 1)))
     finally:
         with suppress(ApiError, TransportError):  # it runs out by itself
-            client.close_point_in_time(id=pit)
+            close_point(client, pit)

@@ -1,4 +1,4 @@
-"""The Elasticsearch sink's settings and names, from plain data."""
+"""A search sink's settings and names, from plain data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ import orjson
 
 from cdc.errors import ConfigError
 from cdc.keys import is_stray, split_id, stray_id, stray_name
+from sinks.elasticsearch.opensearch import field_types
 from sinks.fields import MAX_TOKEN, Fields
 
 # What Elasticsearch itself allows as an index name, less the leading dot (reserved for the server's own).
 INDEX_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,199}")
+
+
+class Product(NamedTuple):
+    """A kind of server: its name, and the major versions that were tried."""
+
+    name: str
+    majors: tuple[str, ...]
+
+
+PRODUCTS = {"elasticsearch": Product("Elasticsearch", ("8", "9")), "opensearch": Product("OpenSearch", ("3",))}
 
 
 class Address(NamedTuple):
@@ -91,6 +102,7 @@ class Settings:
     """Everything the sink needs. Sizes in bytes, times in seconds; ``purge_seconds`` is the pause between two purges of
     old fences while it writes."""
 
+    kind: str
     name: str
     url: str = field(repr=False)
     targets: Mapping[str, Target]
@@ -98,6 +110,7 @@ class Settings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
+    signer: str | None = None
     ca_certs: str | None = None
     bulk_bytes: int = 5 << 20
     bulk_count: int = 2000
@@ -109,31 +122,39 @@ class Settings:
     purge_seconds: float = 3600.0
 
     @property
+    def product(self) -> Product:
+        """What the server is to be."""
+        return PRODUCTS[self.kind]
+
+    @property
     def who(self) -> str:
         """How errors name this sink; credentials inside the URL are left out."""
         parts = urlsplit(self.url)
-        return f"sink {self.name!r} (Elasticsearch at {parts.scheme}://{parts.hostname}:{parts.port or 9200})"
+        return f"sink {self.name!r} ({self.product.name} at {parts.scheme}://{parts.hostname}:{parts.port or 9200})"
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
     """Check and convert the plain-data configuration.
 
     Raises:
-        ConfigError: an unknown key, a value out of bounds, a name Elasticsearch would refuse.
+        ConfigError: an unknown key, a value out of bounds, a name that the server would refuse.
     """
     fields = Fields(f"sink {config.get('name', '?')!r}", config)
-    fields.text("type")
+    kind = fields.text("type")
     name, url, token = fields.text("name"), fields.text("url"), fields.number("token", 0, 0, MAX_TOKEN)
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise ConfigError(f"{fields.who}: url must look like http://host:9200 or https://host:9200")
+    targets = fields.mapping("targets").items()
     settings = Settings(
+        kind=kind,
         name=name,
         url=url,
-        targets={view: _target(fields.who, view, spec, token) for view, spec in fields.mapping("targets").items()},
+        targets={view: _target(fields.who, kind, view, spec, token) for view, spec in targets},
         index_settings=fields.mapping("settings"),
         user=fields.optional("user"),
         password=fields.optional("password"),
         api_key=fields.optional("api_key"),
+        signer=fields.optional("signer"),
         ca_certs=fields.optional("ca_certs"),
         # Over ~15 MB a bulk gains nothing and begins to trip the server's indexing-pressure limit on small heaps.
         bulk_bytes=fields.number("bulk_bytes", 5 << 20, 1 << 10, 90 << 20),
@@ -153,7 +174,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _target(who: str, view: str, spec: Any, token: int) -> Target:
+def _target(who: str, kind: str, view: str, spec: Any, token: int) -> Target:
     fields = Fields(f"{who}, view {view!r}", spec if isinstance(spec, Mapping) else {})
     index = fields.text("index", view)
     if not INDEX_NAME.fullmatch(index):
@@ -164,6 +185,9 @@ def _target(who: str, view: str, spec: Any, token: int) -> Target:
     routed = fields.mapping("routing")
     routing = (int(routed["at"]), int(routed["of"])) if routed else None
     generation = fields.number("generation", 1, 1, 10**6)
-    target = Target(view, index, generation, fields.mapping("properties"), token, routing)
+    properties = fields.mapping("properties")
+    if kind == "opensearch":
+        properties = field_types(properties)
+    target = Target(view, index, generation, properties, token, routing)
     fields.done()
     return target

@@ -13,7 +13,7 @@ from examples.common import Server, connect, conninfo
 from tests.support import inside
 from tests.support.local import ready
 from tests.support.servers import Servers, servers
-from tests.support.sinks import Subject, subject_on
+from tests.support.sinks import Subject, client_of, subject_on
 from tests.support.source import SourceDatabase, source_database
 
 
@@ -51,16 +51,16 @@ def shared_source(stack: Endpoints) -> Iterator[SourceDatabase]:
 
 
 @pytest.fixture
-def subject() -> Iterator[Subject]:
-    """Elasticsearch as a sink; files about another one have their own."""
-    with subject_on(servers(), "elasticsearch") as made:
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """Elasticsearch as a sink, or another search server that a file names; files about Redis have their own."""
+    with subject_on(servers(), getattr(request, "param", "elasticsearch")) as made:
         yield made
 
 
 @pytest.fixture
 def client(subject: Subject) -> Iterator[Elasticsearch]:
     """Its server, asked directly."""
-    with Elasticsearch(subject.url, request_timeout=60) as made:
+    with client_of(subject) as made:
         yield made
 
 

@@ -12,13 +12,13 @@ from cdc.errors import ConfigError, SinkUnavailable
 from sinks.contract import MAX_VERSION, STALE, UNVERSIONED, WRITTEN, Item, Outcome, Sink
 from tests.support.proxy import proxy_to
 from tests.support.servers import servers
-from tests.support.sinks import VIEW, State, Subject, doc, held, items, one_by_one, subject_on
+from tests.support.sinks import SEARCH, VIEW, State, Subject, doc, held, items, one_by_one, subject_on
 from tests.support.source import eventually
 
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(params=["elasticsearch", "redis"])
+@pytest.fixture(params=[*SEARCH, "redis"])
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     with subject_on(servers(), request.param) as made:
         yield made
@@ -219,7 +219,7 @@ def test_an_empty_key_is_kept_or_rejected_alone(sink: Sink, subject: Subject) ->
     """The id of a row whose only key column is an empty text; Elasticsearch has no document without an id."""
     first, second = sink.write(VIEW, [Item("", 5, doc(1)), Item("2", 5, doc(2))])
     assert second == WRITTEN
-    if subject.kind == "elasticsearch":
+    if subject.is_search:
         assert first.outcome is Outcome.REJECTED
         return
     assert first == WRITTEN

@@ -16,9 +16,9 @@ from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch.bulk import encode
 from sinks.retry import Patience
 from tests.support.proxy import HttpGate
-from tests.support.sinks import PROPERTIES, VIEW, Subject, doc, held, items, opened
+from tests.support.sinks import PROPERTIES, SEARCH, VIEW, Subject, doc, held, items, opened
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", SEARCH, indirect=True)]
 
 
 def target(subject: Subject, **over: Any) -> dict[str, Any]:
@@ -338,12 +338,19 @@ def test_missing_rights_are_refused_at_once(subject: Subject, status: int) -> No
         sink = opened(subject, url=subject.via(between.port), give_up_seconds=None)
         with pytest.raises(SinkRefused, match=str(status)) as caught:
             sink.write(VIEW, items(1, 1))
-    assert "password or api_key" in str(caught.value)
+    assert "password, api_key or signer" in str(caught.value)
 
 
-def test_what_is_no_elasticsearch_is_refused(subject: Subject) -> None:
-    with gate(subject, lambda _path, _body: 200) as between, pytest.raises(SinkRefused, match="Elasticsearch 8"):
+def test_what_is_no_search_server_is_refused(subject: Subject) -> None:
+    with gate(subject, lambda _path, _body: 200) as between, pytest.raises(SinkRefused, match="type"):
         opened(subject, url=subject.via(between.port)).setup()
+
+
+def test_the_other_product_is_refused_and_named(subject: Subject) -> None:
+    """Its answers would look right until the first one that does not."""
+    other = "opensearch" if subject.type == "elasticsearch" else "elasticsearch"
+    with pytest.raises(SinkRefused, match=f"type`?:.*{other}|runs version"):
+        opened(subject, type=other).setup()
 
 
 def test_an_id_of_511_bytes_is_written_and_deleted(subject: Subject) -> None:

@@ -8,9 +8,9 @@ import pytest
 from elasticsearch import Elasticsearch
 
 from sinks.contract import WRITTEN, Item
-from tests.support.sinks import VIEW, Subject, doc, opened
+from tests.support.sinks import SEARCH, VIEW, Subject, doc, opened
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", SEARCH, indirect=True)]
 
 
 def fences(client: Elasticsearch, subject: Subject) -> set[str]:

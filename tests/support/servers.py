@@ -43,6 +43,11 @@ def servers() -> Servers:
     return _containers()
 
 
+def has(stack: Servers, service: str) -> bool:
+    """Whether these servers include one; there are images of the usual ones only."""
+    return isinstance(stack, LocalStack) or service not in ("elasticsearch-9", "opensearch")
+
+
 @cache
 def _containers() -> Any:
     from tests.support.containers import Containers

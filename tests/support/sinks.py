@@ -9,16 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import redis
 from elasticsearch import Elasticsearch
 
 from cdc.keyspaces import CLAIMS
+from deploy.local.services.registry import SERVICES
 from sinks.contract import UNVERSIONED, Item, Sink
 from sinks.elasticsearch import ElasticsearchSink
+from sinks.elasticsearch.opensearch import OpenSearch, node_class
 from sinks.factory import open_sink
-from tests.support.servers import Servers
+from tests.support.servers import Servers, has
 
 VIEW = "thing"
+# Search servers that one sink writes to: by the names of the local stack's.
+SEARCH = ("elasticsearch", "elasticsearch-9", "opensearch")
 PROPERTIES: dict[str, Any] = {"n": {"type": "long"}, "t": {"type": "text"}}
 # A test that waits for a server longer than this has failed.
 GIVE_UP_SECONDS = 90.0
@@ -26,7 +31,7 @@ GIVE_UP_SECONDS = 90.0
 
 @dataclass
 class Subject:
-    """One kind of sink on one server, with a name space of its own.
+    """One kind of sink on one server (by the server's name), with a name space of its own.
 
     ``open`` gives a new sink on the same documents each time; ``waits`` collects what ``on_wait`` was told.
     """
@@ -37,13 +42,22 @@ class Subject:
     waits: list[str] = field(default_factory=list)
     _open: list[Sink] = field(default_factory=list)
 
+    @property
+    def is_search(self) -> bool:
+        return self.kind in SEARCH
+
+    @property
+    def type(self) -> str:
+        """As the pipeline file has it."""
+        return self.kind.removesuffix("-9")
+
     def config(self, generation: int = 1, **over: Any) -> dict[str, Any]:
         target: dict[str, Any] = {}
         own: dict[str, Any] = {"key_prefix": f"{self.name}:"}
-        if self.kind == "elasticsearch":
+        if self.is_search:
             target, own = {"index": self.name, "properties": PROPERTIES}, {}
         base = {
-            "type": self.kind,
+            "type": self.type,
             "name": "tested",
             "url": self.url,
             "targets": {VIEW: target | {"generation": generation}},
@@ -70,8 +84,8 @@ class Subject:
     def clean(self) -> None:
         for sink in self._open:
             sink.close()
-        if self.kind == "elasticsearch":
-            with Elasticsearch(self.url, request_timeout=60) as client:
+        if self.is_search:
+            with client_of(self) as client:
                 names = f"{self.name},{self.name}_g*"
                 found = client.indices.get(index=names, ignore_unavailable=True, expand_wildcards="all").body
                 for index in found:
@@ -86,14 +100,27 @@ class Subject:
                         client.hdel(CLAIMS, stem)
 
 
+def client_of(subject: Subject) -> Elasticsearch:
+    """A search server, asked directly."""
+    if subject.type == "opensearch":
+        return OpenSearch(subject.url, request_timeout=60, node_class=node_class(None))
+    return Elasticsearch(subject.url, request_timeout=60)
+
+
+def service_of(kind: str) -> str:
+    """The server that a kind of sink writes to."""
+    return kind if kind in SEARCH else "redis-cache"
+
+
 def address_of(stack: Servers, kind: str) -> str:
-    ends = stack.endpoints
-    return ends.elasticsearch_url if kind == "elasticsearch" else ends.redis_cache_url
+    return stack.endpoints.redis_cache_url if kind == "redis" else SERVICES[kind].address(stack.site)
 
 
 @contextmanager
 def subject_on(stack: Servers, kind: str) -> Iterator[Subject]:
-    stack.up(["elasticsearch" if kind == "elasticsearch" else "redis-cache"])
+    if not has(stack, service_of(kind)):
+        pytest.skip(f"{kind} has no image")
+    stack.up([service_of(kind)])
     subject = Subject(kind, address_of(stack, kind))
     try:
         yield subject

@@ -63,6 +63,8 @@ def test_the_pinned_list_is_whole_and_names_no_host() -> None:
         "connect-plugins",
         "registry",
         "elasticsearch",
+        "elasticsearch-9",
+        "opensearch",
         "postgres-x86_64",
         "postgres-aarch64",
         "redis",

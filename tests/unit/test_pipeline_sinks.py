@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.pipeline import ElasticsearchSink, RedisSink, loads
-from cdc.pipeline.sinks import SinkPart
+from cdc.pipeline import ElasticsearchSink, OpenSearchSink, RedisSink, loads
+from cdc.pipeline.sink import SinkPart
 from cdc.view import View
 from sinks.configure import sink_config
 from sinks.elasticsearch.settings import read_settings as read_elasticsearch
@@ -52,8 +52,13 @@ FULL = {
         "give_up_seconds": 11.0,
     },
 }
-READ = {"elasticsearch": read_elasticsearch, "redis": read_redis}
-PARTS: dict[str, type[SinkPart]] = {"elasticsearch": ElasticsearchSink, "redis": RedisSink}
+FULL["opensearch"] = FULL["elasticsearch"] | {"url": "https://o:9200"}
+READ = {"elasticsearch": read_elasticsearch, "opensearch": read_elasticsearch, "redis": read_redis}
+PARTS: dict[str, type[SinkPart]] = {
+    "elasticsearch": ElasticsearchSink,
+    "opensearch": OpenSearchSink,
+    "redis": RedisSink,
+}
 
 
 def settings(kind: str, keys: dict[str, Any]) -> Any:

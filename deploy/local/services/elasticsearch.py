@@ -1,13 +1,15 @@
-"""Elasticsearch 8.19, the minimal distribution, one node."""
+"""Elasticsearch 8.19, the minimal distribution, one node; and what is alike in its relatives."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import requests
 
+from cdc.errors import StackError
 from deploy.local.account import own
 from deploy.local.process import Launch
 from deploy.local.services import jvm
@@ -27,11 +29,15 @@ class Elasticsearch(jvm.JavaService):
     boot_seconds = 120.0
     stop_seconds = 30.0
     refuses_root = True
+    # What its class files are of, and its product's name, in files and variables.
+    oldest_java: ClassVar[int] = 17
+    own_settings: ClassVar[dict[str, str]] = {"xpack.security.enabled": "false"}
+    product: ClassVar[str] = "elasticsearch"
 
     @classmethod
     def units(cls) -> tuple[str, ...]:
         """The distribution."""
-        return ("elasticsearch",)
+        return (cls.name,)
 
     def prepare(self, site: Site, units: dict[str, Path]) -> None:
         """Write its configuration folder anew; keep the data."""
@@ -41,28 +47,41 @@ class Elasticsearch(jvm.JavaService):
         for name in ("config/jvm.options.d", "tmp", "data", "logs"):
             (root / name).mkdir(parents=True, exist_ok=True)
         config = root / "config"
-        (config / "elasticsearch.yml").write_text(self._settings(site, root))
-        (config / "jvm.options").write_text("\n".join(self._jvm_options(site, root)) + "\n")
-        (config / "log4j2.properties").write_text(jvm.LOG4J2.format(log=root / "logs" / "elasticsearch.log"))
-        (root / "elasticsearch.pid").unlink(missing_ok=True)
+        (config / f"{self.product}.yml").write_text(self._settings(site, root))
+        (config / "jvm.options").write_text(
+            "\n".join([*self._jvm_options(site, root), *self.more_options(units)]) + "\n"
+        )
+        (config / "log4j2.properties").write_text(jvm.LOG4J2.format(log=self._log(root)))
+        self._pid_file(root).unlink(missing_ok=True)
         link = jvm.server_log(site, self.name)
         if not link.is_symlink():
             link.unlink(missing_ok=True)
-            link.symlink_to(root / "logs" / "elasticsearch.log")
+            link.symlink_to(self._log(root))
         own(root, site.account)
 
+    def more_options(self, units: dict[str, Path]) -> list[str]:
+        """Options of the virtual machine that one of the relatives needs."""
+        return []
+
+    def _log(self, root: Path) -> Path:
+        return root / "logs" / f"{self.product}.log"
+
+    def _pid_file(self, root: Path) -> Path:
+        return root.resolve() / f"{self.product}.pid"
+
     def _settings(self, site: Site, root: Path) -> str:
+        http, transport = self.port_names
         settings = {
             "cluster.name": "headwater",
             "node.name": "local",
             "path.data": root / "data",
             "path.logs": root / "logs",
             "http.host": HOST,
-            "http.port": site.port("elasticsearch"),
+            "http.port": site.port(http),
             "transport.host": HOST,
-            "transport.port": site.port("elasticsearch-transport"),
+            "transport.port": site.port(transport),
             "discovery.type": "single-node",
-            "xpack.security.enabled": "false",
+            **self.own_settings,
             # On a nearly full disk it would make every index read-only, and the sink would hold for ever.
             "cluster.routing.allocation.disk.threshold_enabled": "false",
             "action.destructive_requires_name": "false",
@@ -87,9 +106,14 @@ class Elasticsearch(jvm.JavaService):
         ]
 
     def launch(self, site: Site, units: dict[str, Path]) -> Launch:
-        """Its own launcher, which ends when the node is ready and leaves a pid file."""
+        """Its own launcher, which ends when the node is ready and leaves a pid file.
+
+        Raises:
+            StackError: Java is older than what it was compiled for.
+        """
+        self.check_java(site)
         root = site.shared_data(self.name)
-        pid_file = root.resolve() / "elasticsearch.pid"
+        pid_file = self._pid_file(root)
         env = {
             "ES_JAVA_HOME": str(site.jdk.home),
             "ES_PATH_CONF": str(root / "config"),
@@ -97,7 +121,7 @@ class Elasticsearch(jvm.JavaService):
             "CLI_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
         }
         return Launch(
-            [str(units["elasticsearch"] / "bin" / "elasticsearch"), "-d", "-p", str(pid_file)],
+            [str(units[self.name] / "bin" / "elasticsearch"), "-d", "-p", str(pid_file)],
             cwd=root,
             log=site.log(self.name),
             env=env,
@@ -106,10 +130,19 @@ class Elasticsearch(jvm.JavaService):
             starter_seconds=self.boot_seconds,
         )
 
+    def check_java(self, site: Site) -> None:
+        """Refuse a Java that is too old."""
+        if site.jdk.major < self.oldest_java:
+            raise StackError(
+                f"{self.name} wants Java {self.oldest_java} or newer; {site.jdk.home} is {site.jdk.version}",
+                means="it is not started; the others do not need it",
+                fix=f"set JAVA_HOME to a Java {self.oldest_java}",
+            )
+
     def is_ours(self, site: Site, candidate: psutil.Process) -> bool:
         """The server by its mark; its launcher, a shell script at first, by the pid file it is to write."""
         command = candidate.cmdline()
-        pid_file = (site.home / "data" / self.name).resolve() / "elasticsearch.pid"
+        pid_file = self._pid_file(site.home / "data" / self.name)
         return jvm.mark(site, self.name) in command or str(pid_file) in command
 
     def ailment(self, site: Site) -> str | None:
@@ -124,8 +157,17 @@ class Elasticsearch(jvm.JavaService):
 
     def address(self, site: Site) -> str:
         """As a URL."""
-        return f"http://{HOST}:{site.port('elasticsearch')}"
+        return f"http://{HOST}:{site.port(self.port_names[0])}"
 
     def logs(self, site: Site) -> list[Path]:
         """Its own log, then the launcher's output."""
         return [jvm.server_log(site, self.name), site.log(self.name)]
+
+
+class Elasticsearch9(Elasticsearch):
+    """The search index in its next major version. Only started when it is asked for."""
+
+    name = "elasticsearch-9"
+    port_names = ("elasticsearch-9", "elasticsearch-9-transport")
+    optional = True
+    oldest_java = 21

@@ -8,14 +8,18 @@ from cdc.errors import StackError
 from deploy.local.services.apicurio import Apicurio
 from deploy.local.services.base import Service
 from deploy.local.services.connect import Connect
-from deploy.local.services.elasticsearch import Elasticsearch
+from deploy.local.services.elasticsearch import Elasticsearch, Elasticsearch9
 from deploy.local.services.kafka import Kafka
+from deploy.local.services.opensearch import OpenSearch
 from deploy.local.services.postgres import Postgres
 from deploy.local.services.redis import RedisCache, RedisStore
 
 SERVICES: dict[str, Service] = {
     service.name: service
-    for service in (Postgres(), Kafka(), Connect(), Elasticsearch(), RedisCache(), RedisStore(), Apicurio())
+    for service in (
+        *(Postgres(), Kafka(), Connect(), Elasticsearch(), RedisCache(), RedisStore()),
+        *(Apicurio(), Elasticsearch9(), OpenSearch()),
+    )
 }
 # What `up` starts unless it is told otherwise.
 DEFAULT = tuple(name for name, service in SERVICES.items() if not service.optional)

@@ -40,8 +40,6 @@ from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
 # The flow of a sink's plain views.
 SHARED = "main"
-# How long a few records wait for more where processors are short and batches take long anyway.
-PAUSE_MS = 500
 
 
 @dataclass(frozen=True)
@@ -239,8 +237,6 @@ def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None, tu
         starts=starts,
         traces=reading.traces,
         turns=turns,
-        # Who has a trigger of his own has chosen.
-        pause_ms=0 if reading.trigger_ms else PAUSE_MS,
     )
     return observed_traces(records).select(*RECORD.names) if reading.traces else records
 

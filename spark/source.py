@@ -23,9 +23,9 @@ _SASL = {
 _RENAMED = {"ssl.ca.location": "ssl.truststore.location"}
 
 # A setting of the session: the class that reads Kafka. Ours knows the option by which queries of one name plan their
-# batches in turn, and who that is; and how long at most a few records wait for more when processors are short.
+# batches in turn, and who that is.
 SOURCE, OURS = "headwater.source", "headwater.spark.RestingKafka"
-TURNS, PAUSE = "headwater.turns", "headwater.pause.ms"
+TURNS = "headwater.turns"
 
 
 def java_client(options: Mapping[str, str]) -> dict[str, str]:
@@ -64,7 +64,6 @@ def read_changelog(
     starts: Mapping[str, Mapping[int, int]] | None = None,
     traces: bool = False,
     turns: str = "",
-    pause_ms: int = 0,
 ) -> DataFrame:
     """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
 
@@ -78,7 +77,6 @@ def read_changelog(
         traces: also the span that wrote a record, if it bears one, as a last column.
         turns: a batch is planned when none of another query with this name is at work; ``turn_done`` says that it has
             ended. Nothing, or a session without our source: none waits.
-        pause_ms: how long at most a small batch waits for more when the one before took long (deploy/spark/Pace.java).
     """
     options = _options(bootstrap, topics, client, fetch_wait_ms)
     if starts is not None:
@@ -91,8 +89,6 @@ def read_changelog(
     source = _reader(spark)
     if turns and source == OURS:
         options[TURNS] = turns
-    elif pause_ms and source == OURS:
-        options[PAUSE] = str(pause_ms)
     return spark.readStream.format(source).options(**options).load().select(*RECORD.names, *more)
 
 

@@ -90,8 +90,7 @@ public final class RestingKafka implements TableProvider {
           kafka.toMicroBatchStream(checkpoint),
           Ends.of(options),
           new Tail(options),
-          turns == null ? null : Turns.of(turns),
-          new Pace(options.getLong(PAUSE, 0)));
+          turns == null ? null : Turns.of(turns));
     }
 
     @Override
@@ -108,9 +107,6 @@ public final class RestingKafka implements TableProvider {
   /** An option: a query whose batches take turns with others of this name plans one when its turn has come. */
   private static final String TURNS = "headwater.turns";
 
-  /** An option: how long a query at most lets a few records wait for more when processors are short, in milliseconds. */
-  private static final String PAUSE = "headwater.pause.ms";
-
   /** What Spark calls the group of a query's jobs, on the query's own thread. */
   private static final String GROUP = "spark.jobGroup.id";
 
@@ -122,16 +118,14 @@ public final class RestingKafka implements TableProvider {
     private final Ends ends;
     private final Tail tail;
     private final Turns turns;
-    private final Pace pace;
     private long found = System.nanoTime();
     private volatile boolean asked;
 
-    Stream(MicroBatchStream kafka, Ends ends, Tail tail, Turns turns, Pace pace) {
+    Stream(MicroBatchStream kafka, Ends ends, Tail tail, Turns turns) {
       this.kafka = kafka;
       this.ends = ends;
       this.tail = tail;
       this.turns = turns;
-      this.pace = pace;
     }
 
     @Override
@@ -141,17 +135,13 @@ public final class RestingKafka implements TableProvider {
       asked = true;
       if (latest == null || !latest.equals(start)) {
         found = System.nanoTime();
-        if (latest != null) {
-          if (turns != null && !turns.take(this, group())) {
+        if (turns != null && latest != null) {
+          if (!turns.take(this, group())) {
             return start; // the query is being stopped
           }
-          if (turns != null || pace.pause()) {
-            latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit); // with what has come meanwhile
-          }
-          pace.begins(records(latest) - records(start));
+          latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit); // with what has come meanwhile
         }
       } else {
-        pace.idle();
         // Then this trigger has nothing, and the next one, at once, finds what has come: a batch's own time does not
         // hold the time of rest before it.
         rest(offsets((KafkaSourceOffset) start));
@@ -183,10 +173,6 @@ public final class RestingKafka implements TableProvider {
     @Override
     public Map<String, String> metrics(Optional<Offset> latest) {
       return asked ? ((ReportsSourceMetrics) kafka).metrics(latest) : Map.of();
-    }
-
-    private static long records(Offset at) {
-      return offsets((KafkaSourceOffset) at).values().stream().mapToLong(Long::longValue).sum();
     }
 
     private static Map<TopicPartition, Long> offsets(KafkaSourceOffset at) {
@@ -227,12 +213,12 @@ public final class RestingKafka implements TableProvider {
 
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
-      return kafka.planInputPartitions(start, end);
+      return Together.of(kafka.planInputPartitions(start, end));
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return kafka.createReaderFactory();
+      return new Together.Factory(kafka.createReaderFactory());
     }
 
     @Override

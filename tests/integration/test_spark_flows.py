@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -302,3 +303,33 @@ def test_a_query_that_fails_in_its_turn_lets_the_next_one_go_on(
     finally:
         for query in queries:
             query.stop()
+
+
+@pytest.mark.parametrize(("count", "tasks"), [(20, 1), (1000, 2), (4000, 8)])
+def test_few_records_of_many_partitions_are_one_task(
+    spark: SparkSession, kafka: str, tmp_path: Path, count: int, tasks: int
+) -> None:
+    """And nothing of them is lost, doubled or out of its partition's order, also when Spark reads them again."""
+    flow, _ = flow_on(kafka, tmp_path, records=count, partitions=8)
+    flow = replace(flow, reading=replace(flow.reading, max_offsets=None))
+    seen: list[tuple[int, list[list[tuple[int, int]]]]] = []
+
+    def each(batch: Any, _: int) -> None:
+        parts = [
+            [(row.partition, row.offset) for row in rows]
+            for rows in batch.select("partition", "offset").rdd.glom().collect()
+        ]
+        seen.append((batch.count(), parts))
+
+    query = start(spark, flow, each)
+    try:
+        wait(query, lambda: read(flow) == count)
+    finally:
+        query.stop()
+    ((counted, parts),) = seen
+    assert counted == count == len({one for rows in parts for one in rows})
+    assert len([rows for rows in parts if rows]) == tasks
+    for rows in parts:
+        for partition in {one for one, _ in rows}:
+            offsets = [offset for one, offset in rows if one == partition]
+            assert offsets == list(range(len(offsets)))

@@ -114,7 +114,7 @@ def test_the_pipeline_does_not_change() -> None:
         ("    root: customers", "    root: customers\n    columns: [{a: b, c: d}]", "views.customer.columns[1]: expected a"),
         ("    root: customers", "    root: customers\n    columns: [a, {b: 1}]", "p.yaml:15:22: views.customer.columns[2].b:"),
         ("    root: customers", "    root: customers\n    fields: {late: 5}", "p.yaml:15:20: views.customer.fields.late:"),
-        ("type: elasticsearch", "type: elasticserch", "p.yaml:17:11: sinks.search.type: expected 'elasticsearch', 'redis'"),
+        ("type: elasticsearch", "type: elasticserch", "p.yaml:17:11: sinks.search.type: expected 'elasticsearch', 'opensearch', 'redis'"),
         ("    type: elasticsearch\n", "", "p.yaml:16:3: missing key 'type' in sinks.search"),
         ("    view: customer", "    tables: some", "p.yaml:19:13: sinks.search.tables: expected 'all' or a list of tables"),
         ("    view: customer", "    view: customer\n    mapping: {a: keyword}", "p.yaml:20:18: sinks.search.mapping.a: exp"),

@@ -76,6 +76,8 @@ class Books(OwnTables):
 class Selling(Writing):
     """Books change their author and price, come and go."""
 
+    pause = 0.05
+
     def row(self, connection: psycopg.Connection[Any]) -> None:
         book = self.random.randrange(1, 400)
         if self.random.random() < 0.2:
@@ -106,7 +108,8 @@ def test_documents_are_right_after_writes_and_a_kill(books: Books) -> None:
     with Selling(books.conninfo):
         books.settled(lambda: len(books.found("author", match_all={})), 20)
         books.kill()
-        books.start()
+        books.launch()
+        books.settled(lambda: books.status()["sinks"][0]["state"], "running")
     books.assert_equal()
     assert books.found("book", match={"title": "Book 3"})
     assert books.mapped("book")["marks"]["type"] == "flat_object"

@@ -349,7 +349,7 @@ def test_what_is_no_search_server_is_refused(subject: Subject) -> None:
 def test_the_other_product_is_refused_and_named(subject: Subject) -> None:
     """Its answers would look right until the first one that does not."""
     other = "opensearch" if subject.type == "elasticsearch" else "elasticsearch"
-    with pytest.raises(SinkRefused, match="type: opensearch|runs version"):
+    with pytest.raises(SinkRefused, match=r"type: opensearch|runs version"):
         opened(subject, type=other).setup()
 
 

@@ -137,7 +137,7 @@ public final class RestingKafka implements TableProvider {
         found = System.nanoTime();
         if (turns != null && latest != null) {
           if (!turns.take(this, group())) {
-            return start; // the query is being stopped
+            return null; // the query is being stopped; `start` would be an empty first batch
           }
           latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit); // with what has come meanwhile
         }

@@ -12,7 +12,7 @@ from benchmarks.loads import beside_ceiling
 from benchmarks.pipeline import TEXT, Bench
 from benchmarks.results import Measurement
 from cdc.pipeline import OpenSearchSink
-from sinks.elasticsearch.opensearch import OpenSearch, node_class
+from sinks.elasticsearch.opensearch import unsigned
 
 ELASTIC = '{type: elasticsearch, url: "${HEADWATER_ELASTICSEARCH}", view'
 THEIRS = '{type: opensearch, url: "${HEADWATER_OPENSEARCH}", view'
@@ -24,5 +24,5 @@ def measure() -> list[Measurement]:
         bench = Bench(Path(folder), TEXT.replace(ELASTIC, THEIRS), ["opensearch"])
         sink = bench.pipeline.sinks["search"]
         assert isinstance(sink, OpenSearchSink)
-        with bench.applied(), OpenSearch(sink.url, request_timeout=120, node_class=node_class(None)) as client:
+        with bench.applied(), unsigned(sink.url, request_timeout=120) as client:
             return [beside_ceiling(bench, client, "opensearch_load_vs_bulk_ceiling")]

@@ -60,6 +60,16 @@ def node_class(signer: Signer | None) -> type[BaseNode]:
     return Node
 
 
+def unsigned(url: str, request_timeout: float = 60.0) -> OpenSearch:
+    """A client of a server that asks for no login.
+
+    Args:
+        url: its address.
+        request_timeout: of each request, in seconds.
+    """
+    return OpenSearch(url, request_timeout=request_timeout, node_class=node_class(None))
+
+
 def _plain(value: str) -> str:
     for theirs, plain in _COMPATIBLE:
         value = value.replace(theirs, plain)

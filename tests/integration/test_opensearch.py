@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from examples.common import ensure_database
-from sinks.elasticsearch.opensearch import OpenSearch, node_class
+from sinks.elasticsearch.opensearch import unsigned
 from tests.support.own_tables import OwnTables, Writing
-from tests.support.servers import has, servers
+from tests.support.servers import require, servers
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
 
@@ -61,14 +61,14 @@ class Books(OwnTables):
 
     def found(self, view: str, **query: Any) -> list[str]:
         """Ids by a search of the server's own."""
-        with OpenSearch(self.stack.endpoints.opensearch_url, node_class=node_class(None)) as client:
+        with unsigned(self.stack.endpoints.opensearch_url) as client:
             client.indices.refresh(index=self.view(view))
             hits = client.search(index=self.view(view), query=query, size=500).body["hits"]["hits"]
         return sorted(hit["_id"] for hit in hits)
 
     def mapped(self, view: str) -> dict[str, Any]:
         """Field -> mapping, as readers' alias has it."""
-        with OpenSearch(self.stack.endpoints.opensearch_url, node_class=node_class(None)) as client:
+        with unsigned(self.stack.endpoints.opensearch_url) as client:
             (found,) = client.indices.get_mapping(index=self.view(view)).body.values()
         return dict(found["mappings"]["properties"])
 
@@ -92,8 +92,7 @@ class Selling(Writing):
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Books]:
     stack = servers()
-    if not has(stack, "opensearch"):
-        pytest.skip("opensearch has no image")
+    require(stack, "opensearch")
     stack.up(more=["opensearch"])
     made = Books(stack, tmp_path_factory.mktemp("books"))
     try:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import redis
 from elasticsearch import Elasticsearch
 
@@ -17,9 +16,9 @@ from cdc.keyspaces import CLAIMS
 from deploy.local.services.registry import SERVICES
 from sinks.contract import UNVERSIONED, Item, Sink
 from sinks.elasticsearch import ElasticsearchSink
-from sinks.elasticsearch.opensearch import OpenSearch, node_class
+from sinks.elasticsearch.opensearch import unsigned
 from sinks.factory import open_sink
-from tests.support.servers import Servers, has
+from tests.support.servers import Servers, require
 
 VIEW = "thing"
 # Search servers that one sink writes to: by the names of the local stack's.
@@ -103,7 +102,7 @@ class Subject:
 def client_of(subject: Subject) -> Elasticsearch:
     """A search server, asked directly."""
     if subject.type == "opensearch":
-        return OpenSearch(subject.url, request_timeout=60, node_class=node_class(None))
+        return unsigned(subject.url)
     return Elasticsearch(subject.url, request_timeout=60)
 
 
@@ -118,8 +117,7 @@ def address_of(stack: Servers, kind: str) -> str:
 
 @contextmanager
 def subject_on(stack: Servers, kind: str) -> Iterator[Subject]:
-    if not has(stack, service_of(kind)):
-        pytest.skip(f"{kind} has no image")
+    require(stack, service_of(kind))
     stack.up([service_of(kind)])
     subject = Subject(kind, address_of(stack, kind))
     try:

@@ -113,7 +113,7 @@ def recording() -> Iterator[tuple[str, Seen]]:
         server.server_close()
 
 
-def test_requests_are_in_plain_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_in_plain_json() -> None:
     with recording() as (url, seen), connect(read_settings(config(url, api_key="abc"))) as client:
         client.bulk(index="a", operations=[b"{}"], require_alias=True)
         client.mget(index="a", ids=["1"])

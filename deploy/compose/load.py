@@ -30,15 +30,20 @@ WEIGHTS = (4, 4, 2, 1, 1)
 class Load:
     """A thread that writes until the block is left; Postgres may go away and come back.
 
+    Args:
+        conninfo: of the database.
+        seed: of what is written.
+        first: id of the first row of its own; another load's must not be met there.
+
     Attributes:
         committed: transactions whose commit was answered.
         broken: transactions that a failure of the server ended; whether they count is the server's to say.
     """
 
-    def __init__(self, conninfo: str, seed: int) -> None:
+    def __init__(self, conninfo: str, seed: int, first: int = FIRST_ID) -> None:
         self.conninfo, self.random = conninfo, random.Random(seed)  # noqa: S311  (a workload, no secret)
         self.committed = self.broken = 0
-        self._next = FIRST_ID
+        self._first = self._next = first
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="load", daemon=True)
         self.error: BaseException | None = None
@@ -70,7 +75,7 @@ class Load:
             values = {
                 "new": self._next,
                 "some": self.random.randrange(2, 300_000),
-                "own": self.random.randrange(FIRST_ID, self._next + 1),
+                "own": self.random.randrange(self._first, self._next + 1),
                 "number": self.random.randrange(1, 400),
             }
             self._next += 1

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from cdc.errors import HeadwaterError, StackError
 from deploy.compose import profiles
-from deploy.compose.load import Load
+from deploy.compose.load import FIRST_ID, Load
 from deploy.compose.system import PIPELINE, System
 from deploy.images import base as local_base
 from deploy.images.build import build
@@ -123,7 +123,7 @@ class Proof:
 
     def optional(self) -> dict[str, Any]:
         """The profiles, under load; afterwards every row is compared again."""
-        with Load(self.conninfo, SEED + 1):
+        with Load(self.conninfo, SEED + 1, 2 * FIRST_ID):
             report = profiles.prove(self.system, self.arrives, say)
         self.system.caught_up(FILL_SECONDS)
         return {"profiles": report, "rows_compared": _rows(self.verify())}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cdc.errors import SourceError, SourceUnavailable
+from cdc.outbox import topics_of_tables
 from connectors.database.slot import read_slot
 from connectors.servers import Servers
 from connectors.snapshot import unfinished
@@ -58,9 +59,7 @@ def read_entry(servers: Servers, tables: Iterable[str]) -> LedgerEntry:
         raise SourceUnavailable(
             f"the snapshot of {', '.join(busy)} is not complete", fix="`headwater apply FILE --wait`"
         )
-    counts = {
-        t.name: t.partitions for t in servers.kafka.describe([pipeline.topic(table) for table in tables]).values()
-    }
+    counts = {t.name: t.partitions for t in servers.kafka.describe(topics_of_tables(pipeline, tables)).values()}
     slot = read_slot(servers.source, pipeline.source.slot)
     if slot is None or slot.confirmed_lsn is None:
         raise SourceError(f"slot {pipeline.source.slot} does not exist", fix="run `headwater apply FILE`")

@@ -103,7 +103,7 @@ class EntryDecoder:
                 letters.append(self._letter(None, decoder, key, error, value, at))
                 continue
             for view in views:
-                raw = (view.name, key or b"")
+                raw = (view.name, key or b"")  # an event lacks nothing: nobody waits for a newer one of its key
                 try:
                     entry = self._entry(view, change)
                 except UnavailableValue as error:
@@ -143,7 +143,7 @@ class EntryDecoder:
         at: tuple[str, int, int],
     ) -> DeadLetter:
         """Of a document, if it is known which; else of a row of the table."""
-        identity = None if view is None else _document_of(view, decoder, key, at)
+        identity = None if view is None else _document_of(view, decoder, key, raw, at)
         position, transaction = decoder.told(raw)
         return DeadLetter(
             self.spec.sink,
@@ -160,10 +160,12 @@ class EntryDecoder:
         )
 
 
-def _document_of(view: View, decoder: Decoder, key: bytes | None, at: tuple[str, int, int]) -> str | None:
-    """The id of the document that a record's key names; None if it names none."""
+def _document_of(
+    view: View, decoder: Decoder, key: bytes | None, raw: bytes | None, at: tuple[str, int, int]
+) -> str | None:
+    """The id of the document that a record names; None if it names none."""
     try:
-        return view.document_id(decoder.decode(key, None, *at))
+        return view.document_id(decoder.named(key, raw, *at))
     except DecodeError:
         return None
 

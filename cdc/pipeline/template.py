@@ -36,7 +36,7 @@ def template() -> str:
     lines = [_HEAD]
     every = list(sections())
     for section in every:
-        if section.path in (("source", "registry"), ("policy", "dead_letters"), ("policy", "alert")):
+        if section.path[:1] in (("source",), ("policy",)) and len(section.path) == 2:
             continue  # stands in the part around it
         if section.kind in ALIKE:
             lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))

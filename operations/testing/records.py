@@ -10,6 +10,7 @@ import orjson
 from cdc.catalogue import Table
 from cdc.errors import ConfigError
 from cdc.keys import document_id
+from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from operations.testing.cases import Case, Change, Row
 
@@ -93,7 +94,7 @@ class _Log:
         return orjson.dumps({"before": None, "after": after, "source": source, "op": op})
 
     def _record(self, table: Table, key: Mapping[str, Any], value: bytes | None) -> Record:
-        topic = self.pipeline.topic(table.qualified)
+        topic = topics_of_table(self.pipeline, table.qualified)[0]
         offset = self.offsets.get(topic, 0)
         self.offsets[topic] = offset + 1
         return Record(orjson.dumps(dict(key)), value, topic, 0, offset, table.qualified)

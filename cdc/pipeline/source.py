@@ -166,7 +166,9 @@ class Source(Part):
         "keys stay JSON in both. It may be changed: with a `registry`, records of both are read.",
     )
     registry: Registry | None = entry(None, "The schema registry; needed for Avro.")
-    outbox: Outbox | None = entry(None, "A table of events; no table of `source.tables` is one if it is left out.")
+    outbox: Outbox | None = entry(
+        None, "A table of events; no table of `source.tables` is one if it is left out.", alternative=True
+    )
     snapshot_fetch_size: Whole = entry(
         10240,
         "Rows that a snapshot fetches at a time: memory of the connector against round trips.",

@@ -146,6 +146,10 @@ class Decoder:
         """
         return self.decode(key, None, topic, partition, offset)
 
+    def letter_key(self, key: bytes | None, value: bytes | None) -> str:
+        """The key of a dead letter about a record's row; "" if the record must have a letter of its own place."""
+        return "" if key is None else key.decode("utf-8", "replace")
+
     def doubt(self, change: Change, error: DecodeError) -> None:
         """Refuse to give up a record whose values do not fit a shape that its table may not have any more.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from cdc.change import Change, Op
 from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError
@@ -36,6 +38,17 @@ class EventDecoder(Decoder):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._no_event(f"{topic}/{partition}/{offset}", str(error)) from error
         return Change(self._qualified, Op.TOMBSTONE, row, None, 0, topic, partition, offset, 0)
+
+    def letter_key(self, key: bytes | None, value: bytes | None) -> str:
+        """See ``Decoder.letter_key``: the record's own key is its aggregate's, and of that there are other events."""
+        try:
+            return orjson.dumps(self.named(key, value, "", 0, 0).key).decode()
+        except DecodeError:
+            return ""
+
+    def superseded(self, change: Change) -> bool:
+        """No event is read again once its row was deleted: one whose values do not fit is a dead letter."""
+        return False
 
     def _key(self, key: bytes | None, after: dict[str, Any] | None) -> dict[str, Any]:
         found = {name: (after or {}).get(name) for name in self.table.primary_key}

@@ -8,6 +8,7 @@ the records of a table are asks ``topics_of_table``; of a view, ``cdc.resolve.to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from cdc.pipeline import Pipeline
 
@@ -50,6 +51,21 @@ def topics_of_table(pipeline: Pipeline, table: str) -> tuple[str, ...]:
         table: ``schema.table``.
     """
     return events_topics(pipeline) if is_outbox(pipeline, table) else (pipeline.topic(table),)
+
+
+def topic_of_row(pipeline: Pipeline, table: str, row: Mapping[str, Any]) -> str:
+    """The topic that the connector gives a record of a row; as OutboxRouter.java does it.
+
+    Args:
+        pipeline: the loaded file.
+        table: ``schema.table``.
+        row: column -> raw value.
+    """
+    outbox = pipeline.source.outbox
+    if outbox is None or outbox.table != table:
+        return pipeline.topic(table)
+    kind, other = row.get(outbox.aggregate_type), other_events(pipeline)
+    return f"{other}.{kind}" if kind in outbox.types else other
 
 
 def topics_of_tables(pipeline: Pipeline, tables: Iterable[str]) -> list[str]:

@@ -148,7 +148,7 @@ class EntryDecoder:
         return DeadLetter(
             self.spec.sink,
             "" if view is None else view.name,
-            _text(key) if identity is None else identity,
+            decoder.letter_key(key, raw) if identity is None else identity,
             position,
             f"{error.what}; {error.fix}" if error.fix else error.what,
             raw,
@@ -194,10 +194,6 @@ def newer(known: Entry | None, entry: Entry, *, tombstone: bool) -> Entry:
 def is_own(known: Entry, tombstone: Entry) -> bool:
     """Whether a tombstone belongs to the delete before it, and so adds nothing."""
     return known.document is None and tombstone.offset - known.offset <= OWN_TOMBSTONE
-
-
-def _text(key: bytes | None) -> str:
-    return "" if key is None else key.decode("utf-8", "replace")
 
 
 def decode_batches(spec: FlowSpec, batches: Iterator[pa.RecordBatch], *, typed: bool = False) -> Iterator[Decoded]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.log.client import Topic
@@ -61,8 +62,12 @@ def router(pipeline: Pipeline, catalogue: Catalogue, transforms: str) -> dict[st
             "message.table": outbox.table,
             "message.columns": json.dumps(message_columns(table)),
         }
+    more = {}
+    if outbox.message_prefix is not None:
+        # Debezium gives every application's messages a topic that nobody has asked for.
+        more["message.prefix.include.list"] = re.sub(r"([^A-Za-z0-9_])", r"\\\1", outbox.message_prefix)
     names = [name.strip() for name in transforms.split(",") if name.strip()]
-    return {
+    return more | {
         "transforms": ",".join(names if NAME in names else [NAME, *names]),
         **{f"transforms.{NAME}.{name}": value for name, value in settings.items()},
     }

@@ -63,7 +63,7 @@ class Outboxed(OwnTables):
         lake = self.folder / "warehouse"
         place = {"catalog_uri": str(lake / "catalog.db"), "warehouse": str(lake), "namespace": self.name}
         sinks = {
-            "cache": self.cache(["event", "sale"]),
+            "cache": self.cache(["event"]),
             "search": self.search(["sale"]),
             "warehouse": {"type": "iceberg", **place, "trigger_seconds": 1, "tables": "all"},
         }
@@ -94,6 +94,13 @@ class Outboxed(OwnTables):
         finally:
             consumer.close()
         return found
+
+    def count(self, query: str) -> int:
+        """A number from Postgres."""
+        with psycopg.connect(self.conninfo) as connection:
+            row = connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def in_table(self) -> Documents:
         """id -> row of the warehouse's table of events, each once."""
@@ -129,7 +136,7 @@ class Application(Writing):
             if kept < 0.6:
                 connection.execute("DELETE FROM outbox WHERE id = ANY(%s)", [ids])
             elif kept < 0.7:
-                connection.execute("UPDATE outbox SET type = 'never seen' WHERE id = ANY(%s)", [ids])
+                connection.execute("UPDATE outbox SET type = type WHERE id = ANY(%s)", [ids])
             elif kept < 0.85:
                 raise psycopg.Rollback(transaction)
         if not 0.7 <= kept < 0.85:

@@ -85,12 +85,12 @@ def test_what_the_file_may_not_say(views: str, old: str, new: str, message: str)
 
 
 def test_events_without_an_outbox_and_a_history_of_events_are_refused() -> None:
-    with pytest.raises(PipelineFileError, match="not source.outbox.table, whose rows are events"):
+    with pytest.raises(PipelineFileError, match=r"not source\.outbox\.table, whose rows are events"):
         file(SALE, "  outbox: {table: public.outbox, types: [order, customer]}\n", "")
     lake = (
         "\nsinks:\n  l: {type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n, history: true, tables: TABLES}\n"
     )
-    with pytest.raises(PipelineFileError, match="events of public.outbox have no history"):
+    with pytest.raises(PipelineFileError, match=r"events of public\.outbox have no history"):
         file(tail=lake.replace("TABLES", "all"))
     file(tail=lake.replace("TABLES", "[orders]"))
 
@@ -145,6 +145,7 @@ def test_messages_are_rows_of_the_table_as_far_as_their_types_allow() -> None:
     config = connector_config(file(old="types:", new="message_prefix: shop, types:"), CATALOGUE)
     assert config["transforms.events.message.prefix"] == "shop"
     assert config["transforms.events.message.topic"] == "shop.message"
+    assert config["message.prefix.include.list"] == "shop"
     kinds = orjson.loads(config["transforms.events.message.columns"])
     assert kinds == {"id": "string", "aggregatetype": "string", "aggregateid": "string", "payload": "json", "at": ""}
 

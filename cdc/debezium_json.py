@@ -100,7 +100,7 @@ class Decoder:
         """
         try:
             if value is None:
-                keys = self._key(key)
+                keys = self._key(key, None)
                 return Change(self._qualified, Op.TOMBSTONE, keys, None, 0, topic, partition, offset, 0)
             event = self._loads(value)
             self.source = source = event["source"]
@@ -122,7 +122,7 @@ class Decoder:
             return Change(
                 self._qualified,
                 op,
-                {} if op is Op.TRUNCATE else self._key(key),
+                {} if op is Op.TRUNCATE else self._key(key, after),
                 after,
                 self._position(source),
                 topic,
@@ -137,6 +137,18 @@ class Decoder:
             if isinstance(error, _OtherKey) and self._newer(self.told(value)[0]):
                 raise self._unknown(record, str(error)) from error
             raise self._undecodable(error, value, record) from error
+
+    def named(self, key: bytes | None, value: bytes | None, topic: str, partition: int, offset: int) -> Change:
+        """Which row a record is about, and nothing else of it: its value may be none of this table.
+
+        Raises:
+            DecodeError: it does not say (terminal).
+        """
+        return self.decode(key, None, topic, partition, offset)
+
+    def letter_key(self, key: bytes | None, value: bytes | None) -> str:
+        """The key of a dead letter about a record's row; "" if the record must have a letter of its own place."""
+        return "" if key is None else key.decode("utf-8", "replace")
 
     def doubt(self, change: Change, error: DecodeError) -> None:
         """Refuse to give up a record whose values do not fit a shape that its table may not have any more.
@@ -168,7 +180,7 @@ class Decoder:
         """The packed epoch."""
         return self._base
 
-    def _key(self, key: bytes | None) -> dict[str, Any]:
+    def _key(self, key: bytes | None, after: dict[str, Any] | None) -> dict[str, Any]:
         if key is None:
             raise ValueError("it has no key")
         found = orjson.loads(key)

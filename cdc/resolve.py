@@ -6,12 +6,14 @@ Errors name the place in the file and what was probably meant; nothing has been 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from cdc.catalogue import Catalogue, Table
 from cdc.gather import Gathering
 from cdc.join.columns import names_of
 from cdc.join.view import JoinedView
+from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
@@ -78,12 +80,31 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     found.end()
     if tree is not None:
         return JoinedView(name, table, key, columns, dict(model.fields), model.where, tree)
-    return View(name, table, key, columns, dict(model.fields), model.where)
+    topics = events_topics(pipeline, model.events) if is_outbox(pipeline, table.qualified) else ()
+    return View(name, table, key, columns, dict(model.fields), model.where, topics=topics)
 
 
 def view_tables(view: View) -> Mapping[str, Table]:
     """All tables whose rows a view is made of: ``schema.table`` -> Table."""
     return view.tree.tables() if isinstance(view, JoinedView) else {view.table.qualified: view.table}
+
+
+def topics_of(pipeline: Pipeline, view: View) -> Mapping[str, Table]:
+    """The topics that a view reads, each with the table whose records it holds: topic -> Table.
+
+    Args:
+        pipeline: the loaded file.
+        view: resolved.
+    """
+    if view.topics:
+        return dict.fromkeys(view.topics, view.table)
+    return {pipeline.topic(name): table for name, table in view_tables(view).items()}
+
+
+def table_view(pipeline: Pipeline, table: Table) -> View:
+    """All of a table's columns, under its own name; of the outbox all events."""
+    topics = events_topics(pipeline) if is_outbox(pipeline, table.qualified) else ()
+    return replace(View.identity(table), topics=topics)
 
 
 def _identities(
@@ -107,7 +128,7 @@ def _identities(
         with wrong.step():
             keyed(pipeline, table, place)
     wrong.end()
-    return [View.identity(table) for table, _ in found]
+    return [table_view(pipeline, table) for table, _ in found]
 
 
 def _present(pipeline: Pipeline, catalogue: Catalogue, index: int, table: str) -> None:

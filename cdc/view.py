@@ -40,6 +40,7 @@ class View:
         columns: (source column, name in the document), in document order.
         fields: name -> Spark SQL expression over any column of the root.
         where: Spark SQL condition; a row that stops matching is deleted from the sink.
+        topics: of a view of events, the topics that it reads in place of its table's.
     """
 
     name: str
@@ -48,6 +49,7 @@ class View:
     columns: tuple[tuple[str, str], ...]
     fields: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
+    topics: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def identity(cls, table: Table, name: str | None = None) -> View:

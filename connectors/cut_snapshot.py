@@ -18,6 +18,7 @@ from cdc.errors import KafkaError
 from cdc.history import WRITTEN
 from cdc.log.client import Kafka
 from cdc.log.records import SILENCE_SECONDS, records
+from cdc.outbox import is_outbox
 from connectors.connector import wait_ready
 from connectors.marker import snapshot_position
 from connectors.servers import Servers
@@ -41,6 +42,7 @@ def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
         KafkaError: the marker's record is not there, or a delete was not acknowledged (do it again).
         KafkaUnavailable, RegistryUnavailable: no answer (transient).
     """
+    tables = [table for table in tables if not is_outbox(servers.pipeline, table)]  # what was read is an event for ever
     servers.connect.stop(servers.connector)
     servers.connect.wait_stopped(servers.connector)
     try:

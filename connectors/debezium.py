@@ -16,6 +16,7 @@ from cdc.catalogue import Catalogue
 from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
 from cdc.types import null_when_unchanged
+from connectors import outbox
 from connectors.names import Names
 from connectors.table_facts import TableFacts, generated_columns
 from connectors.timeline_gate import gate
@@ -90,7 +91,8 @@ def connector_config(
         config |= _reselect(catalogue)
     if catalogue.system_identifier:
         config[SYSTEM_IDENTIFIER] = str(catalogue.system_identifier)
-    return config | {key: _text(value) for key, value in pipeline.connect.options.items()}
+    config |= {key: _text(value) for key, value in pipeline.connect.options.items()}
+    return config | outbox.router(pipeline, catalogue, config.get("transforms", ""))
 
 
 def _text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdc.errors import SourceError
+from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
 from connectors.actions import Action, Show, run_all
 from connectors.captured import read_captured, read_left
@@ -61,6 +62,7 @@ def _topics(servers: Servers, *, topics: bool) -> list[str]:
         captured = {*read_captured(servers.setup, servers.names), *read_left(servers.setup, servers.names)}
         named = [table for table in pipeline.source.tables if not table.endswith(".*")]
         names += [pipeline.topic(table) for table in captured.union(named)] + [
+            *events_topics(pipeline),
             marker_topic(pipeline),
             pipeline.dead_letter_topic,
         ]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cdc.errors import SourceError, SourceUnavailable
+from cdc.outbox import topics_of_tables
 from connectors.database.slot import read_slot
 from connectors.servers import Servers
 from connectors.snapshot import unfinished
@@ -41,12 +42,13 @@ class LedgerEntry:
         )
 
 
-def read_entry(servers: Servers, tables: Iterable[str]) -> LedgerEntry:
+def read_entry(servers: Servers, tables: Iterable[str], topics: Iterable[str] | None = None) -> LedgerEntry:
     """Read an entry now: first the slot, then the ends.
 
     Args:
         servers: of the pipeline.
         tables: the tables that matter, as ``schema.table``.
+        topics: those of their topics that matter; None for all.
 
     Raises:
         SourceUnavailable: a table's snapshot is under way: the slot says nothing of its rows (transient).
@@ -58,9 +60,8 @@ def read_entry(servers: Servers, tables: Iterable[str]) -> LedgerEntry:
         raise SourceUnavailable(
             f"the snapshot of {', '.join(busy)} is not complete", fix="`headwater apply FILE --wait`"
         )
-    counts = {
-        t.name: t.partitions for t in servers.kafka.describe([pipeline.topic(table) for table in tables]).values()
-    }
+    named = topics_of_tables(pipeline, tables) if topics is None else list(topics)
+    counts = {topic.name: topic.partitions for topic in servers.kafka.describe(named).values()}
     slot = read_slot(servers.source, pipeline.source.slot)
     if slot is None or slot.confirmed_lsn is None:
         raise SourceError(f"slot {pipeline.source.slot} does not exist", fix="run `headwater apply FILE`")

@@ -28,6 +28,7 @@ from cdc.debezium_json import lsn_of
 from cdc.errors import KafkaError, SourceError
 from cdc.history import WRITTEN
 from cdc.log.records import records
+from cdc.outbox import is_outbox
 from connectors.absent_keys import NO_SWEEP, KeyCheck
 from connectors.catalogue import read_catalogue
 from connectors.connector import wait_ready
@@ -62,6 +63,8 @@ def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nob
         KafkaError: a delete was not acknowledged (do it again).
         KafkaUnavailable, SourceUnavailable: no answer (transient).
     """
+    kept = {table: 0 for table in tables if is_outbox(servers.pipeline, table)}  # whose rows go, and whose events stay
+    tables = [table for table in tables if table not in kept]
     catalogue = read_catalogue(servers.setup, tables)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-sweep-")))
@@ -69,11 +72,11 @@ def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nob
         for each in ghosts:
             each.suspect(told)
         if not any(each.suspects for each in ghosts):
-            return dict.fromkeys(tables, 0)
+            return {**kept, **dict.fromkeys(tables, 0)}
         servers.connect.stop(servers.connector)
         try:
             servers.connect.wait_stopped(servers.connector)
-            return {each.table.qualified: each.delete() for each in ghosts}
+            return {**kept, **{each.table.qualified: each.delete() for each in ghosts}}
         finally:
             servers.connect.resume(servers.connector)
             wait_ready(servers)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError, SourceError
 from cdc.log.client import Topic
+from cdc.outbox import is_outbox, topics_of_table, topics_of_tables
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
@@ -27,7 +28,7 @@ from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
 from connectors.debezium import connector_config, marker_topic
 from connectors.failover import plan_failover
-from connectors.preflight import primary_keys, tables, toast
+from connectors.preflight import outbox, primary_keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
@@ -146,7 +147,9 @@ def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], l
         SourceError, KafkaError: as ``plan``.
     """
     pipeline, names = servers.pipeline, servers.names
-    captured, facts = list(actual.catalogue.tables), list(actual.facts.values())
+    captured = list(actual.catalogue.tables)
+    # Of the outbox only inserts matter: its updates, deletes and TRUNCATE are no events.
+    facts = [fact for name, fact in actual.facts.items() if not is_outbox(pipeline, name)]
     refuse_unfit(servers)
     refuse_old_records(servers, actual)
     publication, publication_after = plan_publication(
@@ -158,7 +161,7 @@ def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], l
     triggers, triggers_after = plan_truncate(servers.setup, names, facts, pipeline.policy.truncate)
     emptied = emptied_tables(servers, actual)
     gaps = {t: gap for t, gap in actual.gaps.items() if t in actual.catalogue.tables and not actual.fresh}
-    anew = tables_anew(actual, gaps)
+    anew = tables_anew(actual, gaps) - {name for name in gaps if is_outbox(pipeline, name)}  # events stay
     noted, forgotten = plan_captured(
         names,
         pipeline.source.publication,
@@ -227,7 +230,10 @@ def refuse_unfit(servers: Servers) -> None:
         SourceError: every finding of the checks that are about the tables themselves (terminal).
     """
     site = Site(servers.pipeline, servers.source, servers.setup, servers.kafka, servers.connect)
-    found = [finding for check in (tables.CHECK, primary_keys.CHECK, toast.CHECK) for finding in check.run(site)]
+    checks = [tables.CHECK, primary_keys.CHECK, toast.CHECK]
+    if servers.pipeline.source.outbox is not None:
+        checks.append(outbox.CHECK)
+    found = [finding for check in checks for finding in check.run(site)]
     errors = [finding for finding in found if finding.level is Level.ERROR]
     if errors:
         raise SourceError(
@@ -244,7 +250,7 @@ def refuse_old_records(servers: Servers, actual: Actual) -> None:
         KafkaError: names the topics (terminal).
     """
     new = [table for table in actual.catalogue.tables if actual.fresh or table not in actual.captured]
-    topics = [servers.pipeline.topic(table) for table in new]
+    topics = topics_of_tables(servers.pipeline, new)
     topics += [marker_topic(servers.pipeline)] if actual.fresh else []
     full = [topic for topic in topics if actual.records.get(topic)]
     if full:
@@ -268,7 +274,8 @@ def emptied_tables(servers: Servers, actual: Actual) -> list[str]:
             f"topic {marker_topic(servers.pipeline)} is gone, which holds the initial snapshot's position",
             fix="`headwater drop FILE --topics`, then `headwater apply FILE` for a new snapshot, and rebuild the sinks",
         )
-    return [table for table in actual.captured if servers.pipeline.topic(table) not in actual.topics]
+    pipeline = servers.pipeline
+    return [table for table in actual.captured if not {*topics_of_table(pipeline, table)} & actual.topics.keys()]
 
 
 def plan_snapshot(servers: Servers, actual: Actual, noted: set[str]) -> list[Action]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -67,9 +68,9 @@ class SnapshotMeter:
         self.total = total_rows(servers, entry.table) if entry.condition is None else None
         self.before: int | None = None
 
-    def measure(self, ends: dict[int, int], heard: Heard, *, done: bool, swept: int | None) -> TableProgress:
-        """The progress, from the topic's end offsets. A table that is read again counts from where the wait began."""
-        records = sum(ends.values())
+    def measure(self, ends: Iterable[int], heard: Heard, *, done: bool, swept: int | None) -> TableProgress:
+        """The progress, from its topics' end offsets. A table that is read again counts from where the wait began."""
+        records = sum(ends)
         if self.before is None:
             self.before = records if self.again else 0
         if done and self.table in heard.rows:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from cdc.errors import ConnectError, SourceError
+from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured, mark, read_captured, settle
 from connectors.changed import close_gaps
@@ -88,8 +89,9 @@ class Waiting:
         if not entries:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE`")
         meters = {table: SnapshotMeter(servers, entry) for table, entry in entries.items() if entry.state != "done"}
-        topics = {table: servers.pipeline.topic(table) for table in meters}
-        partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(topics.values()).values()}
+        topics = {table: topics_of_table(servers.pipeline, table) for table in meters}
+        named = [topic for of in topics.values() for topic in of]
+        partitions = {topic.name: topic.partitions for topic in servers.kafka.describe(named).values()}
         heard = self.notifications.catch_up()
         deadline = None if seconds is None else time.monotonic() + seconds
         look = time.monotonic() + REISSUE_SECONDS
@@ -99,7 +101,12 @@ class Waiting:
             done = set(meters) - set(open_ones) | self.finished(heard, open_ones, clean=True)
             ends = servers.kafka.ends(partitions)
             tables = (
-                meter.measure(ends.get(topics[table], {}), heard, done=table in done, swept=self.swept.get(table))
+                meter.measure(
+                    [end for topic in topics[table] for end in ends.get(topic, {}).values()],
+                    heard,
+                    done=table in done,
+                    swept=self.swept.get(table),
+                )
                 for table, meter in sorted(meters.items())
             )
             self.last = Progress(tuple(tables), done >= set(meters), heard.chunks)

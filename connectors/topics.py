@@ -8,15 +8,19 @@ from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError
 from cdc.log.client import Topic
 from cdc.log.letters import MORE_BYTES
+from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
 from connectors.debezium import beat_topic, marker_topic, notification_topic, signal_topic_of_table
+from connectors.outbox import event_topics
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
-    """One compacted topic per captured table, which holds every row's newest value for ever; and the marker's."""
+    """One compacted topic per captured table, which holds every row's newest value for ever; and the marker's.
+
+    The outbox has none, but topics of events, of which every one stays."""
     kafka = pipeline.kafka
     config = {
         "cleanup.policy": "compact",
@@ -34,8 +38,9 @@ def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
     topics = [
         Topic(pipeline.topic(table), kafka.partitions, kafka.replication_factor, config)
         for table in sorted(catalogue.tables)
+        if not is_outbox(pipeline, table)
     ]
-    return [*topics, Topic(marker_topic(pipeline), 1, kafka.replication_factor, config)]
+    return [*topics, *event_topics(pipeline), Topic(marker_topic(pipeline), 1, kafka.replication_factor, config)]
 
 
 def control_topics(pipeline: Pipeline) -> list[Topic]:

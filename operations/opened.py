@@ -9,9 +9,10 @@ from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.log.topics import topic_ids
+from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink
-from cdc.resolve import resolve_views, view_tables
+from cdc.resolve import resolve_views, topics_of
 from cdc.view import View
 from operations.kept_shapes import read_frozen
 from operations.pausing import refuse_paused
@@ -82,7 +83,7 @@ class Opened:
     @property
     def topics(self) -> set[str]:
         """What it reads."""
-        return {self.pipeline.topic(table) for view in self.views for table in view_tables(view)}
+        return {topic for view in self.views for topic in topics_of(self.pipeline, view)}
 
     def views_of(self, table: str) -> list[View]:
         """The views whose root a table is: ``schema.table``."""
@@ -143,7 +144,7 @@ def open_generation(
         views = resolve_views(defined, catalogue, sink)
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
         # A topic of which it takes nothing any more may be made anew.
-        gone = {pipeline.topic(table) for table in frozen.refused} if known else set[str]()
+        gone = set(topics_of_tables(pipeline, frozen.refused)) if known else set[str]()
         ids = topic_ids(pipeline, build.topics - gone)
         if known is not None:
             ids |= {topic: one for topic, one in known.topic_ids.items() if topic in gone}

@@ -103,7 +103,7 @@ class EntryDecoder:
                 letters.append(self._letter(None, decoder, key, error, value, at))
                 continue
             for view in views:
-                raw = (view.name, key or b"")
+                raw = (view.name, key or b"")  # an event lacks nothing: nobody waits for a newer one of its key
                 try:
                     entry = self._entry(view, change)
                 except UnavailableValue as error:
@@ -143,12 +143,12 @@ class EntryDecoder:
         at: tuple[str, int, int],
     ) -> DeadLetter:
         """Of a document, if it is known which; else of a row of the table."""
-        identity = None if view is None else _document_of(view, decoder, key, at)
+        identity = None if view is None else _document_of(view, decoder, key, raw, at)
         position, transaction = decoder.told(raw)
         return DeadLetter(
             self.spec.sink,
             "" if view is None else view.name,
-            _text(key) if identity is None else identity,
+            decoder.letter_key(key, raw) if identity is None else identity,
             position,
             f"{error.what}; {error.fix}" if error.fix else error.what,
             raw,
@@ -160,10 +160,12 @@ class EntryDecoder:
         )
 
 
-def _document_of(view: View, decoder: Decoder, key: bytes | None, at: tuple[str, int, int]) -> str | None:
-    """The id of the document that a record's key names; None if it names none."""
+def _document_of(
+    view: View, decoder: Decoder, key: bytes | None, raw: bytes | None, at: tuple[str, int, int]
+) -> str | None:
+    """The id of the document that a record names; None if it names none."""
     try:
-        return view.document_id(decoder.decode(key, None, *at))
+        return view.document_id(decoder.named(key, raw, *at))
     except DecodeError:
         return None
 
@@ -192,10 +194,6 @@ def newer(known: Entry | None, entry: Entry, *, tombstone: bool) -> Entry:
 def is_own(known: Entry, tombstone: Entry) -> bool:
     """Whether a tombstone belongs to the delete before it, and so adds nothing."""
     return known.document is None and tombstone.offset - known.offset <= OWN_TOMBSTONE
-
-
-def _text(key: bytes | None) -> str:
-    return "" if key is None else key.decode("utf-8", "replace")
 
 
 def decode_batches(spec: FlowSpec, batches: Iterator[pa.RecordBatch], *, typed: bool = False) -> Iterator[Decoded]:

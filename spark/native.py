@@ -43,12 +43,14 @@ class NativeReader:
         columns: how it reads them, in the table's order.
         epoch: see ``FlowSpec``.
         snapshot_lsn: likewise.
+        events: the records are events, whose rows have their own key (cdc/events.py).
     """
 
     view: View
     columns: tuple[Native, ...]
     epoch: int = 0
     snapshot_lsn: int = 0
+    events: bool = False
 
     @classmethod
     def of(cls, spec: FlowSpec) -> NativeReader | None:
@@ -66,7 +68,7 @@ class NativeReader:
             return None
         if Former(table) or not table.primary_key or not keys.keys() >= set(table.primary_key):
             return None
-        return cls(view, columns, spec.epoch, spec.snapshot_lsn)
+        return cls(view, columns, spec.epoch, spec.snapshot_lsn, bool(spec.events))
 
     def read(self, records: DataFrame) -> DataFrame:
         """Entries with their typed rows as ``spark.expressions.entry_schema`` has them, then ``KEY`` and ``ODD``.
@@ -84,8 +86,10 @@ class NativeReader:
             F.coalesce("key", F.lit(b"")).alias(KEY),
             text.alias("text"),
             F.from_json(text, self._event_schema(), {"columnNameOfCorruptRecord": _CORRUPT}).alias(_EVENT),
-            F.from_json(key, self._key_schema()).alias(_ROWKEY),
+            (F.lit(None) if self.events else F.from_json(key, self._key_schema())).alias(_ROWKEY),
         )
+        if self.events:
+            parsed = parsed.withColumn(_ROWKEY, F.col(f"{_EVENT}.after"))
         placed = parsed.withColumn(_LSN, F.expr(self._lsn()))
         judged = placed.select(
             *(name for name in placed.columns if name != "text"),
@@ -159,7 +163,7 @@ class NativeReader:
     # -- what is plain ------------------------------------------------------------------------------------------------
 
     def _is_keyed(self) -> str:
-        conditions = [f"TO_JSON({_ROWKEY}) = CAST({KEY} AS STRING)"]
+        conditions = [] if self.events else [f"TO_JSON({_ROWKEY}) = CAST({KEY} AS STRING)"]
         for column, how in self._of_key():
             raw = f"{_ROWKEY}.{quoted(column)}"
             conditions += [f"{raw} IS NOT NULL", *([how.plain(raw)] if how.plain else [])]
@@ -182,11 +186,12 @@ class NativeReader:
             ]
         )
         ended = f"{_EVENT}.op = 'd' AND {_EVENT}.after IS NULL"
-        return f"text IS NULL OR ({event} AND (({ended}) OR ({self._is_upsert()} AND {self._is_row()})))"
+        upsert = f"{self._is_upsert()} AND {self._is_row()}"
+        return f"{event} AND {upsert}" if self.events else f"text IS NULL OR ({event} AND (({ended}) OR ({upsert})))"
 
-    @staticmethod
-    def _is_upsert() -> str:
-        return f"{_EVENT}.op IN ('r', 'c', 'u') AND {_EVENT}.after IS NOT NULL"
+    def _is_upsert(self) -> str:
+        kinds = "'r', 'c'" if self.events else "'r', 'c', 'u'"
+        return f"{_EVENT}.op IN ({kinds}) AND {_EVENT}.after IS NOT NULL"
 
     def _is_row(self) -> str:
         """Whether the row, written again, is what came, and each value is one that Spark gets right."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from cdc.catalogue import Table
 from cdc.debezium_json import Decoder, Fit
+from cdc.events import EventDecoder
 from cdc.log.registry import encoding_of
 from cdc.view import View
 
@@ -24,6 +25,7 @@ class FlowSpec:
         views: the views this flow keeps, by name.
         topics: topic -> the names of the views rooted in it.
         tables: topic -> the source table behind it.
+        events: those of the topics whose records are events (cdc/outbox.py).
         sink_config: plain settings for ``sinks.factory.open_sink``; holds secrets, so never logged.
         dead_letters: ``{"topic": …, "client": librdkafka settings}``.
         epoch: the source epoch that positions carry (see cdc/position.py).
@@ -49,6 +51,7 @@ class FlowSpec:
     epoch: int = 0
     snapshot_lsn: int = 0
     fits: Mapping[str, Fit] = field(default_factory=dict)
+    events: frozenset[str] = frozenset()
     row_store: Mapping[str, Any] | None = field(default=None, repr=False)
     version_epoch: int = 0
     arranged: bool = True
@@ -66,9 +69,12 @@ class FlowSpec:
         """A decoder a topic."""
         encoding = encoding_of(self.registry)
         return {
-            topic: Decoder(table, self.epoch, self.snapshot_lsn, encoding, self.fits.get(topic, Fit()))
+            topic: self._kind(topic)(table, self.epoch, self.snapshot_lsn, encoding, self.fits.get(topic, Fit()))
             for topic, table in self.tables.items()
         }
+
+    def _kind(self, topic: str) -> type[Decoder]:
+        return EventDecoder if topic in self.events else Decoder
 
 
 @lru_cache(maxsize=32)

@@ -9,6 +9,7 @@ from cdc.history_names import GAPS, HISTORY, VERSIONS
 from cdc.keyspaces import is_reserved, outer_stems
 from cdc.masking import mask_text
 from cdc.pipeline.checks_joins import check_joins, nothing_picked
+from cdc.pipeline.checks_outbox import check_outbox
 from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
@@ -38,6 +39,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
     for name, view in pipeline.views.items():
         yield from _view(pipeline, name, view)
         yield from check_joins(pipeline, name, view, lambda *of: _table(pipeline.source, *of))
+    yield from check_outbox(pipeline)
     for name, sink in pipeline.sinks.items():
         yield from _sink(pipeline, name, sink)
     yield from _targets(pipeline)

@@ -13,6 +13,7 @@ from typing import Any
 from cdc.errors import StateError
 from cdc.formats import DEFINITION, refuse_newer
 from cdc.pipeline.models import Path, Pipeline, content_names, content_of
+from cdc.pipeline.source import Source
 from cdc.pipeline.views import View
 
 _CHOICE = ("view", "views", "tables", "index")
@@ -32,7 +33,12 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
     if part.tables is not None:
         kept["tables"] = sorted(tables)
     views = {name: pipeline.views[name].model_dump(mode="json") for name in part.view_names}
-    return {"format": DEFINITION, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views}
+    for view in views.values():
+        if not view["events"]:  # as before there was the key
+            del view["events"]
+    types = pipeline.event_types(sink)
+    events = {"events": {"types": types}} if types else {}
+    return {"format": DEFINITION, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views, **events}
 
 
 def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], title: str = "") -> Pipeline:
@@ -67,6 +73,8 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     made = pipeline.model_copy(
         update={"sinks": {**pipeline.sinks, sink: changed}, "views": {**pipeline.views, **views}}
     )
+    if pipeline.source.outbox is not None:
+        made = made.model_copy(update={"source": _read_from(pipeline.source, definition.get("events"))})
     differing: list[Path] = [("views", name) for name, view in views.items() if pipeline.views.get(name) != view]
     made.read_elsewhere(
         title or f"sink {sink}, as it was defined", differing + ([("sinks", sink)] if changed != part else [])
@@ -74,11 +82,19 @@ def defined_as(pipeline: Pipeline, sink: str, definition: Mapping[str, Any], tit
     return made
 
 
+def _read_from(source: Source, events: Mapping[str, Any] | None) -> Source:
+    """The source with the outbox as it was; without one if the table's rows were no events then."""
+    outbox = source.outbox
+    if outbox is not None:
+        outbox = outbox.model_copy(update={"types": tuple(events["types"])}) if events else None
+    return source.model_copy(update={"outbox": outbox})
+
+
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What differs between two definitions, in words: ``views.card.fields.title changed``. Pure."""
     found = []
-    for part in ("views", "sink"):
-        for path, kind in _differences(before[part], after[part], (part,)):
+    for part in ("views", "sink", "events"):
+        for path, kind in _differences(before.get(part, {}), after.get(part, {}), (part,)):
             found.append(f"{'.'.join(path)} {kind}")
     return found
 

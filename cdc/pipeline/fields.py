@@ -36,6 +36,7 @@ PIPELINE_NAME = r"^[a-z][a-z0-9_]{0,39}$"
 NAME = r"^[a-z][a-z0-9_]{0,62}$"
 SLOT = r"^[a-z0-9_]{1,63}$"
 TABLE = r"^[A-Za-z0-9_-]{1,63}\.([A-Za-z0-9_-]{1,63}|\*)$"
+ONE_TABLE = r"^[A-Za-z0-9_-]{1,63}\.[A-Za-z0-9_-]{1,63}$"
 TABLE_NAME = r"^([A-Za-z0-9_-]{1,63}\.)?[A-Za-z0-9_-]{1,63}$"
 TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 BROKERS = r"^[^\s,/]+:[0-9]{1,5}(\s*,\s*[^\s,/]+:[0-9]{1,5})*$"
@@ -57,6 +58,7 @@ PATTERNS = {
     NAME: "1 to 63 lower-case letters, digits and _, beginning with a letter",
     SLOT: "1 to 63 lower-case letters, digits and _",
     TABLE: "schema.table or schema.* (letters, digits, _ and -; without quotes)",
+    ONE_TABLE: "schema.table (letters, digits, _ and -; without quotes)",
     TABLE_NAME: "table or schema.table (letters, digits, _ and -; without quotes)",
     TOPIC: "1 to 100 letters, digits, '.', '_' and '-'",
     BROKERS: "host:port, or several with commas between them",
@@ -181,6 +183,8 @@ Text = Annotated[str, Field(min_length=1)]
 Table = Annotated[str, Field(pattern=TABLE)]
 TableName = Annotated[str, Field(pattern=TABLE_NAME)]
 Name = Annotated[str, Field(pattern=NAME)]
+# Part of a topic's name.
+EventType = Annotated[str, Field(pattern=TOPIC)]
 
 
 def wrong(what: str, *at: str | int) -> PydanticCustomError:

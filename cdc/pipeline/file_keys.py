@@ -15,7 +15,7 @@ from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS
-from cdc.pipeline.source import Connect, Kafka, Registry, Source
+from cdc.pipeline.source import Connect, Kafka, Outbox, Registry, Source
 from cdc.pipeline.views import View
 
 
@@ -70,6 +70,7 @@ def sections() -> Iterator[Section]:
     yield Section((), "", _doc(Pipeline), _keys(Pipeline, frozenset(("version", "name"))))
     yield Section(("source",), "", _doc(Source), _keys(Source))
     yield Section(("source", "registry"), "", _doc(Registry), _keys(Registry))
+    yield Section(("source", "outbox"), "", _doc(Outbox), _keys(Outbox))
     for name, part in (("kafka", Kafka), ("connect", Connect)):
         yield Section((name,), "", _doc(part), _keys(part))
     yield Section(("views", "<name>"), "", _doc(View), _keys(View))

@@ -329,12 +329,23 @@ class Pipeline(Part):
             "views": views,
             "tables": tables,
         }
+        if events := self.event_types(sink):  # others keep the hash that they had
+            spec["events"] = events
         text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def event_types(self, sink: str) -> list[str]:
+        """The types whose topics a sink reads events from; none for a sink that may read none."""
+        part, outbox = self.sinks[sink], self.source.outbox
+        if outbox is None:
+            return []
+        named = [self.views[view].root for view in part.view_names] if part.tables is None else part.tables
+        names = {outbox.table, outbox.table.partition(".")[2]}
+        return sorted(outbox.types) if named == "all" or names.intersection(named) else []
+
 
 # Keys that say nothing when they are empty: a file says what it said before there were any, and no sink is rebuilt.
-_LATER = frozenset((*JOINS, "routing"))
+_LATER = frozenset((*JOINS, "routing", "events"))
 
 
 def content_names(part: Part) -> set[str]:

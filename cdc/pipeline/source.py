@@ -8,7 +8,21 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from cdc.masking import reveal
-from cdc.pipeline.fields import BROKERS, HTTP, SLOT, TOPIC, Number, Options, Part, Table, Text, Whole, entry
+from cdc.pipeline.fields import (
+    BROKERS,
+    HTTP,
+    ONE_TABLE,
+    SLOT,
+    TOPIC,
+    EventType,
+    Number,
+    Options,
+    Part,
+    Table,
+    Text,
+    Whole,
+    entry,
+)
 
 
 class Registry(Part):
@@ -39,6 +53,41 @@ class Registry(Part):
     def writer_url(self) -> str:
         """Where Connect's converter finds the registry."""
         return self.connect_url or re.sub(r"/apis/ccompat/v\d+/?$", "", self.url) + "/apis/registry/v2"
+
+
+class Outbox(Part):
+    """A table into which the application writes events in its own transactions; each goes to its type's topic."""
+
+    table: Annotated[str, Field(pattern=ONE_TABLE)] = entry(
+        description="The table, as schema.table; it must be one of `source.tables`.", example="public.outbox"
+    )
+    id: Text = entry("id", "Its column with the event's id: the primary key.")
+    aggregate_type: Text = entry("aggregatetype", "Its column with the type of what the event is about: `order`.")
+    aggregate_id: Text = entry(
+        "aggregateid", "Its column with the id of what the event is about; events with the same one stay in order."
+    )
+    types: Annotated[tuple[EventType, ...], Field(strict=False)] = entry(
+        description="The aggregate types; each has a topic `<prefix>-events.<type>`. Events of another type go to "
+        "`<prefix>-events`.",
+        example=["order", "customer"],
+        min_length=1,
+        max_length=1000,
+    )
+    keep_days: Whole | None = entry(
+        None,
+        "How long an event stays in its topic.",
+        unit="days",
+        shown_default="for ever",
+        example=3650,
+        ge=1,
+        le=36500,
+    )
+    message_prefix: Text | None = entry(
+        None,
+        "Messages of `pg_logical_emit_message` with this prefix are events too: JSON objects of the table's columns.",
+        shown_default="none are",
+        example="outbox",
+    )
 
 
 class Source(Part):
@@ -117,6 +166,9 @@ class Source(Part):
         "keys stay JSON in both. It may be changed: with a `registry`, records of both are read.",
     )
     registry: Registry | None = entry(None, "The schema registry; needed for Avro.")
+    outbox: Outbox | None = entry(
+        None, "A table of events; no table of `source.tables` is one if it is left out.", alternative=True
+    )
     snapshot_fetch_size: Whole = entry(
         10240,
         "Rows that a snapshot fetches at a time: memory of the connector against round trips.",

@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cdc.pipeline.file_keys import Key, Section, sections
@@ -36,7 +37,7 @@ def template() -> str:
     lines = [_HEAD]
     every = list(sections())
     for section in every:
-        if section.path in (("source", "registry"), ("policy", "dead_letters"), ("policy", "alert")):
+        if section.path[:1] in (("source",), ("policy",)) and len(section.path) == 2:
             continue  # stands in the part around it
         if section.kind in ALIKE:
             lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))
@@ -63,9 +64,10 @@ def _section(section: Section, every: list[Section]) -> Iterator[str]:
             yield from _key(key, indent)
             continue
         yield from _comment(key.description, indent)
-        yield f"{indent}#{key.name}:"
+        # A part that fits no other tables than those of its own example stays out when all else is taken in.
+        yield f"{indent}# or: {key.name}:" if key.alternative else f"{indent}#{key.name}:"
         for inner in below.keys:
-            yield from _key(inner, indent + "  ", active=False)
+            yield from _key(replace(inner, alternative=key.alternative), indent + "  ", active=False)
     yield ""
 
 

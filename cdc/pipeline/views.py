@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cdc.pipeline.fields import Columns, Part, TableName, Text, entry
+from cdc.pipeline.fields import Columns, EventType, Part, TableName, Text, entry
 from cdc.pipeline.joins import EXAMPLES, Aggregate, Child, FieldName, Ref, picks
 
 # Keys that make a document of several tables. They came later than the others: a view without them must keep its hash.
@@ -36,6 +36,15 @@ class View(Part):
         shown_default="all columns",
         example=["customer_id", "email", {"full_name": "name"}],
         content=True,
+    )
+    events: Annotated[tuple[EventType, ...], Field(strict=False)] = entry(
+        (),
+        "Of a view whose root is `source.outbox.table`: the aggregate types whose events it shows.",
+        shown_default="events of all types",
+        example=["order"],
+        alternative=True,
+        content=True,
+        max_length=1000,
     )
     refs: Mapping[FieldName, Ref] = entry(
         {},

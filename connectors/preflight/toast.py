@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cdc.outbox import is_outbox
 from cdc.types import may_be_large, never_reselected
 from connectors.database.identity import can_be_full
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -15,6 +16,8 @@ def run(site: Site) -> Iterator[Finding]:
     """The replica identity of tables with large values fits policy.toast."""
     policy, affected = site.pipeline.policy.toast, list[Large]()
     for name, fact in site.facts.items():
+        if is_outbox(site.pipeline, name):
+            continue  # an event is written once, and never updated
         if fact.virtual and (fact.replica_identity == "f" or (policy == "full" and fact.toasted)):
             message = (
                 f"{name} has a virtual generated column: with REPLICA IDENTITY FULL Postgres would refuse its updates"

@@ -1,8 +1,9 @@
 """Build a jar for Connect: ``python -m deploy.connect.build JARS… headwater-json.jar`` (folders of jars, result).
 
-The result's name says what is built: the converter ``headwater-json`` needs Kafka's jars, ``headwater-avro`` Apicurio's
-besides, and the connector ``headwater-postgres`` Kafka's and Debezium's. Each jar also holds the service file by which
-Connect finds the class: a worker with ``plugin.discovery=service_load`` does not look at classes.
+The result's name says what is built: the converter ``headwater-json`` and the transformation ``headwater-outbox`` need
+Kafka's jars, ``headwater-avro`` Apicurio's besides, and the connector ``headwater-postgres`` Kafka's and Debezium's.
+Each jar also holds the service file by which Connect finds the class: a worker with ``plugin.discovery=service_load``
+does not look at classes.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ CLASSES = {
     "headwater-json": ("RowJsonConverter", CONVERTER),
     "headwater-avro": ("RowAvroConverter", CONVERTER),
     "headwater-postgres": ("PostgresConnector", "org.apache.kafka.connect.source.SourceConnector"),
+    "headwater-outbox": ("OutboxRouter", "org.apache.kafka.connect.transforms.Transformation"),
 }
+# A jar's name -> more Java files in it.
+MORE = {"headwater-outbox": ("OutboxMessage",)}
 
 
-def source(name: str) -> Path:
-    """The Java file of a jar.
+def sources(name: str) -> list[Path]:
+    """The Java files of a jar.
 
     Args:
         name: the jar's, without its ending.
     """
-    return Path(__file__).with_name(f"{CLASSES[name][0]}.java")
+    return [Path(__file__).with_name(f"{java}.java") for java in (CLASSES[name][0], *MORE.get(name, ()))]
 
 
 def build(name: str, javac: str, jars: Sequence[Path], target: Path) -> None:
     """Compile and pack, against Connect's API and what the class stands on; raises as ``compiled.build``."""
     java, interface = CLASSES[name]
-    compiled.build(javac, [source(name)], jars, target, {interface: f"headwater.connect.{java}"})
+    compiled.build(javac, sources(name), jars, target, {interface: f"headwater.connect.{java}"})
 
 
 if __name__ == "__main__":

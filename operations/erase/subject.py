@@ -11,6 +11,7 @@ from cdc.debezium_json import Decoder
 from cdc.errors import ConfigError, RowInSource, SourceError
 from cdc.keys import split_id
 from cdc.log.registry import encoding_of
+from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from connectors.postgres import connect
@@ -50,6 +51,7 @@ class Subject:
         """
         catalogue = source_catalogue(pipeline)
         found = captured_table(catalogue, table)
+        _refuse_events(pipeline, found)
         _refuse_odd(found, key)
         return cls(pipeline, catalogue, found, key, say)
 
@@ -100,6 +102,15 @@ class Subject:
                 means="it would come back with its next change; nothing was erased",
                 fix=f"DELETE it from {self.name} first, then run this again",
             )
+
+
+def _refuse_events(pipeline: Pipeline, table: Table) -> None:
+    if is_outbox(pipeline, table.qualified):
+        raise ConfigError(
+            f"the rows of {table.qualified} are events, and their topics keep every record (they are not compacted)",
+            means="nothing was erased: the sinks could forget the event, and the log would bring it back",
+            fix="docs/erasure.md#events says what can be done; source.outbox.keep_days bounds how long events stay",
+        )
 
 
 def _refuse_odd(table: Table, key: str) -> None:

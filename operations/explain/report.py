@@ -14,6 +14,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
 from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
+from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.resolve import resolve_views
@@ -208,7 +209,7 @@ def _row(pipeline: Pipeline, row: Row) -> dict[str, Any]:
         "key": row.key,
         "state": row.state,
         **_position(None if stamp is None else stamp.position),
-        "topic": pipeline.topic(row.table),
+        "topic": topics_of_table(pipeline, row.table)[0],
         "partition": None if stamp is None else stamp.partition,
         "offset": None if stamp is None else stamp.offset,
     }

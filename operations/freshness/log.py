@@ -16,6 +16,7 @@ import psycopg
 from cdc.errors import HeadwaterError, SourceUnavailable
 from cdc.log.client import Kafka
 from cdc.log.topics import ids_of
+from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
 from cdc.token import History
 from connectors.captured import Captured, read_captured
@@ -173,7 +174,7 @@ class SourceLog:
         if busy := {table: entry for table, entry in captured.items() if entry.state != "done"}:
             read = self._read(busy)
             found |= {table: f"table {table} is still being read" for table in busy if table not in read}
-        return {self.pipeline.topic(table): why for table, why in found.items()}
+        return by_topic(self.pipeline, found)
 
     def _read(self, busy: Mapping[str, Captured]) -> set[str]:
         """Tables of which all rows are in the log though nobody has noted it: asked of Debezium's notifications, which

@@ -14,6 +14,7 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.log.ends import Offsets
+from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.ledger import LedgerEntry
 from operations.deferred import Deferred
@@ -259,7 +260,7 @@ class Place:
         # A table that has just joined a sink of whole tables: it is captured before its flow is there.
         statuses = (FlowStatus.read(generation.flow_folder(name)) for name in generation.flows()) if tables else ()
         read = {topic for status in statuses if status is not None for topic in status.topics}
-        return {*named, *(table for table in tables if self.pipeline.topic(table) not in read)}
+        return {*named, *(table for table in tables if not read.issuperset(topics_of_table(self.pipeline, table)))}
 
     def _defined(self, generation: Generation) -> tuple[set[str], list[str]]:
         """The flows that a generation's views need, or its tables; read again when its definition has changed."""

@@ -8,6 +8,7 @@ from typing import Any
 from cdc.catalogue import Catalogue
 from cdc.deadletter import DeadLetter
 from cdc.join.view import JoinedView
+from cdc.resolve import table_view
 from cdc.view import View
 from operations.holding import holding
 from operations.letters.judge import document_of
@@ -196,7 +197,7 @@ def _rows(
 def _of_table(
     build: Opened, catalogue: Catalogue, table: str, views: Sequence[View], letters: Mapping[bytes, DeadLetter]
 ) -> dict[bytes, Outcome]:
-    whole = View.identity(catalogue.tables[table])
+    whole = table_view(build.pipeline, catalogue.tables[table])
     ids = {key: document_of(whole, letter) or letter.key for key, letter in letters.items()}
     spec = flow_spec(build.pipeline, build.sink, [whole], {})
     newest = newest_records(build.pipeline, spec, whole, list(dict.fromkeys(ids.values())))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.log.ends import LogEnds
+from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.names import Names
@@ -23,7 +25,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
 
     Returns:
         for each: ``table``, ``state`` (``initial``, ``wanted``, ``requested``: its rows are read, or are to be; or
-        ``done``), ``records`` (offsets of its topic; None if the brokers do not answer), ``rows`` (of the table, by
+        ``done``), ``records`` (offsets of its topics; None if the brokers do not answer), ``rows`` (of the table, by
         Postgres's estimate), ``again`` (rows are read that the topic had before: ``records`` do not say how far that
         is), ``gap``: what of its changes is missing, else None; and ``inserted``, ``updated``, ``deleted``: rows, since
         Postgres began to count; None where it does not.
@@ -39,7 +41,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
         {
             "table": table,
             "state": entry.state,
-            "records": _records(log, pipeline.topic(table)),
+            "records": _records(log, topics_of_table(pipeline, table)),
             "rows": rows[table],
             "again": entry.sweep or entry.condition is not None,
             "gap": ", ".join(entry.gap.reasons) if entry.gap else None,
@@ -50,8 +52,8 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one["state"] == "done", one["table"]))
 
 
-def _records(log: LogEnds, topic: str) -> int | None:
+def _records(log: LogEnds, topics: Sequence[str]) -> int | None:
     try:
-        return sum(end for parts in log.ends([topic]).values() for end in parts.values())
+        return sum(end for parts in log.ends(topics).values() for end in parts.values())
     except HeadwaterError:
         return None

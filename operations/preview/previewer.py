@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, MayNotRead, SourceError
 from cdc.pipeline import Pipeline, Source
-from cdc.resolve import resolve_view
+from cdc.resolve import resolve_view, table_view
 from cdc.resolve_names import near
 from cdc.types import merge_fields
 from cdc.view import View
@@ -175,7 +175,7 @@ def _table(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     """What a sink with ``tables`` keeps."""
     found = [table for table in catalogue.tables.values() if name in (table.name, table.qualified)]
     if len(found) == 1 and found[0].primary_key:
-        return View.identity(found[0])
+        return table_view(pipeline, found[0])
     choices = [*pipeline.views, *(table.name for table in catalogue.tables.values())]
     raise pipeline.error_at(
         ("views",), f"there is no view {name}", near(name, choices) or f"choose from {', '.join(pipeline.views)}"

@@ -11,7 +11,7 @@ from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.log.slices import Slice, SliceReader
 from cdc.pipeline import Pipeline
-from cdc.resolve import view_tables
+from cdc.resolve import topics_of
 from cdc.token import WriteToken
 from cdc.view import View
 from connectors.debezium import marker_topic
@@ -168,7 +168,7 @@ def opened_views(pipeline: Pipeline, catalogue: Catalogue, tables: Sequence[Held
 
 
 def _topics(opened: Opened, view: View) -> list[str]:
-    return [opened.pipeline.topic(table) for table in view_tables(view)]
+    return list(topics_of(opened.pipeline, view))
 
 
 def _applied(one: Held, opened: Opened, view: View) -> dict[str, dict[int, int]]:

@@ -14,6 +14,7 @@ from cdc.join.view import JoinedView
 from cdc.log.ends import Offsets
 from cdc.log.slices import Slice, SliceReader, slices
 from cdc.pipeline import Pipeline
+from cdc.resolve import topics_of
 from cdc.view import View
 from operations.kept_shapes import Frozen
 from operations.query.tables import Held
@@ -76,10 +77,10 @@ def spec_of(
         frozen: those that it goes on with as they were.
         snapshot_lsn: position of the initial snapshot, in bytes.
     """
-    topic = pipeline.topic(view.table.qualified)
-    tables = {topic: catalogue.tables[view.table.qualified]}
-    views, reader = {view.name: view}, pipeline.source.reader()
-    spec = FlowSpec(sink, views, {topic: (view.name,)}, tables, {}, {}, snapshot_lsn=snapshot_lsn, registry=reader)
+    tables = dict.fromkeys(topics_of(pipeline, view), catalogue.tables[view.table.qualified])
+    views, reader, topics = {view.name: view}, pipeline.source.reader(), dict.fromkeys(tables, (view.name,))
+    spec = FlowSpec(sink, views, topics, tables, {}, {}, snapshot_lsn=snapshot_lsn, registry=reader)
+    spec = replace(spec, events=frozenset(view.topics))
     return replace(spec, fits=fits_of(spec, catalogue, frozen, values=catalogue.doubts))
 
 
@@ -105,13 +106,13 @@ def read_tail(
         ShapeUnknown: the table has another shape by now (transient).
     """
     (view,) = spec.views.values()
-    (topic,) = spec.topics
     decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing(), 0, 0
-    parts = slices({topic: ends.get(topic, {})}, applied)
+    parts = slices({topic: ends.get(topic, {}) for topic in spec.topics}, applied)
     oldest = time.time() * 1000 - retention * 1000
     for piece in _pieces(reader, parts, held, until):
         # Of a table that nothing was applied to yet a tombstone that is gone leaves nothing behind.
-        if held.snapshot is not None and piece[0][1] < oldest:
+        # Events are never deleted.
+        if held.snapshot is not None and piece[0][1] < oldest and not spec.events:
             raise _too_late(held)
         found = decoder.decode(batch_of([record for record, _ in piece]))
         standing.add(found.entries)

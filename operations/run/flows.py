@@ -15,7 +15,7 @@ from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import view_tables
+from cdc.resolve import topics_of
 from cdc.view import View
 from operations.generations.elsewhere import refuse_elsewhere
 from operations.kept_shapes import read_frozen
@@ -206,8 +206,7 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
     topics: dict[str, tuple[str, ...]] = {}
     tables = {}
     for view in views:
-        for name, table in view_tables(view).items():
-            topic = pipeline.topic(name)
+        for topic, table in topics_of(pipeline, view).items():
             topics[topic] = (*topics.get(topic, ()), view.name)
             tables[topic] = table
     return FlowSpec(
@@ -215,6 +214,7 @@ def flow_spec(pipeline: Pipeline, sink: str, views: Sequence[View], config: Mapp
         views={view.name: view for view in views},
         topics=topics,
         tables=tables,
+        events=frozenset(topic for view in views for topic in view.topics),
         sink_config=config,
         dead_letters=letters_config(pipeline),
         registry=pipeline.source.reader(),

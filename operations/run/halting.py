@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, TableChanged
 from cdc.journal import all_about
+from cdc.outbox import by_topic, topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views, view_tables
 from connectors.marker_watch import MarkerWatch
@@ -63,7 +64,8 @@ class Halting:
         Returns:
             what was done, a line each.
         """
-        now = {self.engine.pipeline.topic(table): str(error) for table, error in changed.items()}
+        pipeline = self.engine.pipeline
+        now = by_topic(pipeline, {table: str(error) for table, error in changed.items()})
         mended = set(self._halted) - set(now)
         why = "its tables are mended"
         said = [line for one in list(self.engine.builds) if one.topics & mended for line in self._again(one, why)]
@@ -76,7 +78,7 @@ class Halting:
         self._halted = now
         stopped = self.engine.runner.halt(now)
         for table, error in changed.items():
-            titles = [title for title, topic in stopped.items() if topic == self.engine.pipeline.topic(table)]
+            titles = [title for title, topic in stopped.items() if topic in topics_of_table(pipeline, table)]
             if titles:
                 said.append(f"{', '.join(titles)} stopped: {error}")
         return said

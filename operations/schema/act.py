@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view, resolve_views, view_tables
+from cdc.resolve import resolve_view, resolve_views, table_view, view_tables
 from cdc.resolve_names import find_table, keyed
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
@@ -193,7 +193,7 @@ def _resolved(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View | Con
             return resolve_view(pipeline, catalogue, name)
         table = find_table(pipeline, catalogue, name, ("source", "tables"))
         keyed(pipeline, table, ("source", "tables"))
-        return View.identity(table)
+        return table_view(pipeline, table)
     except ConfigError as error:
         return error
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
+from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_views
 from cdc.shapes import Shape
@@ -262,10 +263,11 @@ class Evolving:
         for build in engine.builds:
             todo = self.evolutions[build.sink].todo if build.sink in self.evolutions else {}
             reasons = {
-                self.pipeline.topic(t): still_to_do(why, todo.get(t), mended=t in self._mended)
+                t: still_to_do(why, todo.get(t), mended=t in self._mended)
                 for t, why in read_frozen(build.generation).refused.items()
             }
-            reasons |= {self.pipeline.topic(t): self._waits(t, one) for t, one in todo.items() if one.waits}
+            reasons |= {t: self._waits(t, one) for t, one in todo.items() if one.waits}
+            reasons = by_topic(self.pipeline, reasons)
             if reasons:
                 engine.runner.halt(reasons, build.generation.folder)
 

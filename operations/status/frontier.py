@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from cdc.errors import HeadwaterError
 from cdc.join.view import JoinedView
-from cdc.resolve import view_tables
+from cdc.resolve import topics_of, view_tables
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.ledger import LedgerEntry, read_entry
@@ -86,7 +86,8 @@ class Frontier:
             slot = read_slot(self._servers.source, self._opened.pipeline.source.slot)
             if slot is None or slot.confirmed_lsn is None or slot.confirmed_lsn < lsn:
                 return None
-            return read_entry(self._servers, view_tables(self._view))
+            topics = topics_of(self._opened.pipeline, self._view)
+            return read_entry(self._servers, view_tables(self._view), topics)
         except HeadwaterError:
             return None
 

@@ -17,7 +17,7 @@ from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view, view_tables
+from cdc.resolve import resolve_view
 from cdc.view import View
 from operations.run.flows import analysed_view, flow_spec
 from operations.testing.records import Record
@@ -65,12 +65,11 @@ class Tested:
         self.letters: list[DeadLetter] = []
         self._versions: dict[str, int] = {}
         self._tasks = 0
-        self._tables = set(view_tables(view))
         self._made = self._joined() if isinstance(view, JoinedView) else self._plain()
 
     def apply(self, records: Sequence[Record]) -> None:
-        """Take a batch of the log; records of tables that the view does not read are none of its own."""
-        mine = [record for record in records if record.table in self._tables]
+        """Take a batch of the log; records of topics that the view does not read are none of its own."""
+        mine = [record for record in records if record.topic in self.spec.topics]
         if mine:
             for decoded in self._made(batch_of(mine)):
                 self._write(decoded)

@@ -10,6 +10,7 @@ import orjson
 from cdc.catalogue import Table
 from cdc.errors import ConfigError
 from cdc.keys import document_id
+from cdc.outbox import is_outbox, topic_of_row
 from cdc.pipeline import Pipeline
 from operations.testing.cases import Case, Change, Row
 
@@ -63,6 +64,8 @@ class _Log:
             return [self._row(table, change.row, "r" if change.kind == "given" else "c")]
         if slot not in self.rows:
             raise self._refused(change, f"{table.name} has no row {slot[1]}")
+        if is_outbox(self.pipeline, table.qualified):
+            raise self._refused(change, f"the rows of {table.name} are events, and only inserts of them matter")
         before = self.rows.pop(slot)
         if change.kind == "delete":
             return self._gone(table, change.key)
@@ -76,10 +79,14 @@ class _Log:
         return [*self._gone(table, change.key), self._row(table, after, "c")]
 
     def _gone(self, table: Table, key: Row) -> list[Record]:
-        return [self._record(table, key, self._event(table, "d", None)), self._record(table, key, None)]
+        topic = self.pipeline.topic(table.qualified)
+        value = self._event(table, "d", None)
+        return [self._record(table, topic, key, value), self._record(table, topic, key, None)]
 
     def _row(self, table: Table, row: Row, op: str) -> Record:
-        return self._record(table, {name: row[name] for name in table.primary_key}, self._event(table, op, row))
+        key = {name: row[name] for name in table.primary_key}
+        topic = topic_of_row(self.pipeline, table.qualified, row)
+        return self._record(table, topic, key, self._event(table, op, row))
 
     def _event(self, table: Table, op: str, after: Row | None) -> bytes:
         source = {
@@ -92,8 +99,7 @@ class _Log:
         }
         return orjson.dumps({"before": None, "after": after, "source": source, "op": op})
 
-    def _record(self, table: Table, key: Mapping[str, Any], value: bytes | None) -> Record:
-        topic = self.pipeline.topic(table.qualified)
+    def _record(self, table: Table, topic: str, key: Mapping[str, Any], value: bytes | None) -> Record:
         offset = self.offsets.get(topic, 0)
         self.offsets[topic] = offset + 1
         return Record(orjson.dumps(dict(key)), value, topic, 0, offset, table.qualified)

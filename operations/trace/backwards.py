@@ -13,6 +13,7 @@ from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
 from cdc.log.client import PARTITION_EOF
 from cdc.pipeline import Pipeline
+from cdc.resolve import topics_of
 from cdc.view import View
 from operations.verify.newest_records import Asked, Record
 
@@ -55,8 +56,17 @@ def newest_record(pipeline: Pipeline, decoder: Decoder, view: View, key: str, se
     Raises:
         KafkaError: there is no topic. KafkaUnavailable: no answer (transient).
     """
-    topic = pipeline.topic(view.table.qualified)
     until = time.monotonic() + seconds
+    found = Newest(None, None, None, whole=True)
+    for topic in topics_of(pipeline, view):
+        newest = _newest_of(pipeline, topic, decoder, view, key, until)
+        if newest.record is not None:  # of an event there is none in another topic
+            return newest
+        found = newest if not newest.whole else found
+    return found
+
+
+def _newest_of(pipeline: Pipeline, topic: str, decoder: Decoder, view: View, key: str, until: float) -> Newest:
     settings = {"group.id": "headwater-trace", "enable.auto.commit": False, "isolation.level": "read_committed"}
     consumer = Consumer({**pipeline.kafka.client(), **settings, "enable.partition.eof": True, "log_level": 0})
     try:

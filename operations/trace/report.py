@@ -14,11 +14,13 @@ from cdc.catalogue import Catalogue, Table
 from cdc.change import Op
 from cdc.debezium_json import Decoder
 from cdc.errors import HeadwaterError
+from cdc.events import EventDecoder
 from cdc.join.view import JoinedView
 from cdc.log.registry import encoding_of
+from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
-from cdc.resolve import resolve_views, view_tables
+from cdc.resolve import resolve_views, table_view, view_tables
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
@@ -126,7 +128,7 @@ class _Case:
     newest: Newest | None = None
 
     def __post_init__(self) -> None:
-        self.view = View.identity(self.table)
+        self.view = table_view(self.pipeline, self.table)
 
     def source(self) -> dict[str, Any]:
         """The row in Postgres, and how far the slot is."""
@@ -145,7 +147,8 @@ class _Case:
 
     def log(self) -> dict[str, Any]:
         """The row's newest record."""
-        decoder = Decoder(self.table, encoding=encoding_of(self.pipeline.source.reader()))
+        kind = EventDecoder if self.view.topics else Decoder
+        decoder = kind(self.table, encoding=encoding_of(self.pipeline.source.reader()))
         newest = self.newest = newest_record(self.pipeline, decoder, self.view, self.key, LOG_SECONDS)
         record, change = newest.record, newest.change
         if change is not None and change.after is not None:
@@ -154,7 +157,7 @@ class _Case:
             except HeadwaterError:
                 self.rendered = None  # a large value that the record does not hold: nothing is said of it
         return {
-            "topic": self.pipeline.topic(self.table.qualified),
+            "topic": record.topic if record else topics_of_table(self.pipeline, self.table.qualified)[0],
             "there": record is not None,
             "whole": newest.whole,
             "partition": None if record is None else record.partition,

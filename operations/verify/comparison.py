@@ -73,9 +73,15 @@ class Comparison:
         self.missing, self.extra, self.changed, self.moving = [], [], [], []
 
 
-def kind_of(wanted: bytes | None, held: bytes | None) -> Kind | None:
-    """How a key differs, by the two digests; None if it does not."""
-    if wanted == held:
+def kind_of(wanted: bytes | None, held: bytes | None, *, stays: bool = False) -> Kind | None:
+    """How a key differs, by the two digests; None if it does not.
+
+    Args:
+        wanted: of what should be there.
+        held: of what is.
+        stays: what is there may stay when its row goes: an event, whose row is deleted once it is written.
+    """
+    if wanted == held or (stays and wanted is None):
         return None
     return "missing" if held is None else "extra" if wanted is None else "changed"
 
@@ -95,7 +101,13 @@ def unmarked(key: str) -> tuple[Kind, str]:
 
 
 def compare(
-    result: Comparison, expected: Side, held: Side, differs: Callable[[str], None], *, unique: bool = False
+    result: Comparison,
+    expected: Side,
+    held: Side,
+    differs: Callable[[str], None],
+    *,
+    unique: bool = False,
+    stays: bool = False,
 ) -> None:
     """Hold a sink's digests against the expected ones.
 
@@ -105,6 +117,7 @@ def compare(
         held: the other; a key may come twice while writers are busy, and the last one counts.
         differs: told of each key that differs, marked.
         unique: a key that comes twice is a defect (a warehouse's table is read from one snapshot).
+        stays: see ``kind_of``.
     """
     for bucket in range(expected.buckets):
         wanted, twice = dict(expected.read(bucket)), set()
@@ -116,7 +129,9 @@ def compare(
         result.expected += len(wanted)
         result.compared += len(there)
         for key in {**wanted, **there}:
-            kind: Kind | None = "changed" if key in twice else kind_of(wanted.get(key), there.get(key))
+            kind: Kind | None = "changed"
+            if key not in twice:
+                kind = kind_of(wanted.get(key), there.get(key), stays=stays)
             if kind is not None:
                 result.note(kind, key)
                 differs(marked(kind, key))

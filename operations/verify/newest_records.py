@@ -14,6 +14,7 @@ from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
 from cdc.keys import is_stray
 from cdc.log.client import PARTITION_EOF
 from cdc.pipeline import Pipeline
+from cdc.resolve import topics_of
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.entries import Entry, EntryDecoder
@@ -48,7 +49,7 @@ class Newest(NamedTuple):
 def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence[str]) -> dict[str, Newest]:
     """The newest record of these documents' root rows; rows that the log has never had are left out.
 
-    The whole topic is read, but only the keys of other rows: the log has no index.
+    The whole topic is read (all of a view's of events), but only the keys of other rows: the log has no index.
 
     Args:
         pipeline: the loaded file.
@@ -59,13 +60,14 @@ def newest_records(pipeline: Pipeline, spec: FlowSpec, view: View, ids: Sequence
     Raises:
         KafkaError, KafkaUnavailable: the log can't be read.
     """
-    topic = pipeline.topic(view.table.qualified)
-    asked, decoder = Asked(spec.decoders()[topic], view, topic, ids), EntryDecoder(spec)
+    decoders, decoder = spec.decoders(), EntryDecoder(spec)
     newest, ended = dict[str, Newest](), dict[str, Newest]()
-    for records in _pieces(pipeline, topic):
-        mine = [record for record in records if asked(record)]
-        for start in range(0, len(mine), PIECE):
-            take(newest, ended, decoder, view, mine[start : start + PIECE])
+    for topic in topics_of(pipeline, view):
+        asked = Asked(decoders[topic], view, topic, ids)
+        for records in _pieces(pipeline, topic):
+            mine = [record for record in records if asked(record)]
+            for start in range(0, len(mine), PIECE):
+                take(newest, ended, decoder, view, mine[start : start + PIECE])
     return standing(newest, ended)
 
 
@@ -115,7 +117,7 @@ class Asked:
 
     def __init__(self, decoder: Decoder, view: View, topic: str, ids: Sequence[str]) -> None:
         self._decoder, self._view, self._topic, self._ids = decoder, view, topic, set(ids)
-        self._exact = _exact(view, ids)
+        self._exact = None if view.topics else _exact(view, ids)  # the key of an event is its aggregate's
         self._tried = False
 
     def __call__(self, record: Record) -> bool:
@@ -130,7 +132,7 @@ class Asked:
 
     def _decoded(self, record: Record) -> str | None:
         try:
-            change = self._decoder.decode(record.key, None, self._topic, record.partition, record.offset)
+            change = self._decoder.named(record.key, record.value, self._topic, record.partition, record.offset)
             return self._view.document_id(change)
         except DecodeError:
             return None  # in the dead letters since it came

@@ -55,6 +55,7 @@ class Settler:
         spark: needed when the view has Spark SQL.
         folder: for files of its own.
         on_pause: called while it waits.
+        stays: see ``operations.verify.comparison.kind_of``.
     """
 
     view: View
@@ -63,6 +64,7 @@ class Settler:
     spark: SparkSession | None
     folder: Path
     on_pause: Callable[[], None] = lambda: None
+    stays: bool = False
     _files: int = 0
 
     def settle(self, result: Comparison, keys: Keys, wait: float) -> Keys:
@@ -111,7 +113,7 @@ class Settler:
                 result.expected += len(wanted)
                 result.compared += len(held)
                 for key in page:
-                    kind = kind_of(wanted.get(key), held.get(key))
+                    kind = kind_of(wanted.get(key), held.get(key), stays=self.stays)
                     if kind is not None:
                         result.note(kind, key)
                         differing.add(marked(kind, key))
@@ -130,7 +132,7 @@ class Settler:
                 now = wal_position(connection)  # of the server, and not of the snapshot
                 for key in names:
                     found = held.get(key)
-                    kind = kind_of(wanted.get(key), found and found.digest)
+                    kind = kind_of(wanted.get(key), found and found.digest, stays=self.stays)
                     if kind is not None:
                         moved = found is not None and taken < found.version & MAX_LSN <= now
                         suspects.add(marked(kind, key), MOVED if moved else wanted.get(key, NOTHING))

@@ -231,7 +231,14 @@ class Verifier:
         for build in holders:
             name = build.sink
             keys = differing[name] = Keys(folder / f"{name}-differing")
-            compare(results[name], wanted[build.form], held[name], keys.add, unique=build.warehouse)
+            compare(
+                results[name],
+                wanted[build.form],
+                held[name],
+                keys.add,
+                unique=build.warehouse,
+                stays=bool(view.topics),
+            )
             keys.flush()
         return differing
 
@@ -285,7 +292,8 @@ class Verifier:
     def _settler(self, view: View, build: Opened, folder: Path) -> Iterator[Settler]:
         spark = self.session() if needs_spark(view) else None
         with holding(build, view) as held, opened_servers(build) as servers:
-            yield Settler(view, held, Frontier(build, view, servers, self.progress), spark, folder, self.on_pause)
+            frontier = Frontier(build, view, servers, self.progress)
+            yield Settler(view, held, frontier, spark, folder, self.on_pause, stays=bool(view.topics))
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:

@@ -38,11 +38,13 @@ class World:
         self.versions, self.log = versions or {}, 0
         self.looks, self.clock = 0, 0.0
 
+    stays = False
+
     def settler(self, folder: Path) -> Settler:
         opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form="document")
         holding = SimpleNamespace(opened=opened, get=self._get)
         frontier = SimpleNamespace(wait=self._wait)
-        return Settler(None, holding, frontier, None, folder)  # type: ignore[arg-type]
+        return Settler(None, holding, frontier, None, folder, stays=self.stays)  # type: ignore[arg-type]
 
     def _wait(self, *_: object) -> bool:
         self.clock += 0.6
@@ -101,6 +103,16 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_a_row_that_stood_still_while_the_sink_passed_it_differs(settled: Any) -> None:
     result, certain = settled(World({"a": [1], "b": [2]}, {"a": 9, "b": 2}, [True]))
     assert (result.changed, result.moving, result.caught_up, certain) == (["a"], [], True, 1)
+
+
+def test_an_event_stays_when_its_row_has_gone_and_any_other_document_is_too_much(settled: Any) -> None:
+    world = World({"a": [1]}, {"a": 9, "gone": 2}, [True])
+    result, certain = settled(world)
+    assert (result.changed, result.extra, certain) == (["a"], ["gone"], 2)
+    world = World({"a": [1]}, {"a": 9, "gone": 2}, [True])
+    world.stays = True
+    result, certain = settled(world)
+    assert (result.changed, result.extra, certain) == (["a"], [], 1)
 
 
 def test_a_row_that_moved_is_not_called_wrong(settled: Any) -> None:

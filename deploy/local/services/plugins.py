@@ -1,4 +1,5 @@
-"""Connect's folder of plugins: Debezium with our connector beside it, and our converters, each with its jars."""
+"""Connect's folder of plugins: Debezium with our connector beside it, and our converters and our transformation, each
+with its jars."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ def plugins(site: Site, units: Mapping[str, Path]) -> Path:
     shutil.rmtree(top, ignore_errors=True)
     kafka, avro, debezium = units["kafka"], units["connect-avro"], units["connect-plugins"] / DEBEZIUM
     _plugin(site, "headwater-json", top / "headwater-json", [kafka])
+    _plugin(site, "headwater-outbox", top / "headwater-outbox", [kafka])
     _plugin(site, "headwater-avro", top / "headwater-avro", [kafka, avro], beside=avro)
     # A class of ours that extends Debezium's is found only by the loader that has Debezium's: in the same folder.
     _plugin(site, "headwater-postgres", top / DEBEZIUM, [kafka, debezium], beside=debezium)
@@ -43,7 +45,7 @@ def _plugin(site: Site, name: str, folder: Path, jars: Sequence[Path], beside: P
 
 
 def _built(site: Site, name: str, jars: Sequence[Path]) -> Path:
-    target = site.folder("run") / f"{name}-{compiled.digest([build.source(name)], jars)}.jar"
+    target = site.folder("run") / f"{name}-{compiled.digest(build.sources(name), jars)}.jar"
     if target.exists():
         return target
     javac = site.jdk.home / "bin" / "javac"

@@ -1,0 +1,134 @@
+"""Events of an outbox, end to end: routed once and in order, whatever is killed, and one document of each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.outboxed import OLD, PREFIX, TYPES, Application, Event, Outboxed
+from tests.support.servers import servers
+
+ADDED = "00000000-0000-0000-0000-000000000002"
+# What is no event: no JSON, none of an object, without an aggregate, of no column, of another type, half a character.
+WRONG = (
+    "not JSON",
+    "[1, 2]",
+    '{"id": "x", "aggregatetype": "order"}',
+    '{"id": "x", "aggregatetype": "order", "aggregateid": "1", "unheard": 1}',
+    '{"id": true, "aggregatetype": "order", "aggregateid": "1"}',
+    '{"id": "x", "aggregatetype": "order", "aggregateid": "\\ud800"}',
+)
+
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.alone]
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outboxed]:
+    """Captured and followed."""
+    stack = servers()
+    stack.up()
+    made = Outboxed(stack, tmp_path_factory.mktemp("outboxed"))
+    with made.running():
+        yield made
+
+
+@pytest.fixture(scope="module")
+def events(pipeline: Outboxed) -> list[Event]:
+    """What an application has committed, while Connect and the runner were killed."""
+    with Application(pipeline.conninfo) as application:
+        time.sleep(1)
+        pipeline.stack.kill("connect")
+        pipeline.stack.up()
+        time.sleep(2)
+        pipeline.kill()
+        pipeline.launch()
+        time.sleep(3)
+    assert isinstance(application, Application)
+    return application.events
+
+
+def test_each_event_is_in_its_topic_once_and_in_the_order_of_its_aggregate(
+    pipeline: Outboxed, events: list[Event]
+) -> None:
+    count = len(events) + 1
+    pipeline.settled(lambda: sum(len(pipeline.records(topic)) for topic in pipeline.topics()), count)
+    found: dict[tuple[str, str], list[str]] = {}
+    for topic in pipeline.topics():
+        for _, key, value in pipeline.records(topic):
+            row = value["after"]
+            assert json.loads(key) == {"aggregateid": row["aggregateid"]}
+            assert topic.removeprefix(f"{pipeline.name}-events").lstrip(".") in (row["aggregatetype"], "")
+            assert (topic == f"{pipeline.name}-events") == (row["aggregatetype"] not in TYPES)
+            found.setdefault((row["aggregatetype"], row["aggregateid"]), []).append(row["id"])
+    wanted: dict[tuple[str, str], list[str]] = {("order", "old"): [OLD]}
+    for one in events:
+        wanted.setdefault((one["aggregatetype"], one["aggregateid"]), []).append(one["id"])
+    assert len(wanted) > 10
+    assert found == wanted
+
+
+def test_each_event_is_one_document_in_every_sink(pipeline: Outboxed, events: list[Event]) -> None:
+    old = {"id": OLD, "aggregatetype": "order", "aggregateid": "old", "type": "kept", "payload": {"n": 0}}
+    every = {one["id"]: one for one in [*events, old]}
+    paid = [one for one in events if (one["type"], one["aggregatetype"]) == ("paid", "order")]
+    sold = {one["id"]: {"aggregateid": one["aggregateid"], "n": one["payload"]["n"]} for one in paid}
+    assert pipeline.settled(lambda: pipeline.in_redis("event"), every) == every
+    assert pipeline.settled(lambda: pipeline.in_elasticsearch("sale"), sold) == sold
+    assert pipeline.settled(lambda: pipeline.in_table().keys(), every.keys()) == every.keys()
+    for key, row in pipeline.in_table().items():
+        assert json.loads(row["payload"]) == every[key]["payload"]
+        assert (row["aggregateid"], row["type"]) == (every[key]["aggregateid"], every[key]["type"])
+    assert pipeline.dead_letters() == []
+
+
+def test_what_postgres_still_has_is_compared_and_what_it_has_deleted_stays(
+    pipeline: Outboxed, events: list[Event]
+) -> None:
+    kept = pipeline.count("SELECT count(*) FROM outbox")
+    assert 0 < kept < len(events) / 2
+    report = pipeline.assert_equal("--sink", "cache", "--sink", "warehouse")
+    views = {view["view"]: view for sink in report["sinks"] for view in sink["views"]}
+    assert (views["outbox"]["expected"], views["outbox"]["compared"]) == (kept, len(events) + 1)
+
+
+def test_a_message_that_is_no_event_is_a_dead_letter_and_stops_nothing(pipeline: Outboxed, events: list[Event]) -> None:
+    assert events
+    before = len(pipeline.records(f"{pipeline.name}-events"))
+    for one in WRONG:
+        pipeline.execute("SELECT pg_logical_emit_message(true, %s, %s)", PREFIX, one)
+    pipeline.execute("SELECT pg_logical_emit_message(true, 'somebody else', 'no event of ours')")
+    good = {"id": ADDED, "aggregatetype": "order", "aggregateid": "1", "type": "said", "payload": None}
+    pipeline.execute("SELECT pg_logical_emit_message(false, %s, %s)", PREFIX, json.dumps(good))
+    assert pipeline.settled(lambda: pipeline.in_redis("event").get(ADDED), good) == good
+
+    def letters() -> int:
+        said = [one for one in pipeline.dead_letters() if "is a message that is no event" in one["reason"]]
+        return len({one["offset"] for one in said if one["sink"] == "cache"})
+
+    assert pipeline.settled(letters, len(WRONG)) == len(WRONG)
+    assert len(pipeline.records(f"{pipeline.name}-events")) == before + len(WRONG)
+
+
+def test_a_column_more_is_in_the_events_from_then_on(pipeline: Outboxed, events: list[Event]) -> None:
+    assert events
+    pipeline.execute("ALTER TABLE outbox ADD COLUMN actor text")
+    key = "00000000-0000-0000-0000-000000000003"
+    values = "VALUES (%s, 'order', '1', 'paid', '{\"n\": 7}', now(), 'Zoë')"
+    pipeline.execute(f"WITH one AS (INSERT INTO outbox {values} RETURNING id) SELECT FROM one", key)
+    pipeline.execute("DELETE FROM outbox WHERE id = %s", key)
+    assert pipeline.settled(lambda: pipeline.in_table().get(key, {}).get("actor"), "Zoë") == "Zoë"
+    wanted = {"aggregateid": "1", "n": 7}
+    assert pipeline.settled(lambda: pipeline.in_elasticsearch("sale").get(key), wanted) == wanted
+
+
+def test_a_sink_that_is_made_again_from_the_log_holds_the_same(pipeline: Outboxed, events: list[Event]) -> None:
+    before = pipeline.in_redis("event")
+    assert len(before) >= len(events)
+    pipeline.stop()
+    pipeline.run("drop", "--sink", "cache", "--yes")
+    assert pipeline.in_redis("event") == {}
+    pipeline.start("--sink", "cache")
+    assert pipeline.in_redis("event") == before

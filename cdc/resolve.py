@@ -17,6 +17,7 @@ from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
+from cdc.resolve_fold import resolve_fold
 from cdc.resolve_joins import resolve_tree
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
 from cdc.view import View
@@ -67,6 +68,8 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     path: Path = ("views", name)
     table = find_table(pipeline, catalogue, model.root, (*path, "root"))
     keyed(pipeline, table, (*path, "root"))
+    if model.fold is not None:
+        return resolve_fold(pipeline, name, model, model.fold, table)
     found, tree = Gathering(), None
     key: tuple[str, ...] = ()
     with found.step():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdc.fold import FoldView
 from cdc.join.expressions import mentions
 from cdc.join.view import JoinedView
 from cdc.view import View
@@ -26,5 +27,7 @@ def used_columns(view: View, table: str) -> frozenset[str]:
     if view.table.qualified != table:
         return frozenset()
     expressions = [*view.fields.values(), *([view.where] if view.where else [])]
+    if isinstance(view, FoldView):
+        expressions.append(view.step)
     said = set().union(*(mentions(text, view.table.by_name) for text in expressions))
     return frozenset(view.key) | {source for source, _ in view.columns} | said

@@ -65,6 +65,11 @@ class View:
         # What was compiled holds closures, which do not pickle; it is compiled again where it arrives.
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
+    @property
+    def outlives_rows(self) -> bool:
+        """Whether a document stays when its row has gone: of an event, whose row may be deleted once it is written."""
+        return bool(self.topics)
+
     # -- what it needs ------------------------------------------------------------------------------------------------
 
     @property

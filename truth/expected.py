@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
+from cdc.errors import ConfigError
+from cdc.fold import FoldView
 from cdc.join.tree import Node
+from cdc.pipeline import Pipeline
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import Connection
@@ -22,6 +25,7 @@ from truth.altered import refuse_altered
 from truth.assembled import document_of, shape_of, spark_row, sparks
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
+from truth.folded import states
 from truth.joins import expressions
 from truth.pages import Pages
 from truth.rows import Row, read_rows, rows_of_ids
@@ -69,6 +73,7 @@ def expected(
     ids: Sequence[str] | None = None,
     *,
     words: bool = False,
+    pipeline: Pipeline | None = None,
 ) -> Iterator[Expected]:
     """What a sink must hold, row by row of the root.
 
@@ -78,12 +83,16 @@ def expected(
         spark: needed when ``needs_spark``.
         ids: only these documents; None for all.
         words: see ``truth.spark_sql.computed``.
+        pipeline: names the log, which a folded view is compared with.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
         StateError: the view is of a table as it was, and Postgres can't say any more what it must be.
     """
     refuse_altered(view)
+    if isinstance(view, FoldView):
+        yield from _folded(view, pipeline, spark, ids)
+        return
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
     with ThreadPoolExecutor(1, "headwater-truth") as pool:
@@ -96,6 +105,15 @@ def expected(
             before = page
         if before is not None:
             yield from _finished(before)
+
+
+def _folded(
+    view: FoldView, pipeline: Pipeline | None, spark: SparkSession | None, ids: Sequence[str] | None
+) -> Iterator[Expected]:
+    if pipeline is None or spark is None:
+        raise ConfigError(f"view {view.name} is folded from events, which are in the log alone")
+    for key, document, state, failed in states(view, pipeline, spark, ids):
+        yield Expected(key, document, state, Broken({"fold.step": view.step}) if failed else None)
 
 
 def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> Iterator[tuple[str, dict[Form, bytes]]]:

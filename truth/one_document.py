@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.pipeline import Source
+from cdc.pipeline import Pipeline, Source
 from cdc.types import merge_fields
 from cdc.view import View
 from truth.expected import Form, expected, form_of
@@ -30,7 +30,12 @@ class Wanted:
 
 
 def expected_document(
-    view: View, source: Source, key: str, spark: SparkSession | None, form: Form = "document"
+    view: View,
+    source: Source,
+    key: str,
+    spark: SparkSession | None,
+    form: Form = "document",
+    pipeline: Pipeline | None = None,
 ) -> Wanted:
     """The document that a view must have under a key; only the rows that it is made of are read.
 
@@ -40,13 +45,14 @@ def expected_document(
         key: the document's id.
         spark: needed when ``truth.expected.needs_spark``.
         form: how the sink holds it.
+        pipeline: see ``truth.expected.expected``.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
         StateError: see ``truth.expected.expected``.
     """
     with snapshot(source) as connection:
-        found = next(expected(view, connection, spark, [key], words=True), None)
+        found = next(expected(view, connection, spark, [key], words=True, pipeline=pipeline), None)
     if found is None:
         return Wanted(None, f"{view.table.qualified} has no such row")
     if found.broken is not None:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from cdc.history_names import GAPS, HISTORY, VERSIONS
 from cdc.keyspaces import is_reserved, outer_stems
 from cdc.masking import mask_text
+from cdc.pipeline.checks_fold import check_fold
 from cdc.pipeline.checks_joins import check_joins, nothing_picked
 from cdc.pipeline.checks_outbox import check_outbox
 from cdc.pipeline.joins import standing
@@ -38,6 +39,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
         yield from _redis("row_store", pipeline.row_store, ("row_store",))
     for name, view in pipeline.views.items():
         yield from _view(pipeline, name, view)
+        yield from check_fold(pipeline, name, view)
         yield from check_joins(pipeline, name, view, lambda *of: _table(pipeline.source, *of))
     yield from check_outbox(pipeline)
     for name, sink in pipeline.sinks.items():

@@ -34,8 +34,9 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
         kept["tables"] = sorted(tables)
     views = {name: pipeline.views[name].model_dump(mode="json") for name in part.view_names}
     for view in views.values():
-        if not view["events"]:  # as before there was the key
-            del view["events"]
+        for later in ("events", "fold"):
+            if not view[later]:  # as before there was the key
+                del view[later]
     types = pipeline.event_types(sink)
     events = {"events": {"types": types}} if types else {}
     return {"format": DEFINITION, "spec_hash": pipeline.spec_hash(sink), "sink": kept, "views": views, **events}

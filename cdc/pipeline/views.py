@@ -14,6 +14,23 @@ from cdc.pipeline.joins import EXAMPLES, Aggregate, Child, FieldName, Ref, picks
 JOINS = ("refs", "children", "aggregates")
 
 
+class Fold(Part):
+    """The current state of an aggregate, folded from its events."""
+
+    initial: Text = entry(
+        description="Spark SQL, a struct: the state before the first event. Its fields are the document's.",
+        example="named_struct('status', 'new', 'total', 0.00)",
+        content=True,
+    )
+    step: Text = entry(
+        description="Spark SQL: the state after an event, of the same fields. `state` is the state before it, `event` "
+        "a struct of the outbox table's columns. NULL ends the aggregate: it has no document until its next event.",
+        example="named_struct('status', event.type, 'total', state.total + "
+        "cast(get_json_object(event.payload, '$.amount') as decimal(12, 2)))",
+        content=True,
+    )
+
+
 class View(Part):
     """A document for each row of one table, the root; `refs`, `children` and `aggregates` add rows of other tables."""
 
@@ -79,6 +96,18 @@ class View(Part):
         "deleted from the sink.",
         shown_default="every row",
         example="email IS NOT NULL",
+        content=True,
+    )
+
+    fold: Fold | None = entry(
+        None,
+        "Of a view whose root is `source.outbox.table`, with one type in `events`: a document for each aggregate, its "
+        "current state, in place of one for each event.",
+        example={
+            "initial": "named_struct('orders', 0)",
+            "step": "named_struct('orders', state.orders + 1)",
+        },
+        alternative=True,
         content=True,
     )
 

@@ -12,6 +12,7 @@ import orjson
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
+from cdc.fold import FoldView
 from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.outbox import topics_of_table
@@ -74,6 +75,10 @@ def explain_report(
             from spark.join.child_expressions import analysed
 
             typed = analysed(spark, view)
+        elif spark is not None and isinstance(view, FoldView):
+            from spark.fold import analyse_fold
+
+            typed = analyse_fold(spark, view)
         opened = Opened(pipeline, register_of(pipeline, sink).generation(), [typed], token=0)
         return _report(_Case(opened, key, typed, spark), expected=expected)
 
@@ -217,7 +222,7 @@ def _row(pipeline: Pipeline, row: Row) -> dict[str, Any]:
 
 def _plain_rows(case: _Case, found: Found) -> list[dict[str, Any]]:
     """A view of one table keeps no stamps: the version is the position of the row's newest change, and all there is."""
-    if found.document is None:
+    if found.document is None or isinstance(case.view, FoldView):  # made of many rows, and of none that is kept
         return []
     row = Row(case.view.name, case.view.table.qualified, case.key, "shown")
     return [_row(case.opened.pipeline, row) | _position(found.version)]
@@ -257,7 +262,7 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
 
     view = case.view
     opened = case.opened
-    wanted = expected_document(view, opened.pipeline.source, case.key, case.spark, opened.form)
+    wanted = expected_document(view, opened.pipeline.source, case.key, case.spark, opened.form, opened.pipeline)
     document = None if wanted.document is None else plain(view, wanted.document)
     differing = _differing(found.document, document, ())
     return {

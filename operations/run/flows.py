@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
+from cdc.fold import FoldView
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
@@ -27,6 +28,7 @@ from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
+from spark.fold import analyse_fold, is_fold, start_fold
 from spark.join.child_expressions import analysed
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
@@ -103,6 +105,9 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
     def refuse(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
         return pipeline.error_at(("views", view.name, *path), what, fix=fix, means="nothing was changed")
 
+    if isinstance(view, FoldView):
+        known = analyse_fold(spark, view, refuse)
+        return known, known.state
     typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
     return typed, analyse(spark, typed, refuse).types
 
@@ -114,6 +119,8 @@ def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
         settings = row_store_settings(build.pipeline, build.generation, view) | {"token": build.token}
         flow = replace(flow, spec=replace(flow.spec, row_store=settings))
         start = partial(start_joined, tabled=table_of(build)) if build.warehouse else start_joined
+    elif is_fold(flow):
+        start = _with_setup(start_fold)
     return flow, _ours(build, _checked(start))
 
 

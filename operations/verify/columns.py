@@ -44,7 +44,7 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
     holding, view = settler.holding, settler.view
     held = holding.documents(keys)
     with snapshot(holding.opened.pipeline.source) as connection:
-        found = expected(view, connection, settler.spark, keys)
+        found = expected(view, connection, settler.spark, keys, pipeline=settler.holding.opened.pipeline)
         wanted = {
             one.key: as_read(form_of(view, one.document, one.fields, holding.opened.form))
             for one in found

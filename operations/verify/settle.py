@@ -158,7 +158,8 @@ class Settler:
     def _truth(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, bytes]:
         form = self.holding.opened.form
         # No row has the key of something stray, and Postgres would not take it.
-        found = expected(self.view, connection, self.spark, [key for key in keys if not is_stray(key)])
+        real, pipeline = [key for key in keys if not is_stray(key)], self.holding.opened.pipeline
+        found = expected(self.view, connection, self.spark, real, pipeline=pipeline)
         return {key: of[form] for key, of in digests(self.view, found, [form])}
 
     def _held(self, keys: Sequence[str]) -> Mapping[str, bytes]:

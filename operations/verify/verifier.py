@@ -16,6 +16,7 @@ import psutil
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError
+from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.view import View
@@ -194,7 +195,11 @@ class Verifier:
         return results
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
-        """A view of which a table's column has a type that only Spark knows, with that type."""
+        """A view of which a table's column, or the state, has a type that only Spark knows, with that type."""
+        if isinstance(view, FoldView):
+            from spark.fold import analyse_fold
+
+            return analyse_fold(self.session(), view)
         if not isinstance(view, JoinedView) or not any(build.warehouse for build in holders):
             return view
         from spark.join.child_expressions import analysed, needed
@@ -216,7 +221,7 @@ class Verifier:
             with beside(jobs, apart=rows >= BESIDE_ROWS) as finish:
                 wanted = {form: Side(folder / form, buckets) for form in {build.form for build in holders}}
                 count, told = 0, Pace(self.progress, "rows compared")
-                for key, of in digests(view, expected(view, connection, spark), list(wanted)):
+                for key, of in digests(view, expected(view, connection, spark, pipeline=self.pipeline), list(wanted)):
                     count += 1
                     if count % TOLD_ROWS == 0:
                         told.at(count, rows)
@@ -225,7 +230,7 @@ class Verifier:
                 finish()
         for side in wanted.values():
             side.flush()
-        if not view.where:
+        if not view.where and not isinstance(view, FoldView):
             self.source_rows[view.table.qualified] = count
         differing = {}
         for build in holders:
@@ -237,7 +242,7 @@ class Verifier:
                 held[name],
                 keys.add,
                 unique=build.warehouse,
-                stays=bool(view.topics),
+                stays=view.outlives_rows,
             )
             keys.flush()
         return differing
@@ -293,7 +298,7 @@ class Verifier:
         spark = self.session() if needs_spark(view) else None
         with holding(build, view) as held, opened_servers(build) as servers:
             frontier = Frontier(build, view, servers, self.progress)
-            yield Settler(view, held, frontier, spark, folder, self.on_pause, stays=bool(view.topics))
+            yield Settler(view, held, frontier, spark, folder, self.on_pause, stays=view.outlives_rows)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:

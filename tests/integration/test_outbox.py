@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import redis
 
 from tests.support.outboxed import OLD, PREFIX, TYPES, Application, Event, Outboxed
 from tests.support.servers import servers
@@ -94,6 +96,38 @@ def test_what_postgres_still_has_is_compared_and_what_it_has_deleted_stays(
     assert (views["outbox"]["expected"], views["outbox"]["compared"]) == (kept, len(events) + 1)
 
 
+def test_an_aggregate_is_what_its_events_make_of_it(pipeline: Outboxed, events: list[Event]) -> None:
+    """Folded by Spark, whatever was killed, as by a loop."""
+    wanted: dict[str, dict[str, object]] = {"old": {"placed": 0, "paid": 0, "last": 0}}
+    for one in (one for one in events if one["aggregatetype"] == "order"):
+        state = wanted.setdefault(one["aggregateid"], {"placed": 0, "paid": 0, "last": None})
+        state[one["type"]] += 1
+        state["last"] = one["payload"]["n"]
+    told = {key: {"about": key, **state} for key, state in wanted.items()}
+    assert pipeline.settled(lambda: pipeline.in_redis("state"), told) == told
+
+
+def test_verify_folds_the_log_once_more_and_finds_what_is_not_so(pipeline: Outboxed, events: list[Event]) -> None:
+    pipeline.readable(allowed=True)
+    sound = verified(pipeline)
+    assert (sound["differences"], sound["compared"]) == (0, len({one["aggregateid"] for one in events}) + 1)
+    with redis.Redis.from_url(pipeline.stack.endpoints.redis_cache_url) as client:
+        key = f"{pipeline.name}:{pipeline.view('state')}:old"
+        before = client.get(key)
+        assert before is not None
+        client.set(key, json.dumps({"about": "old", "placed": 9, "paid": 0, "last": 0}))
+        found = verified(pipeline)
+        client.set(key, before)
+    assert (found["changed"], found["missing"], found["extra"]) == (["old"], [], [])
+
+
+def verified(pipeline: Outboxed) -> dict[str, Any]:
+    """What verify says of the folded view."""
+    report = json.loads(pipeline.run("verify", "--sink", "cache", "--wait", "60", "--json", ok=(0, 2)))
+    (found,) = (view for view in report["sinks"][0]["views"] if view["view"] == pipeline.view("state"))
+    return dict(found)
+
+
 def test_a_message_that_is_no_event_is_a_dead_letter_and_stops_nothing(pipeline: Outboxed, events: list[Event]) -> None:
     assert events
     before = len(pipeline.records(f"{pipeline.name}-events"))
@@ -125,10 +159,11 @@ def test_a_column_more_is_in_the_events_from_then_on(pipeline: Outboxed, events:
 
 
 def test_a_sink_that_is_made_again_from_the_log_holds_the_same(pipeline: Outboxed, events: list[Event]) -> None:
-    before = pipeline.in_redis("event")
+    before, states = pipeline.in_redis("event"), pipeline.in_redis("state")
     assert len(before) >= len(events)
     pipeline.stop()
     pipeline.run("drop", "--sink", "cache", "--yes")
     assert pipeline.in_redis("event") == {}
     pipeline.start("--sink", "cache")
     assert pipeline.in_redis("event") == before
+    assert pipeline.settled(lambda: pipeline.in_redis("state"), states) == states

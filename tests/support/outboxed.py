@@ -35,6 +35,16 @@ VIEWS: dict[str, Any] = {
         "fields": {"n": "cast(get_json_object(payload, '$.n') AS bigint)"},
         "where": "type = 'paid'",
     },
+    "state": {
+        "root": "outbox",
+        "events": ["order"],
+        "columns": [{"aggregateid": "about"}],
+        "fold": {
+            "initial": "named_struct('placed', 0, 'paid', 0, 'last', cast(null as bigint))",
+            "step": "named_struct('placed', state.placed + if(event.type = 'placed', 1, 0), 'paid', state.paid + "
+            "if(event.type = 'paid', 1, 0), 'last', cast(get_json_object(event.payload, '$.n') as bigint))",
+        },
+    },
 }
 # What an aggregate's id may be: of a person, of another alphabet, of the characters that JSON and Kafka mind.
 AGGREGATES = ("1", "Ünïcödé 🛒", 'a "quoted\\" | one', "2/zwei")
@@ -63,7 +73,7 @@ class Outboxed(OwnTables):
         lake = self.folder / "warehouse"
         place = {"catalog_uri": str(lake / "catalog.db"), "warehouse": str(lake), "namespace": self.name}
         sinks = {
-            "cache": self.cache(["event"]),
+            "cache": self.cache(["event", "state"]),
             "search": self.search(["sale"]),
             "warehouse": {"type": "iceberg", **place, "trigger_seconds": 1, "tables": "all"},
         }

@@ -1,0 +1,78 @@
+"""A fold's flow over records of the test's own, in a process of its own that may be killed.
+
+``python -m tests.support.folds SPEC`` runs it into the sink that the JSON describes until all records are committed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cdc.catalogue import Column, Table
+from cdc.fold import FoldView
+from deploy.local import artifacts
+from sinks.factory import open_sink
+from spark.checkpoint import committed_offsets
+from spark.flow import Flow, Reading
+from spark.fold import analyse_fold, start_fold
+from spark.session import build_session
+from spark.spec import FlowSpec
+from tests.support.own_classes import own_classes_at_hand
+
+OUTBOX = Table(
+    "public",
+    "outbox",
+    (
+        Column("id", "uuid", "uuid", nullable=False, ordinal=1),
+        Column("aggregatetype", "text", "text", nullable=False, ordinal=2),
+        Column("aggregateid", "text", "text", nullable=False, ordinal=3),
+        Column("type", "text", "text", nullable=False, ordinal=4),
+        Column("payload", "jsonb", "jsonb", ordinal=5),
+    ),
+    ("id",),
+)
+INITIAL = "named_struct('n', 0, 'total', cast(0 as decimal(20,2)), 'words', array(cast(null as string)))"
+STEP = (
+    "CASE WHEN event.type = 'ended' THEN NULL ELSE named_struct('n', state.n + 1, 'total', state.total + "
+    "cast(get_json_object(event.payload, '$.amount') as decimal(12,2)), 'words', "
+    "slice(concat(state.words, array(event.type)), greatest(size(state.words) - 1, 1), 3)) END"
+)
+SECONDS = 240.0
+
+
+def view_of(topic: str) -> FoldView:
+    """The view that is tested."""
+    key = ("aggregateid",)
+    return FoldView("account", OUTBOX, key, (("aggregateid", "account"),), topics=(topic,), initial=INITIAL, step=STEP)
+
+
+def main(said: Mapping[str, Any]) -> None:
+    """Run the flow to the log's end."""
+    folder, topic = Path(said["folder"]), said["topic"]
+    with own_classes_at_hand():
+        jars = artifacts.spark_jars()[0].parent
+        spark = build_session("t", master="local[2]", jars=jars, log=folder / "spark.log", conf=said["conf"])
+        view = analyse_fold(spark, view_of(topic))
+        letters = {"topic": f"{topic}-letters", "client": {"bootstrap.servers": said["kafka"]}}
+        names, tables = {topic: (view.name,)}, {topic: OUTBOX}
+        spec = FlowSpec("cache", {view.name: view}, names, tables, said["sink"], letters, events=frozenset({topic}))
+        spec = replace(spec, snapshot_lsn=said["snapshot_lsn"])
+        flow = Flow(view.name, spec, Reading(said["kafka"], {}, said["max_offsets"]), folder / "g1" / view.name)
+        open_sink(said["sink"]).setup()
+        query, until = start_fold(spark, flow), time.monotonic() + SECONDS
+        print("running", flush=True)
+        while sum(committed_offsets(flow.checkpoint)[1].get(topic, {}).values()) < said["records"]:
+            if not query.isActive or time.monotonic() > until:
+                raise SystemExit(f"the flow did not come to the log's end: {query.exception()}")
+            time.sleep(0.02)
+        query.stop()
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

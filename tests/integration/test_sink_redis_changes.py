@@ -65,10 +65,10 @@ def tail_of(subject: Subject, client: redis.Redis) -> tuple[Tail, Standing]:
     return tail, tail.standing()
 
 
-def everything(tail: Tail, standing: Standing, first: bytes) -> list[Entry]:
-    """By pages of two, as a reader that falls behind takes them."""
+def everything(tail: Tail, standing: Standing, first: bytes, each: int = 2) -> list[Entry]:
+    """By pages, as a reader that falls behind takes them."""
     found: list[Entry] = []
-    while page := tail.after(standing, found[-1].place if found else first, 2):
+    while page := tail.after(standing, found[-1].place if found else first, each):
         found += page
     return found
 
@@ -126,7 +126,7 @@ def written_until(ended: threading.Event, sink: RedisSink) -> None:
     """Changes, deletes and new ones, a few at a time."""
     chance = random.Random(1)
     for version in itertools.count(2):
-        keys = {f"k{chance.randrange(7_000)}" for _ in range(200)}
+        keys = {f"k{chance.randrange(7_000)}" for _ in range(50)}
         sink.write(VIEW, [Item(key, version, None if chance.random() < 0.2 else doc(version)) for key in keys])
         if ended.is_set():
             return
@@ -141,7 +141,7 @@ def test_a_page_of_documents_has_exactly_the_changes_up_to_its_place(subject: Su
     writer.start()
 
     def fold(until: tuple[int, ...] | None) -> None:
-        for entry in everything(tail, standing, place):
+        for entry in everything(tail, standing, place, 1_000):
             if until is None or number(entry.place) <= until:
                 state.pop(entry.key, None)
                 state.update({entry.key: entry.after} if entry.after else {})

@@ -14,7 +14,7 @@ from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
-from cdc.pipeline.sinks import SINKS
+from cdc.pipeline.sinks import SINKS, Changes
 from cdc.pipeline.source import Connect, Kafka, Registry, Source
 from cdc.pipeline.views import View
 
@@ -79,6 +79,8 @@ def sections() -> Iterator[Section]:
     for kind, sink in SINKS.items():
         keys = sorted(_keys(sink), key=lambda key: key.name != "type")
         yield Section(("sinks", "<name>"), kind, _doc(sink), tuple(keys))
+        if kind == "redis":
+            yield Section(("sinks", "<name>", "changes"), "", _doc(Changes), _keys(Changes))
     yield Section(("policy",), "", _doc(Policy), _keys(Policy))
     yield Section(("policy", "dead_letters"), "", _doc(DeadLetters), _keys(DeadLetters))
     yield Section(("policy", "alert"), "", _doc(Alert), _keys(Alert))

@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cdc.pipeline.file_keys import Key, Section, sections
@@ -17,6 +18,8 @@ VIEW = "customer"
 JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
 SINK_NAMES = {"elasticsearch": "search", "redis": "cache", "iceberg": "warehouse"}
+# Parts that are shown where the part around them names them.
+INNER = (("source", "registry"), ("sinks", "<name>", "changes"), ("policy", "dead_letters"), ("policy", "alert"))
 # A kind that takes the keys of another one, and is shown in a few words below that.
 ALIKE = {"opensearch": "elasticsearch"}
 
@@ -36,7 +39,7 @@ def template() -> str:
     lines = [_HEAD]
     every = list(sections())
     for section in every:
-        if section.path in (("source", "registry"), ("policy", "dead_letters"), ("policy", "alert")):
+        if section.path in INNER:
             continue  # stands in the part around it
         if section.kind in ALIKE:
             lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))
@@ -59,8 +62,10 @@ def _section(section: Section, every: list[Section]) -> Iterator[str]:
         yield f"{section.path[0]}:"
     for key in section.keys:
         below = next((other for other in every if other.path == (*section.path, key.name)), None)
-        if below is None:
+        if below is None or key.alternative:
             yield from _key(key, indent)
+            for inner in below.keys if below is not None else ():
+                yield from _key(replace(inner, alternative=True), indent + "  ")
             continue
         yield from _comment(key.description, indent)
         yield f"{indent}#{key.name}:"

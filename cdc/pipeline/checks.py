@@ -192,10 +192,10 @@ def _changes(where: str, sink: RedisSink, path: Path) -> Iterator[Wrong]:
     at: Path = (*path, "changes")
     if sink.cluster:
         what = "in a cluster no script can change a document and tell of it in one step, so a crash could part the two"
-        yield Wrong(at, f"{where}.changes: {what}", "keep the views to subscribe to in a second redis sink, on one server")
+        yield Wrong(at, f"{where}.changes: {what}", "keep these views in a second redis sink, on one server")
     if sink.ttl_seconds is not None:
         what = "a value that ends after ttl_seconds tells nobody, so subscribers would keep it for ever"
-        yield Wrong(at, f"{where}.changes: {what}", "keep the views to subscribe to in a second redis sink, without a ttl")
+        yield Wrong(at, f"{where}.changes: {what}", "keep these views in a second redis sink, without a ttl")
 
 
 def _targets(pipeline: Pipeline) -> Iterator[Wrong]:

@@ -66,8 +66,8 @@ class RedisSink(SinkPart):
     )
     changes: Changes | None = entry(
         None,
-        "Keep every change of the documents as well, so that applications can subscribe to them (docs/push.md). Not with "
-        "cluster or ttl_seconds.",
+        "Keep every change of the documents as well, so that applications can subscribe to them (docs/push.md). Not "
+        "with cluster or ttl_seconds.",
         example={"keep": 100_000},
         alternative=True,
     )

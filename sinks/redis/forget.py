@@ -11,8 +11,9 @@ from sinks.redis.client import Client
 from sinks.redis.names import Names
 from sinks.redis.read import Moving, Reads
 
-# KEYS: value, version, pointer and stream of changes (not in a cluster, where they may lie on another node). ARGV: token, generation, place as
-# in script.py. Answers 1; -1 for a lease that is older than another; -2 when values lie elsewhere by now.
+# KEYS: value, version, pointer and stream of changes (not in a cluster, where they may lie on another node). ARGV:
+# token, generation, place as in script.py. Answers 1; -1 for a lease that is older than another; -2 when values lie
+# elsewhere by now.
 SOURCE = (
     TELL
     + b"""\

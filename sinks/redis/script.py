@@ -19,9 +19,11 @@ GROUP = 16
 # the plain names, "H" at hidden ones, "C" in a cluster; then version and document (empty: a delete) of each item.
 # Versions are longs; Lua's numbers are doubles, which round above 2^53, so they are compared as digits; tokens are
 # lower. A newer token is noted last: a server without memory lets a script write that has deleted something before.
-# Whether changes are told is the pointer's word, not the caller's: a repair from another process must not leave one out.
+# Whether changes are told is the pointer's word, not the caller's: a repair by another process must not leave one out.
 # One is told first: when that fails (no memory, no right) nothing has happened yet.
-SOURCE = TELL + b"""\
+SOURCE = (
+    TELL
+    + b"""\
 local ttl, fence, token, generation, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local first, newer = 0, false
 if place ~= 'C' then
@@ -69,6 +71,7 @@ end
 if newer then redis.pcall('HSET', KEYS[1], 'lease:' .. generation, token) end
 return answers
 """
+)
 SHA = hashlib.sha1(SOURCE, usedforsecurity=False).hexdigest().encode()
 
 # One number for all items together: nothing was done, and why.

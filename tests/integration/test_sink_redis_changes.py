@@ -240,7 +240,7 @@ def test_no_memory_changes_neither_document_nor_stream(subject: Subject, tmp_pat
             first = tail.newest(standing)
             sink.write(VIEW, [Item("x", 1, doc(1))])
             client.config_set("maxmemory", "1")
-            with pytest.raises(SinkUnavailable, match="OOM|maxmemory"):
+            with pytest.raises(SinkUnavailable, match=r"OOM|maxmemory"):
                 sink.write(VIEW, [Item("x", 2, doc(2)), Item("y", 2, doc(2))])
             client.config_set("maxmemory", "0")
             assert held(sink) == {"x": (1, doc(1))} and len(tail.after(standing, first, 9)) == 1

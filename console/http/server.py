@@ -23,6 +23,8 @@ from console.log_lines import belongs_to, speaks_json
 STOP_SECONDS = 5
 # A connection whose other end takes nothing is ended by the kernel after so long.
 STALLED_SECONDS = 120
+# Open files that this process may have, if its limit allows so many.
+MOST_FILES = 65_536
 
 Say = Callable[[str], None]
 
@@ -59,10 +61,11 @@ def serving(files: Sequence[Path], host: str, port: int, say: Say) -> Iterator[N
 
 
 def _allow_many() -> None:
-    """A subscriber is an open file: as many as this process may have."""
+    """A subscriber is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
-
-import requests
+from urllib.parse import urlencode
 
 from cdc.pipeline import load
 from console.http.server import serving
@@ -88,37 +89,39 @@ class Listening:
 
     def __init__(self, url: str, cursor: str | None = None, **query: str) -> None:
         headers = {} if cursor is None else {"Last-Event-ID": cursor}
-        self.answer = requests.get(
-            f"{url}/v1/stream/{VIEW}", params=query, headers=headers, stream=True, timeout=(5, 60)
-        )
+        self._connection = HTTPConnection(url.removeprefix("http://"), timeout=60)
+        self._connection.request("GET", f"/v1/stream/{VIEW}?{urlencode(query)}", headers=headers)
+        assert self._connection.sock is not None
+        self._socket: socket.socket = self._connection.sock
+        self.answer = self._connection.getresponse()
+        assert self.answer.status == 200, self.answer.read()
         self.events: list[Event] = []
-        self.silences = 0
         self.ended = threading.Event()
         self._came = threading.Condition()
-        if self.answer.status_code == 200:
-            threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         name, data, marked = "", "", None
         try:
-            for line in self.answer.iter_lines(chunk_size=1, decode_unicode=True):
-                kind, _, text = line.partition(": ")
+            while line := self.answer.readline().decode():
+                kind, _, text = line.rstrip("\n").partition(": ")
                 if kind == "event":
                     name = text
                 elif kind == "data":
                     data = text
                 elif kind == "id":
                     marked = text
-                elif kind == "" and text:
-                    self.silences += 1
-                elif not line and data:
+                elif line == "\n" and data:
                     with self._came:
                         self.events.append(Event(name, json.loads(data), marked))
                         self._came.notify_all()
                     name, data, marked = "", "", None
-        except (OSError, requests.RequestException, AttributeError):
+        except (OSError, HTTPException):
             pass
         finally:
+            self.answer.close()
+            self._connection.close()
+            self._socket.close()
             self.ended.set()
 
     def until(self, name: str, count: int = 1, seconds: float = 20.0) -> list[Event]:
@@ -132,7 +135,10 @@ class Listening:
             return list(self.events)
 
     def close(self) -> None:
-        self.answer.close()
+        """Hang up."""
+        with suppress(OSError):  # it has ended by itself
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.ended.wait(5)
 
 
 def folded(events: list[Event]) -> dict[str, Any]:

@@ -205,6 +205,7 @@ def _redis(name: str, sink: RedisSink, views: Sequence[View], generation: int) -
             ttl_seconds=sink.ttl_seconds,
             fence_seconds=sink.fence_seconds,
             cluster=sink.cluster,
+            keep=None if sink.changes is None else sink.changes.keep,
             user=sink.user,
             password=_secret(sink.password),
             ca_certs=sink.ca_certs,

@@ -145,6 +145,8 @@ def _sink(pipeline: Pipeline, name: str, sink: SinkPart) -> Iterator[Wrong]:
         yield from _history(pipeline, name, sink)
     if isinstance(sink, RedisSink):
         yield from _redis(f"sinks.{name}", sink, path)
+        if sink.changes is not None:
+            yield from _changes(f"sinks.{name}", sink, path)
 
 
 def _reserved(view: View, name: str, sink: SinkPart, sink_name: str) -> Iterator[Wrong]:
@@ -188,6 +190,16 @@ def _redis(where: str, part: RedisSink | RowStore, path: Path) -> Iterator[Wrong
         yield Wrong((*path, "password"), f"{where}: a login in url and one beside it", "keep one of them")
     if part.cluster and _server(part.url).partition("://")[2].partition("/")[2] != "0":
         yield Wrong((*path, "url"), f"{where}: a Redis Cluster has only the database 0", "end url in /0")
+
+
+def _changes(where: str, sink: RedisSink, path: Path) -> Iterator[Wrong]:
+    at: Path = (*path, "changes")
+    if sink.cluster:
+        what = "in a cluster no script can change a document and tell of it in one step, so a crash could part the two"
+        yield Wrong(at, f"{where}.changes: {what}", "keep these views in a second redis sink, on one server")
+    if sink.ttl_seconds is not None:
+        what = "a value that ends after ttl_seconds tells nobody, so subscribers would keep it for ever"
+        yield Wrong(at, f"{where}.changes: {what}", "keep these views in a second redis sink, without a ttl")
 
 
 def _targets(pipeline: Pipeline) -> Iterator[Wrong]:

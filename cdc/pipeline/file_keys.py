@@ -14,9 +14,9 @@ from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
-from cdc.pipeline.sinks import SINKS
+from cdc.pipeline.sinks import SINKS, Changes
 from cdc.pipeline.source import Connect, Kafka, Outbox, Registry, Source
-from cdc.pipeline.views import View
+from cdc.pipeline.views import Fold, View
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,15 @@ def sections() -> Iterator[Section]:
     for name, part in (("kafka", Kafka), ("connect", Connect)):
         yield Section((name,), "", _doc(part), _keys(part))
     yield Section(("views", "<name>"), "", _doc(View), _keys(View))
+    yield Section(("views", "<name>", "fold"), "", _doc(Fold), _keys(Fold))
     for name, nested in (("refs", Ref), ("children", Child), ("aggregates", Aggregate)):
         yield Section(("views", "<name>", name, "<name>"), "", _doc(nested), _keys(nested))
     yield Section(("row_store",), "", _doc(RowStore), _keys(RowStore))
     for kind, sink in SINKS.items():
         keys = sorted(_keys(sink), key=lambda key: key.name != "type")
         yield Section(("sinks", "<name>"), kind, _doc(sink), tuple(keys))
+        if kind == "redis":
+            yield Section(("sinks", "<name>", "changes"), "", _doc(Changes), _keys(Changes))
     yield Section(("policy",), "", _doc(Policy), _keys(Policy))
     yield Section(("policy", "dead_letters"), "", _doc(DeadLetters), _keys(DeadLetters))
     yield Section(("policy", "alert"), "", _doc(Alert), _keys(Alert))

@@ -6,9 +6,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from cdc.pipeline.fields import HTTP, NAMESPACE, PREFIX, REDIS, Flag, Number, Text, Whole, entry
+from cdc.pipeline.fields import HTTP, NAMESPACE, PREFIX, REDIS, Flag, Number, Part, Text, Whole, entry
 from cdc.pipeline.search import ElasticsearchSink, OpenSearchSink
 from cdc.pipeline.sink import FENCE, GIVE_UP, SinkPart
+
+
+class Changes(Part):
+    """Every change of a view's documents, kept in the server for who subscribes to them (docs/push.md)."""
+
+    keep: Whole = entry(
+        100_000,
+        "About how many changes of each view are kept: who was away for longer is sent all documents again. Each takes "
+        "the memory of two documents.",
+        unit="changes",
+        ge=100,
+        le=10_000_000,
+    )
 
 
 class RedisSink(SinkPart):
@@ -50,6 +63,13 @@ class RedisSink(SinkPart):
         "rebuild",
         "When the server has lost what readers saw (FLUSHALL, a restart without its data): `run` makes the sink again "
         "from offset 0 by itself, or its flows stay failed until somebody does.",
+    )
+    changes: Changes | None = entry(
+        None,
+        "Keep every change of the documents as well, so that applications can subscribe to them (docs/push.md). Not "
+        "with cluster or ttl_seconds.",
+        example={"keep": 100_000},
+        alternative=True,
     )
     request_timeout_seconds: Number = entry(
         30.0, "How long an answer may take before the request is sent again.", unit="seconds", gt=0, le=3600

@@ -18,6 +18,15 @@ VIEW = "customer"
 JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
 SINK_NAMES = {"elasticsearch": "search", "redis": "cache", "iceberg": "warehouse"}
+# Parts that are shown where the part around them names them.
+INNER = (
+    ("source", "registry"),
+    ("source", "outbox"),
+    ("views", "<name>", "fold"),
+    ("sinks", "<name>", "changes"),
+    ("policy", "dead_letters"),
+    ("policy", "alert"),
+)
 # A kind that takes the keys of another one, and is shown in a few words below that.
 ALIKE = {"opensearch": "elasticsearch"}
 
@@ -37,7 +46,7 @@ def template() -> str:
     lines = [_HEAD]
     every = list(sections())
     for section in every:
-        if section.path[:1] in (("source",), ("policy",)) and len(section.path) == 2:
+        if section.path in INNER:
             continue  # stands in the part around it
         if section.kind in ALIKE:
             lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))

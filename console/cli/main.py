@@ -28,6 +28,7 @@ VERBS = {
     "apply": "create or change publication, slot, topics and connector",
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
+    "tail": "print a view's changes as they come",
     "serve": "answer over HTTP: a page for operators, and an API",
     "pause": "leave a sink alone for a maintenance window",
     "resume": "let a paused sink go on",

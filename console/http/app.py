@@ -14,12 +14,13 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from cdc.errors import ConfigError, HeadwaterError, Refused, UnknownName
-from console.http import documents, events, freshness, jobs, metrics, overview, reports
+from console.http import documents, events, freshness, jobs, metrics, overview, reports, stream
 from console.http.guard import Access, Guard
 from console.http.pages import act, letters, show
 from console.http.pages.render import STATIC, page
 from console.http.served import Pipelines
 from operations.jobs.job import told
+from operations.push.streams import Streams
 
 
 def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] = lambda: False) -> FastAPI:
@@ -35,6 +36,7 @@ def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] =
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pipelines.watch()
         yield
+        app.state.streams.close()
         pipelines.close()
 
     app = FastAPI(
@@ -46,7 +48,8 @@ def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] =
         redoc_url=None,
     )
     app.state.pipelines, app.state.access, app.state.leaving = pipelines, access, leaving
-    for part in (reports, freshness, metrics, overview, documents, jobs, events, show, letters, act):
+    app.state.streams = Streams(leaving)
+    for part in (reports, freshness, metrics, overview, documents, jobs, events, stream, show, letters, act):
         app.include_router(part.router)
     app.mount("/static", _Static(directory=STATIC))
     app.add_exception_handler(HeadwaterError, _explained)

@@ -24,13 +24,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cdc.errors import ConfigError
 from console.http.sessions import LIFE_SECONDS, Session, begun, cookie_name, resumed
 
-Role = Literal["read", "operate"]
-# Of these the environment may hold one each; `operate` may read as well.
-VARIABLES: Mapping[str, Role] = {"HEADWATER_READ_TOKEN": "read", "HEADWATER_OPERATE_TOKEN": "operate"}
+Role = Literal["read", "operate", "stream"]
+# Of these the environment may hold one each; `operate` may do what the others may, `stream` may subscribe and no more.
+VARIABLES: Mapping[str, Role] = {
+    "HEADWATER_READ_TOKEN": "read",
+    "HEADWATER_OPERATE_TOKEN": "operate",
+    "HEADWATER_STREAM_TOKEN": "stream",
+}
 SHORTEST = 16
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # Waiting and asking change nothing, whatever the method.
 _READS = frozenset({"/v1/wait"})
+_STREAMS = "/v1/stream/"
 # What somebody needs who has yet to say who they are.
 _OPEN = ("/healthz", "/login", "/static/")
 FORM = "application/x-www-form-urlencoded"
@@ -98,9 +103,8 @@ def access(environment: Mapping[str, str], host: str, names: tuple[str, ...] = (
         if token and len(token) < SHORTEST:
             raise ConfigError(f"{variable} has fewer than {SHORTEST} characters", fix="take a longer one, by chance")
         if token in tokens:
-            raise ConfigError(
-                f"{' and '.join(VARIABLES)} are the same", fix="who may read could do everything: take two"
-            )
+            same = " and ".join(name for name in VARIABLES if environment.get(name) == token)
+            raise ConfigError(f"{same} are the same", fix="who may do less could do more: take another")
         if token:
             tokens[token] = role
     if not tokens and not is_loopback(host):
@@ -190,6 +194,8 @@ class Guard:
             return RedirectResponse(f"/login?next={quote(there)}", 303)
         if role is None:
             return _refused(401, "a token is needed", "send Authorization: Bearer …")
+        if role == "stream" and not path.startswith(_STREAMS):
+            return _refused(403, "this token may only subscribe", "use the one of HEADWATER_READ_TOKEN")
         if role == "read" and not asks and path not in _READS:
             return _refused(403, "this token may only read", "use the one of HEADWATER_OPERATE_TOKEN")
         return None

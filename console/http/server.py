@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,10 @@ from console.log_lines import belongs_to, speaks_json
 
 # Who waits for a write when the server is told to stop is answered `timeout` within this time.
 STOP_SECONDS = 5
+# A connection whose other end takes nothing is ended by the kernel after so long.
+STALLED_SECONDS = 120
+# Open files that this process may have, if its limit allows so many.
+MOST_FILES = 65_536
 
 Say = Callable[[str], None]
 
@@ -55,6 +60,14 @@ def serving(files: Sequence[Path], host: str, port: int, say: Say) -> Iterator[N
             thread.join(timeout=2 * STOP_SECONDS)
 
 
+def _allow_many() -> None:
+    """A subscriber is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 @contextmanager
 def _listening(
     files: Sequence[Path], host: str, port: int, names: tuple[str, ...], say: Say
@@ -69,6 +82,9 @@ def _listening(
     # What is accepted inherits it. A page is more than one write, and the kernel would hold the second back until the
     # reader has answered for the first, which he does after 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Who takes nothing of a stream for so long is not there any more, whatever his machine says.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_SECONDS * 1_000)
+    _allow_many()
     if len(pipelines.names) == 1:
         belongs_to(pipelines.names[0])
     with listener:

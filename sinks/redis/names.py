@@ -5,6 +5,7 @@ value, plain            ``<key_prefix><view>:<id>``            the JSON document
 value, hidden           ``<key_prefix><view>@<N>:<id>``        a document of generation N beside them
 version                 ``hw:v:{<own name of the value>}``     decimal digits; stays after a delete (fence)
 pointer                 ``<key_prefix><view>@live``            hash: which generation is where (pointer.py)
+changes                 ``<key_prefix><view>@<N>@changes``     stream of generation N's changes (changes.py)
 ======================  =====================================  =========================================
 
 A generation's *own* name is the plain one for generation 1 and the hidden one for all others. Versions keep to it;
@@ -58,6 +59,11 @@ class Names:
     def pointer(self) -> bytes:
         """The key that says which generation is where."""
         return f"{self.key_prefix}{self.view}@live".encode()
+
+    @cached_property
+    def changes(self) -> bytes:
+        """The key of this generation's changes: no id of any view can make it."""
+        return f"{self.key_prefix}{self.view}@{self.generation}@changes".encode()
 
     def hidden_of(self, generation: int) -> bytes:
         """``hidden`` of another generation."""

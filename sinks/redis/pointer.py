@@ -8,6 +8,7 @@ cleared        set while moving, when no key is left at the plain names that onl
 turn           tells this promotion from every other, while moving
 lease:<N>      newest token that has claimed generation N
 beat:<N>       a number that its runner raises every few seconds: a server that has an older one has lost writes
+changes:<N>    ``<keep>:<mark>`` while generation N's changes are kept: how many, and which stream it is (changes.py)
 =============  =======================================================================================
 """
 
@@ -33,7 +34,7 @@ return false
 
 # KEYS: pointer. ARGV: generation. Forget its lease; without any lease the pointer means nothing and goes.
 FORGET = b"""\
-redis.call('HDEL', KEYS[1], 'lease:' .. ARGV[1], 'beat:' .. ARGV[1])
+redis.call('HDEL', KEYS[1], 'lease:' .. ARGV[1], 'beat:' .. ARGV[1], 'changes:' .. ARGV[1])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 6) == 'lease:' then return 0 end
 end

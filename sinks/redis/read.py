@@ -19,6 +19,10 @@ _TRIES = 5
 _VERSION = re.compile(rb"\d{1,19}")
 
 
+class NoChanges(Exception):
+    """No changes are kept where they were looked for, or not those that follow the one that is known."""
+
+
 class Moving(Exception):
     """Keys are being renamed, or were while they were read: the same again, later."""
 
@@ -90,6 +94,23 @@ class Reads:
         if self.prefix(where) != prefix:
             raise Moving
 
+    def pages(self, where: Names) -> Iterator[tuple[bytes, list[Held]]]:
+        """Everything, page by page, each with the id of the newest change that is in it: read at the same moment. Not
+        for a cluster.
+
+        Raises:
+            Moving: values were renamed meanwhile.
+            NoChanges: none are kept, or not any more.
+        """
+        prefix = self.prefix(where)
+        for suffixes in self._keys(prefix):
+            newest: list[Any] = []
+            page = list(self._page(where, prefix, suffixes, newest))
+            if suffixes:
+                yield (newest[0] if newest else _no_changes(where)), page
+        if self.prefix(where) != prefix:
+            raise Moving
+
     def sample(self, where: Names, count: int, seed: int) -> Iterator[Held]:
         """Up to ``count`` of them, from a place chosen by ``seed`` on: the server keeps keys in the order of a hash.
 
@@ -119,7 +140,9 @@ class Reads:
                 if cursor == 0:
                     break
 
-    def _page(self, where: Names, prefix: bytes, suffixes: Sequence[bytes]) -> Iterator[Held]:
+    def _page(
+        self, where: Names, prefix: bytes, suffixes: Sequence[bytes], newest: list[Any] | None = None
+    ) -> Iterator[Held]:
         if not suffixes:
             return
         pipe = self._client.pipeline(transaction=not self._cluster)
@@ -128,7 +151,11 @@ class Reads:
         for suffix in suffixes:
             pipe.get(prefix + suffix)
             pipe.get(where.version(suffix))
+        if newest is not None:
+            pipe.xrevrange(where.changes, count=1)
         answers = pipe.execute(raise_on_error=False)
+        if newest is not None:
+            newest += [found[0] for found in raised(answers.pop())]
         if not self._cluster and _prefix(where, answers.pop(0)) != prefix:
             raise Moving
         for suffix, document, version in zip(suffixes, answers[::2], answers[1::2], strict=True):
@@ -145,6 +172,17 @@ def _held(key: str, document: Any, version: Any) -> Held:
         # Whatever the value is: no later change could be told from an older one.
         return Held(key, UNREADABLE, b"")
     return Held(key, int(version or 0), b"" if isinstance(document, Exception) else document)
+
+
+def raised(answer: Any) -> Any:
+    """An answer of a pipeline that is no error."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _no_changes(where: Names) -> bytes:
+    raise NoChanges(f"no changes of view {where.view} are kept")
 
 
 def _prefix(where: Names, fields: Sequence[bytes | None]) -> bytes:

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from cdc.errors import ConfigError
 from sinks.fields import MAX_TOKEN, Fields
 
+# A change holds two documents: more than this of a view is a log, and that is Kafka's.
+MAX_KEPT = 10_000_000
 SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -25,6 +27,7 @@ class Settings:
             the topics keep tombstones.
         token: of the lease under which this process writes.
         owner: ``<pipeline>/<sink>``, as which it claims its keys.
+        keep: about how many changes of each view are kept for subscribers; 0: none.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Settings:
     give_up_seconds: float | None = None
     token: int = 0
     owner: str = ""
+    keep: int = 0
 
     @property
     def who(self) -> str:
@@ -84,6 +88,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
         token=fields.number("token", 0, 0, MAX_TOKEN),
         owner=fields.text("owner", name),
+        keep=fields.number("keep", 0, 0, MAX_KEPT),
     )
     fields.done()
     if not settings.targets:
@@ -93,6 +98,9 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             f"{fields.who}: key_prefix can't contain braces",
             means="in Redis Cluster they choose the slot, and a value must share one with its version",
         )
+    if settings.keep and (settings.cluster or settings.ttl_seconds):
+        # Another slot can't be written in the same step, and nobody is told when a value ends by itself.
+        raise ConfigError(f"{fields.who}: changes are not kept in a cluster, nor of values with a ttl")
     braced = next((view for view in settings.targets if "{" in view or "}" in view), None)
     if settings.cluster and braced is not None:
         raise ConfigError(

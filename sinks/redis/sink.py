@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import STALE, Answer, Held, Item, OnWait, rejected, size_fault, version_fault
-from sinks.redis import names, promotion
+from sinks.redis import changes, names, promotion
 from sinks.redis.claims import Claims
 from sinks.redis.client import Client
 from sinks.redis.forget import forget
@@ -102,6 +102,8 @@ class RedisSink:
                 "nothing was changed",
                 fix="nothing, if that process is meant to run; else end it and start this one again",
             )
+        if not self._settings.cluster:
+            changes.keep(self._server.client(), where, self._settings.keep)
 
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """See the contract."""
@@ -209,7 +211,9 @@ class RedisSink:
     def size(self, target: str) -> int:
         """See the contract: documents and fences alike."""
         with self._server.once("look-up of its size"):
-            return held_bytes(self._server.client(), self._reads().prefix(self._where(target)))
+            client, where = self._server.client(), self._where(target)
+            told = 0 if self._settings.cluster else client.memory_usage(where.changes) or 0
+            return held_bytes(client, self._reads().prefix(where)) + int(told)
 
     def beat(self, target: str, number: int, before: int = 0) -> int | None:
         """Leave a number with a generation, larger each time; returns the one that was there.
@@ -247,14 +251,18 @@ class RedisSink:
             client = self._server.client()
             if not self._unlink_all(client, where):
                 return
+            client.unlink(where.changes)
             client.eval(FORGET, 1, where.pointer, where.generation)
             if not client.exists(where.pointer):  # no generation is left
                 self._claims.release(client, where.stem)
 
     def empty(self, target: str) -> None:
-        """See the contract; the pointer is left as it is."""
+        """See the contract; the pointer is left as it is, but for the changes: who has seen documents that are gone
+        now must read all of them again."""
         with self._server.once("empty"):
-            self._unlink_all(self._server.client(), self._where(target))
+            client, where = self._server.client(), self._where(target)
+            if self._unlink_all(client, where) and not self._settings.cluster:
+                changes.begin_anew(client, where)
 
     def _unlink_all(self, client: Client, where: Names) -> bool:
         """Remove a generation's values; False, and nothing is done, where somebody else's may be among them."""

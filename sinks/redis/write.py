@@ -64,7 +64,7 @@ class Writes:
                 Change(prefix + suffix, where.version(suffix), version, document)
                 for _, suffix, version, document in group
             ]
-            pipe.execute_command(*command(changes, self._terms, where.pointer, place))
+            pipe.execute_command(*command(changes, self._terms, (where.pointer, where.changes), place))
         results: list[Any] = []
         for group, answer in zip(groups, pipe.execute(raise_on_error=False), strict=True):
             results += answer if isinstance(answer, list) else [answer] * len(group)

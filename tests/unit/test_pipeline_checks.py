@@ -55,6 +55,8 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{REDIS}, view: order}}\n  b: {{{REDIS}, view: customer, key_prefix: 'order@2:'}}", "order@2:customer:… is part of order:…"),
         (f"  a: {{{REDIS}, tables: [customers]}}\n  b: {{type: redis, url: 'redis://h:6379/3?db=00', view: order, key_prefix: 'customers:'}}", "customers:order:… is part of customers:…"),
         (f"  a: {{{REDIS}, view: order, key_prefix: 'hw:v:'}}\n  b: {{{REDIS}, view: v, key_prefix: 'hw:'}}", "sinks.b: the keys hw:v:… are Headwater's own"),
+        (f"  a: {{{REDIS}, view: order, cluster: true, changes: {{}}}}", "sinks.a.changes: in a cluster no script can"),
+        (f"  a: {{{REDIS}, view: order, ttl_seconds: 9, changes: {{}}}}", "sinks.a.changes: a value that ends after ttl_seconds tells nobody"),
         (f"  a: {{{LAKE}, view: order}}\n  b: {{{LAKE}, view: order}}", "same target as sinks.a: table 'n.order'"),
         (f"  a: {{{LAKE}, tables: all}}\n  b: {{{LAKE}, tables: [customers]}}", "same target as sinks.a: table 'n.customers'"),
         ("  a: {type: elasticsearch, url: 'http://h', view: order}", "sinks.a.url: the port is missing"),

@@ -83,6 +83,12 @@ def test_the_defaults_are_the_sink_s_own(kind: str) -> None:
     assert read.give_up_seconds == 30
 
 
+def test_changes_are_told() -> None:
+    assert settings("redis", {"url": "redis://h", "changes": {"keep": 700}}).keep == 700
+    assert settings("redis", {"url": "redis://h", "changes": {}}).keep == 100_000
+    assert settings("redis", {"url": "redis://h"}).keep == 0
+
+
 def test_a_cluster_is_told() -> None:
     assert settings("redis", {"url": "redis://h", "cluster": True}).cluster is True
     assert settings("redis", {"url": "redis://h"}).cluster is False

@@ -70,8 +70,8 @@ def test_a_call_carries_its_items_and_in_a_cluster_no_pointer() -> None:
     terms = Terms(b"0", b"60", b"9", b"2")
     two = [Change(b"v", b"m", 7, b""), Change(b"w", b"n", 8, b"{}")]
     fixed, each = (b"0", b"60", b"9", b"2"), (b"7", b"", b"8", b"{}")
-    assert command(two, terms, b"p", b"H")[2:] == (5, b"p", b"v", b"m", b"w", b"n", *fixed, b"H", *each)
-    assert command(two[:1], terms, b"p", b"C")[2:] == (2, b"v", b"m", *fixed, b"C", b"7", b"")
+    assert command(two, terms, (b"p", b"s"), b"H")[2:] == (6, b"p", b"s", b"v", b"m", b"w", b"n", *fixed, b"H", *each)
+    assert command(two[:1], terms, (b"p", b"s"), b"C")[2:] == (2, b"v", b"m", *fixed, b"C", b"7", b"")
 
 
 def test_names_of_a_generation() -> None:

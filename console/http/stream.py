@@ -1,0 +1,120 @@
+"""A view's changes as server-sent events: the door; what is told comes from ``operations/push``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from cdc.errors import HeadwaterError, Refused
+from console.http.reports import Asked
+from operations.push import told
+from operations.push.cursor import MAX_CHARS
+from operations.push.lens import MAX_CHARS as MAX_FILTER
+from operations.push.lens import Lens
+from operations.push.streams import Subscriber
+from operations.push.told import Told
+
+# A reader that takes nothing for so long is told so as soon as it takes something again, and let go: it goes on from
+# its cursor. Meanwhile it costs what lies in its socket. One that never does is ended by the kernel (server.py).
+SLOW_SECONDS = 20.0
+# How a browser's EventSource comes again.
+RETRY = "retry: 2000\n\n"
+
+router = APIRouter()
+
+
+@router.get("/v1/stream/{view}", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
+async def stream(
+    request: Request,
+    view: str,
+    asked: Asked,
+    sink: Annotated[str | None, Query(max_length=500, description="Needed where several keep its changes.")] = None,
+    filter: Annotated[
+        str | None, Query(max_length=MAX_FILTER, description="JMESPath that must be true of a document.")
+    ] = None,
+    fields: Annotated[str | None, Query(max_length=2_000, description="Only these, with commas between.")] = None,
+    start: Annotated[
+        Literal["snapshot", "now"],
+        Query(alias="from", description="First all documents, or only what comes."),
+    ] = "snapshot",
+    cursor: Annotated[
+        str | None, Query(max_length=MAX_CHARS, description="To go on from; as the header, which is stronger.")
+    ] = None,
+    last_event_id: Annotated[str | None, Header(max_length=MAX_CHARS)] = None,
+) -> Response:
+    """Every change of a view's documents as server-sent events, docs/push.md: `change`, `reset`, `snapshot`, `ready`,
+    `slow`."""
+    if request.state.role not in ("operate", "stream"):
+        raise Refused("a stream shows what rows hold: this token may not see that", fix="use one that may stream")
+    streams = request.app.state.streams
+    lens = Lens.of(filter, [name for name in (fields or "").split(",") if name])
+    place = streams.place(asked.pipeline, view, sink)
+    subscriber = streams.subscribe(place, lens, last_event_id or cursor or None, documents=start == "snapshot")
+    events = subscriber.told()
+    try:
+        first = await anext(events, None)  # what is wrong is answered with a status, before anything was sent
+    except BaseException:
+        subscriber.close()
+        raise
+    return _Events(subscriber, first, events)
+
+
+class _Events(Response):
+    """Sends events until either side has enough."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, subscriber: Subscriber, first: list[Told] | str | None, events: AsyncIterator[list[Told] | str]
+    ) -> None:
+        super().__init__(headers={"X-Accel-Buffering": "no"}, media_type=self.media_type)
+        del self.headers["content-length"]
+        self._subscriber, self._first, self._events = subscriber, first, events
+        self._cursor: str | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        watching = asyncio.create_task(self._watch(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            body = RETRY + ("" if self._first is None else self._text(self._first))
+            await self._send(send, body)
+            with suppress(HeadwaterError):  # it comes again, and is answered with a status
+                async for found in self._events:
+                    if not await self._send(send, self._text(found)):
+                        await self._send(send, _text(told.slow(self._cursor, SLOW_SECONDS)))
+                        break
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            watching.cancel()
+            self._subscriber.close()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._subscriber.leave()
+
+    async def _send(self, send: Send, text: str) -> bool:
+        """Whether it went out in time."""
+        began = time.monotonic()
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        return time.monotonic() - began < SLOW_SECONDS
+
+    def _text(self, found: list[Told] | str) -> str:
+        if isinstance(found, str):
+            self._cursor = found
+            return f": nothing new\nid: {found}\n\n"
+        self._cursor = found[-1].cursor or self._cursor if found else self._cursor
+        return "".join(map(_text, found))
+
+
+def _text(one: Told) -> str:
+    marked = "" if one.cursor is None else f"id: {one.cursor}\n"
+    return f"{marked}event: {one.name}\ndata: {one.data.decode()}\n\n"

@@ -1,0 +1,53 @@
+"""Following a view without a server: for the command line, and for whoever else has a thread of his own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from operations.push.feed import BLOCK_MS, PAUSE_SECONDS
+from operations.push.lens import Lens
+from operations.push.source import TROUBLES, Source, told
+from operations.push.told import Told
+from operations.push.walk import Walk
+from sinks.redis.client import is_passing
+from sinks.redis.read import Moving
+from sinks.redis.tail import Standing
+
+
+def follow(
+    source: Source,
+    lens: Lens,
+    cursor: str | None = None,
+    *,
+    documents: bool = True,
+    stop: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[str], None] = lambda _why: None,
+) -> Iterator[list[Told]]:
+    """Everything there is to be told, as it comes; empty lists between, so that the caller may look at other things.
+
+    Args:
+        source: the view's changes; stays the caller's to close.
+        lens: what is to be seen.
+        cursor: to go on from; None: from the beginning.
+        documents: as ``Walk``.
+        stop: whether to end; looked at about every second.
+        on_wait: told why, when the server makes it wait.
+
+    Raises:
+        HeadwaterError: no changes are kept, or the server refuses (terminal until somebody does something).
+    """
+    walk = Walk(source.tail(), source.place.view, lens, cursor, documents=documents)
+    while not stop():
+        try:
+            found = walk.step()
+            if not found and walk.live:
+                at = walk.cursor
+                source.tail().wait(Standing(at.generation, at.mark), at.place, BLOCK_MS)
+        except TROUBLES as error:
+            if not isinstance(error, Moving) and not is_passing(error):
+                raise told(error, source.place) from error
+            on_wait(told(error, source.place).what)
+            time.sleep(PAUSE_SECONDS)
+            continue
+        yield found

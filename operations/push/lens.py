@@ -1,0 +1,105 @@
+"""What a subscriber sees of a change: a filter over the document, and the fields it wants. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jmespath
+import orjson
+from jmespath.exceptions import JMESPathError, JMESPathTypeError
+
+from cdc.errors import ConfigError
+
+MAX_CHARS = 1_000
+Op = Literal["created", "changed", "deleted", "entered", "left"]
+
+
+@dataclass(frozen=True)
+class Lens:
+    """One way to look at a view. Those that are equal see the same.
+
+    Attributes:
+        filter: a JMESPath expression that must be true of a document; empty for all documents.
+        fields: names to be kept; none for all.
+    """
+
+    filter: str = ""
+    fields: tuple[str, ...] = ()
+    _true: Any = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, filter: str | None, fields: Sequence[str] = ()) -> Lens:
+        """A lens, once its filter was understood.
+
+        Raises:
+            ConfigError: the filter is no JMESPath; says where (terminal).
+        """
+        text = (filter or "").strip()
+        return cls(text, tuple(dict.fromkeys(fields)), _compiled(text) if text else None)
+
+    def op(self, before: bytes | None, after: bytes | None) -> Op | None:
+        """What a change is to who looks through this; None when nothing is to be seen of it."""
+        if self._true is None:
+            op: Op | None = "created" if before is None else "deleted" if after is None else "changed"
+        else:
+            was, now = self.matches(before), self.matches(after)
+            op = ("changed" if was else "entered") if now else ("left" if was else None)
+        if op == "changed" and self.fields and self.seen(before) == self.seen(after):
+            return None
+        return op
+
+    def matches(self, document: bytes | None) -> bool:
+        """Whether a document is among those that are wanted: the filter is true of it, not only something."""
+        if document is None:
+            return False
+        if self._true is None:
+            return True
+        try:
+            return self._true.search(orjson.loads(document)) is True
+        except (JMESPathError, ValueError, TypeError, RecursionError):
+            return False  # no JSON, or a function that does not take what this document has there
+
+    def seen(self, document: bytes | None) -> bytes:
+        """A document as JSON, narrowed; ``null`` for none, and for what is no JSON.
+
+        A whole one goes as it stands, so that a number keeps all of its digits.
+        """
+        if document is None:
+            return b"null"
+        try:
+            found = orjson.loads(document)
+            if not self.fields:
+                # A line break would end the line of an event; only somebody else's document has one.
+                return document if b"\n" not in document and b"\r" not in document else orjson.dumps(found)
+            return orjson.dumps({name: found[name] for name in self.fields if name in found})
+        except (ValueError, TypeError):
+            return b"null"
+
+
+def _compiled(text: str) -> Any:
+    if len(text) > MAX_CHARS:
+        raise ConfigError(f"the filter has {len(text):,} characters", fix=f"at most {MAX_CHARS:,} are taken")
+    try:
+        made = jmespath.compile(text)
+        made.search({})  # a function that there is not is only found now
+    except JMESPathTypeError:
+        return made  # an empty document has nothing that a function could take
+    except RecursionError:
+        raise ConfigError("the filter is nested too deep", fix="take parentheses out of it") from None
+    except JMESPathError as error:
+        raise _wrong(text, error) from error
+    return made
+
+
+def _wrong(text: str, error: JMESPathError) -> ConfigError:
+    at = getattr(error, "lex_position", getattr(error, "lexer_position", None))
+    # Its own words end with the expression, and an arrow that needs a fixed width.
+    said = str(error).split("\n")[0].partition(": Parse error")[0].rstrip(" :")
+    where = f"at character {int(at) + 1}" if at is not None else "in a function"
+    near = f", near {text[int(at) : int(at) + 20]!r}" if at is not None and text[int(at) :] else ""
+    return ConfigError(
+        f"filter: no JMESPath {where}{near}: {said}",
+        fix="texts stand in single quotes, numbers in backticks: status == 'open' && total > `100`",
+    )

@@ -1,0 +1,120 @@
+"""Where a view's changes are: which sink keeps them, and the connection to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.errors import ConfigError, HeadwaterError, SinkUnavailable, UnknownName
+from cdc.pipeline import Pipeline, RedisSink
+from operations.generations.targets import views_of_file
+from operations.state_folder import register_of
+from sinks.configure import plain_config
+from sinks.redis.client import ERRORS, connect, is_passing, reason_of
+from sinks.redis.read import Moving
+from sinks.redis.settings import Settings, read_settings
+from sinks.redis.tail import Tail
+from spark.made_of import as_defined
+
+
+@dataclass(frozen=True)
+class Place:
+    """One view of one sink.
+
+    Attributes:
+        sink, view: their names.
+        settings: how its server is reached; as the generation that readers see was made of.
+    """
+
+    sink: str
+    view: str
+    settings: Settings
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Places of one key are the same, and are read once."""
+        told = self.settings
+        return self.sink, self.view, told.url, told.user, told.password, told.ca_certs, told.key_prefix
+
+
+def place_of(pipeline: Pipeline, view: str, sink: str | None = None) -> Place:
+    """Find the sink that keeps a view's changes.
+
+    Args:
+        pipeline: the loaded file.
+        view: the view's name; of a sink that keeps tables, the table's.
+        sink: which sink; may be left out where only one keeps them.
+
+    Raises:
+        UnknownName: no such sink, or it has no such view (terminal).
+        ConfigError: the sink keeps no changes, or several do (terminal).
+    """
+    if sink is not None and sink not in pipeline.sinks:
+        raise UnknownName(f"no sink {sink} in {pipeline.name}", fix=f"choose from {', '.join(pipeline.sinks)}")
+    keeping = [name for name in ([sink] if sink else pipeline.sinks) if _keeps(pipeline, name)]
+    if not keeping:
+        what = f"sink {sink} keeps no changes" if sink else f"no sink of {pipeline.name} keeps changes"
+        raise ConfigError(what, fix="give a redis sink `changes: {}` in the pipeline file, and let `run` start again")
+    having = [name for name in keeping if view in _views(pipeline, name)]
+    if not having:
+        known = dict.fromkeys(one for name in keeping for one in _views(pipeline, name))
+        raise UnknownName(f"no sink that keeps changes has a view {view}", fix=f"choose from {', '.join(known)}")
+    if len(having) > 1:
+        raise ConfigError(f"several sinks keep changes of {view}", fix=f"say which: {', '.join(having)}")
+    return Place(having[0], view, _settings(pipeline, having[0], view))
+
+
+def _keeps(pipeline: Pipeline, name: str) -> bool:
+    part = pipeline.sinks[name]
+    return isinstance(part, RedisSink) and part.changes is not None
+
+
+def _views(pipeline: Pipeline, name: str) -> list[str]:
+    """Of a whole schema's tables, those that were kept until now."""
+    return sorted({*views_of_file(pipeline, name), *register_of(pipeline, name).generation().views()})
+
+
+def _settings(pipeline: Pipeline, sink: str, view: str) -> Settings:
+    generation = register_of(pipeline, sink).generation()
+    defined = as_defined(pipeline, generation)
+    return read_settings(plain_config(defined, sink, generation.number, [view]))
+
+
+class Source:
+    """A view's changes, with a connection of its own; connects at its first use.
+
+    Args:
+        place: what it reads.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._client: Any = None
+
+    def tail(self) -> Tail:
+        """What reads them.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        if self._client is None:
+            self._client = connect(self.place.settings)
+        return Tail(self._client, self.place.settings.key_prefix, self.place.view)
+
+    def close(self) -> None:
+        """Give the connections back. Idempotent."""
+        if self._client is not None:
+            self._client.close()
+
+
+def told(error: Exception, place: Place) -> HeadwaterError:
+    """What a server's error, or a promotion under way, means to a subscriber."""
+    who = place.settings.who
+    if isinstance(error, Moving):
+        return SinkUnavailable(f"{who}: keys of {place.view} are being renamed by a promotion", fix="ask again")
+    if is_passing(error):
+        return SinkUnavailable(f"{who}: {reason_of(error)}", fix="ask again")
+    return ConfigError(f"{who}: {reason_of(error)}", fix="check this sink's address, user and password")
+
+
+TROUBLES = (*ERRORS, Moving)

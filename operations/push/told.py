@@ -1,0 +1,107 @@
+"""What a subscriber is told: events with their JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from cdc.errors import StateError
+from cdc.position import format_lsn, unpack
+from operations.push.cursor import Cursor
+from operations.push.lens import Lens
+from sinks.contract import Held
+from sinks.redis.tail import Entry
+
+Name = Literal["change", "reset", "snapshot", "ready", "slow"]
+# Of one snapshot event: a page of documents becomes several.
+SNAPSHOT_BYTES = 256 << 10
+# A fill numbers its documents by slices, which are no positions.
+_SLICES = 1 << 20
+
+
+class Told(NamedTuple):
+    """One event.
+
+    Attributes:
+        name: what it is.
+        data: JSON in one line.
+        cursor: to go on from behind it; None where one can't.
+    """
+
+    name: Name
+    data: bytes
+    cursor: str | None = None
+
+    @property
+    def value(self) -> Any:
+        """The data, read."""
+        return orjson.loads(self.data)
+
+
+def change(entry: Entry, lens: Lens, generation: int, mark: str) -> Told | None:
+    """A change as it is seen through a lens; None when nothing is to be seen of it."""
+    op = lens.op(entry.before, entry.after)
+    if op is None:
+        return None
+    body = {
+        "key": entry.key,
+        # As text: a browser's numbers end at 2^53.
+        "version": str(entry.version),
+        "lsn": _lsn(entry.version),
+        "op": op,
+        "before": orjson.Fragment(lens.seen(entry.before)),
+        "after": orjson.Fragment(lens.seen(entry.after)),
+    }
+    return Told("change", orjson.dumps(body), Cursor(generation, mark, entry.place).text())
+
+
+def snapshot(documents: Iterable[Held], lens: Lens) -> Iterator[Told]:
+    """Documents that match, some in an event."""
+    shown: list[bytes] = []
+    size = 0
+    for one in documents:
+        document = one.document if isinstance(one.document, bytes) else None
+        if not document or not lens.matches(document):
+            continue
+        body = {
+            "key": one.key,
+            "version": str(max(one.version, 0)),
+            "document": orjson.Fragment(lens.seen(document)),
+        }
+        shown.append(orjson.dumps(body))
+        size += len(shown[-1])
+        if size > SNAPSHOT_BYTES:
+            yield _snapshot(shown)
+            shown, size = [], 0
+    if shown:
+        yield _snapshot(shown)
+
+
+def _snapshot(shown: list[bytes]) -> Told:
+    return Told("snapshot", b'{"documents":[' + b",".join(shown) + b"]}")
+
+
+def reset(why: str) -> Told:
+    """Forget all that was told: what follows is everything."""
+    return Told("reset", orjson.dumps({"why": why}))
+
+
+def ready(cursor: Cursor, view: str) -> Told:
+    """All that was there before has been told; from now on changes."""
+    body = {"view": view, "generation": cursor.generation, "cursor": cursor.text()}
+    return Told("ready", orjson.dumps(body), cursor.text())
+
+
+def slow(cursor: str | None, seconds: float) -> Told:
+    """A reader is let go."""
+    why = f"nothing was taken for {seconds:g} s"
+    return Told("slow", orjson.dumps({"why": why, "cursor": cursor}), cursor)
+
+
+def _lsn(version: int) -> str | None:
+    try:
+        return None if version <= _SLICES else format_lsn(unpack(version)[1])
+    except StateError:
+        return None

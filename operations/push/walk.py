@@ -1,0 +1,156 @@
+"""One subscriber's walk: from a cursor, or from everything there is, to the newest change; a page at a time.
+
+Documents and changes are told in turns. Each page of documents was read at one moment together with the place of the
+newest change that is in it; before it, all changes up to that place are told, and after the last page those that follow
+the last place. So whoever takes everything in order never sees a document go back, and has missed nothing, without
+anybody keeping a list of what was sent (docs/decisions/push.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.errors import SinkUnavailable
+from operations.push import told
+from operations.push.cursor import Cursor, number_of, parse_cursor
+from operations.push.lens import Lens
+from operations.push.told import Told
+from sinks.contract import Held
+from sinks.redis.read import Moving, NoChanges
+from sinks.redis.tail import Entry, Standing, Tail
+
+# Changes of one page.
+PAGE = 500
+BEGUN, UNKNOWN, BEHIND = "this is the beginning", "this cursor is none of this stream", "the next changes are gone"
+PROMOTED, ANEW, READ_ANEW = (
+    "readers see another generation now",
+    "the stream was made anew",
+    "readers were moved meanwhile",
+)
+
+
+class Walk:
+    """Where one subscriber is.
+
+    Args:
+        tail: reads the view's changes.
+        view: its name.
+        lens: what is to be seen.
+        cursor: to go on from; anything that is none begins with ``reset``; None: the beginning.
+        documents: whether everything that is there is told first; else only what comes from now on.
+
+    Attributes:
+        live: all that was there has been told, and what comes follows.
+    """
+
+    def __init__(self, tail: Tail, view: str, lens: Lens, cursor: str | None = None, *, documents: bool = True) -> None:
+        self._tail, self._view, self._lens, self._documents = tail, view, lens, documents
+        self._cursor = None if cursor is None else parse_cursor(cursor)
+        self._why = BEGUN if cursor is None else UNKNOWN if self._cursor is None else ""
+        self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
+        self._held: tuple[bytes, list[Held]] | None = None  # a page of documents that is next
+        self._empty = False  # nothing was told since the last reset
+        self.live = False
+
+    @property
+    def cursor(self) -> Cursor:
+        """Up to where everything was told. Only once it has begun."""
+        assert self._cursor is not None
+        return self._cursor
+
+    def step(self) -> list[Told]:
+        """What is to be told next; once ``live``, nothing means that there is nothing new.
+
+        Raises:
+            SinkUnavailable: the sink keeps no changes yet (transient).
+            Moving: keys are being renamed by a promotion; the same again later begins anew.
+            redis.RedisError: the server does not answer; the same again goes on.
+        """
+        try:
+            if self._why:
+                return self._begin()
+            if self._pages is not None:
+                return self._page(self._pages)
+            return self._follow()
+        except NoChanges:
+            return self._lost()
+        except Moving:
+            self._why, self._pages, self.live = READ_ANEW, None, False
+            raise
+
+    def advance(self, entries: list[Entry]) -> list[Told]:
+        """Changes that somebody else has read: those that follow the cursor."""
+        cursor = self.cursor
+        if entries:
+            self._cursor = Cursor(cursor.generation, cursor.mark, entries[-1].place)
+        return self.seen(entries)
+
+    def seen(self, entries: list[Entry]) -> list[Told]:
+        """Entries of this stream through the lens."""
+        generation, mark = self.cursor.generation, self.cursor.mark
+        shown = (told.change(entry, self._lens, generation, mark) for entry in entries)
+        return [one for one in shown if one is not None]
+
+    def _begin(self) -> list[Told]:
+        """``reset``, and the place from which on changes matter."""
+        standing = self._tail.standing()
+        try:
+            newest = self._tail.newest(standing) if standing.mark is not None else b""
+        except NoChanges:
+            newest = b""
+        if standing.mark is None or not newest:
+            raise SinkUnavailable(
+                f"no changes of view {self._view} are kept now",
+                means="`changes` stands in the file, but nothing that runs has taken it up, or the server has evicted "
+                "them",
+                fix="start `headwater run FILE` again; then ask again",
+            )
+        self._cursor = Cursor(standing.generation, standing.mark, newest)
+        # What was begun and told nothing need not be taken back.
+        found = [] if self._empty else [told.reset(self._why)]
+        self._why, self._empty = "", True
+        if not self._documents:
+            self.live, self._empty = True, False
+            return [*found, told.ready(self._cursor, self._view)]
+        self._pages, self._held = self._tail.pages(standing), None
+        return found
+
+    def _page(self, pages: Iterator[tuple[bytes, list[Held]]]) -> list[Told]:
+        """The next page of documents, behind all changes up to its place; bare of cursors: nobody could go on there."""
+        if self._held is None:
+            self._held = next(pages, None)
+        if self._held is None:
+            self._pages, self.live, self._empty = None, True, False
+            return [told.ready(self.cursor, self._view)]
+        at, documents = self._held
+        if number_of(at) > self.cursor.number:
+            entries = [one for one in self._after() if number_of(one.place) <= number_of(at)]
+            if not entries:
+                raise NoChanges  # the one at that place is gone already
+            found = self.advance(entries)
+        else:
+            self._held, found = None, list(told.snapshot(documents, self._lens))
+        self._empty = self._empty and not found
+        return [one._replace(cursor=None) for one in found]
+
+    def _follow(self) -> list[Told]:
+        entries = self._after()
+        found = self.advance(entries)
+        if not self.live and len(entries) < PAGE:
+            self.live = True
+            found.append(told.ready(self.cursor, self._view))
+        return found
+
+    def _after(self) -> list[Entry]:
+        cursor = self.cursor
+        return self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, PAGE)
+
+    def _lost(self) -> list[Told]:
+        """Why the cursor leads nowhere; the next step begins anew."""
+        now, before = self._tail.standing(), self.cursor
+        self._pages, self.live = None, False
+        if now.generation != before.generation:
+            self._why = PROMOTED
+        else:
+            self._why = BEHIND if now.mark == before.mark else ANEW
+        return []

@@ -1,0 +1,126 @@
+"""What subscribers are told, without a server: cursors, filters, the ring."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.errors import ConfigError
+from operations.push import feed, told
+from operations.push.cursor import Cursor, parse_cursor
+from operations.push.feed import Ring
+from operations.push.lens import Lens
+from operations.push.walk import PAGE
+from sinks.contract import Held
+from sinks.redis.tail import Entry, Standing
+
+MARK = "0123456789abcdef"
+OPEN, SHUT, OTHER = b'{"s":"open","n":1}', b'{"s":"shut","n":1}', b'{"s":"open","n":2}'
+
+
+@given(generation=st.integers(1, 10**6), first=st.integers(0, 2**63), second=st.integers(0, 2**32))
+def test_a_cursor_survives_its_text(generation: int, first: int, second: int) -> None:
+    cursor = Cursor(generation, MARK, b"%d-%d" % (first, second))
+    assert parse_cursor(cursor.text()) == cursor and cursor.number == (first, second)
+
+
+@given(text=st.text() | st.text("MS4xLjAxMjM0=_-", max_size=60))
+def test_any_other_text_is_none(text: str) -> None:
+    found = parse_cursor(text)
+    assert found is None or found.text() == text.rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "plain", "filtered"),
+    [
+        (None, OPEN, "created", "entered"),
+        (None, SHUT, "created", None),
+        (OPEN, OTHER, "changed", "changed"),
+        (OPEN, SHUT, "changed", "left"),
+        (SHUT, OPEN, "changed", "entered"),
+        (SHUT, None, "deleted", None),
+        (OPEN, None, "deleted", "left"),
+    ],
+)
+def test_what_a_change_is(before: bytes | None, after: bytes | None, plain: str, filtered: str | None) -> None:
+    assert Lens.of(None).op(before, after) == plain
+    assert Lens.of("s == 'open'").op(before, after) == filtered
+
+
+def test_a_filter_must_be_true_and_not_only_something() -> None:
+    assert not Lens.of("s").matches(OPEN)
+    assert not Lens.of("length(n) > `0`").matches(OPEN), "a function that does not take what is there"
+    assert not Lens.of("n == `1`").matches(b"no JSON")
+    assert Lens.of("n == `1` && contains(s, 'op')").matches(OPEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("s ==", "at character 5"),
+        ("s t", "at character 3, near 't'"),
+        ("s == 'x", "at character 6"),
+        ("foo(s)", "Unknown function"),
+        ("(" * 900, "filter"),
+        ("x" * 1_001, "1,001 characters"),
+    ],
+)
+def test_a_wrong_filter_is_told_with_its_place(text: str, where: str) -> None:
+    with pytest.raises(ConfigError, match=where):
+        Lens.of(text)
+
+
+def test_fields_narrow_what_is_seen_and_what_counts_as_a_change() -> None:
+    lens = Lens.of(None, ("n", "none"))
+    assert lens.seen(OPEN) == b'{"n":1}' and lens.seen(None) == b"null"
+    assert lens.op(OPEN, SHUT) is None and lens.op(OPEN, OTHER) == "changed" and lens.op(None, OPEN) == "created"
+    assert Lens.of(None).seen(b'{"n":1.000000000000000000001}') == b'{"n":1.000000000000000000001}'
+    assert Lens.of(None).seen(b'{"n":\n1}') == b'{"n":1}', "a line of an event ends at a break"
+
+
+def test_an_event_says_all_of_a_change() -> None:
+    entry = Entry(b"5-0", "k|1", (3 << 52) + 0x2CA35B48, OPEN, None)
+    one = told.change(entry, Lens.of(None), 2, MARK)
+    assert one is not None and one.name == "change" and parse_cursor(one.cursor or "") == Cursor(2, MARK, b"5-0")
+    assert orjson.loads(one.data) == {
+        "key": "k|1",
+        "version": str((3 << 52) + 0x2CA35B48),
+        "lsn": "0/2CA35B48",
+        "op": "deleted",
+        "before": orjson.loads(OPEN),
+        "after": None,
+    }
+
+
+def test_a_snapshot_is_cut_into_events_of_bounded_size() -> None:
+    held = [Held(f"k{n}", n, b'{"t":"%s"}' % (b"x" * 10_000)) for n in range(100)]
+    events = list(told.snapshot(held, Lens.of(None)))
+    assert 3 <= len(events) <= 6 and all(len(one.data) < told.SNAPSHOT_BYTES + 20_000 for one in events)
+    assert [each["key"] for one in events for each in one.value["documents"]] == [f"k{n}" for n in range(100)]
+    assert list(told.snapshot(held, Lens.of("t == 'y'"))) == []
+
+
+def entries(first: int, count: int, size: int = 10) -> list[Entry]:
+    return [Entry(b"%d-0" % n, "k", n, None, b"x" * size) for n in range(first, first + count)]
+
+
+def test_the_ring_has_what_follows_or_says_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "RING_ENTRIES", 1_000)
+    ring = Ring(Standing(1, MARK), b"10-0")
+    assert ring.after(Cursor(1, MARK, b"10-0")) == []
+    assert ring.after(Cursor(1, MARK, b"9-0")) is None, "what came between is not here"
+    ring.add(entries(11, 1_500))
+    assert ring.after(Cursor(1, MARK, b"510-0")) == entries(511, PAGE)
+    assert ring.after(Cursor(1, MARK, b"509-0")) is None
+    assert ring.after(Cursor(1, MARK, b"1510-0")) == []
+    assert ring.after(Cursor(2, MARK, b"1510-0")) is None and ring.after(Cursor(1, "f" * 16, b"1510-0")) is None
+
+
+def test_the_ring_is_bounded_in_bytes_too() -> None:
+    ring = Ring(Standing(1, MARK), b"0-0")
+    for n in range(1, 100):
+        ring.add(entries(n, 1, size=1 << 20))
+    assert ring.after(Cursor(1, MARK, b"60-0")) is None
+    assert len(ring.after(Cursor(1, MARK, b"80-0")) or ()) == 19

@@ -16,7 +16,6 @@ import orjson
 from cdc.errors import ConfigError
 from cdc.fold import FoldView
 from cdc.join.tree import Node
-from cdc.pipeline import Pipeline
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import Connection
@@ -25,7 +24,7 @@ from truth.altered import refuse_altered
 from truth.assembled import document_of, shape_of, spark_row, sparks
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
-from truth.folded import states
+from truth.folded import Events, states
 from truth.joins import expressions
 from truth.pages import Pages
 from truth.rows import Row, read_rows, rows_of_ids
@@ -73,7 +72,7 @@ def expected(
     ids: Sequence[str] | None = None,
     *,
     words: bool = False,
-    pipeline: Pipeline | None = None,
+    events: Events | None = None,
 ) -> Iterator[Expected]:
     """What a sink must hold, row by row of the root.
 
@@ -83,7 +82,7 @@ def expected(
         spark: needed when ``needs_spark``.
         ids: only these documents; None for all.
         words: see ``truth.spark_sql.computed``.
-        pipeline: names the log, which a folded view is compared with.
+        events: reads the log's, which a folded view is compared with.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
@@ -91,7 +90,7 @@ def expected(
     """
     refuse_altered(view)
     if isinstance(view, FoldView):
-        yield from _folded(view, pipeline, spark, ids)
+        yield from _folded(view, events, spark, ids)
         return
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
@@ -108,11 +107,11 @@ def expected(
 
 
 def _folded(
-    view: FoldView, pipeline: Pipeline | None, spark: SparkSession | None, ids: Sequence[str] | None
+    view: FoldView, events: Events | None, spark: SparkSession | None, ids: Sequence[str] | None
 ) -> Iterator[Expected]:
-    if pipeline is None or spark is None:
+    if events is None or spark is None:
         raise ConfigError(f"view {view.name} is folded from events, which are in the log alone")
-    for key, document, state, failed in states(view, pipeline, spark, ids):
+    for key, document, state, failed in states(view, events, spark, ids):
         yield Expected(key, document, state, Broken({"fold.step": view.step}) if failed else None)
 
 

@@ -1,7 +1,7 @@
 """What folded views must hold: every event of the log, sorted by Python and folded by Spark as one batch.
 
 Events are written once, and their rows may be gone from Postgres at once: the log is all that there is to compare with.
-So it is read from its beginning, apart from the engine: no stream, no state that is kept, no part of Spark but its SQL.
+So all of it is taken once more, apart from the engine: no stream, no state that is kept, no part of Spark but its SQL.
 Events wait in a file, by aggregate: memory is bounded by a page of aggregates.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,10 +19,6 @@ import orjson
 from cdc import types
 from cdc.fold import FoldView, folded
 from cdc.keys import document_id
-from cdc.log.client import Kafka
-from cdc.log.records import records
-from cdc.log.registry import encoding_of
-from cdc.pipeline import Pipeline
 from cdc.types import spark_type
 from truth.spark_sql import FAILED, Shape, ask
 
@@ -33,6 +29,25 @@ if TYPE_CHECKING:
 PAGE_EVENTS = 20_000
 
 _SORTED = "SELECT about, again, row FROM event ORDER BY about, part, at"
+
+
+class Event(NamedTuple):
+    """An event as the log has it.
+
+    Attributes:
+        partition: of its topic; an aggregate's events are in one.
+        offset: there.
+        row: column -> raw value.
+        again: an incremental snapshot has read it.
+    """
+
+    partition: int
+    offset: int
+    row: Mapping[str, Any]
+    again: bool
+
+
+Events = Callable[[], Iterable[Event]]
 
 
 class Folded(NamedTuple):
@@ -51,23 +66,18 @@ class Folded(NamedTuple):
     failed: bool
 
 
-def states(
-    view: FoldView, pipeline: Pipeline, spark: SparkSession, ids: Sequence[str] | None = None
-) -> Iterator[Folded]:
+def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[str] | None = None) -> Iterator[Folded]:
     """The state of each aggregate, after all events that the log has now.
 
     Args:
         view: its state's type is known.
-        pipeline: the loaded file, which names the log.
+        events: reads the log from its beginning; what it raises is raised here.
         spark: a session.
         ids: only these documents; None for all.
-
-    Raises:
-        KafkaUnavailable, RegistryUnavailable: no answer (transient).
     """
     with tempfile.TemporaryDirectory(prefix="headwater-fold-") as folder, _store(f"{folder}/events") as store:
         kept = None if ids is None else frozenset(ids)
-        store.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", _events(view, pipeline, kept))
+        store.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", _rows(view, events, kept))
         page: list[tuple[str, list[dict[str, Any]]]] = []
         for about, found in groupby(store.execute(_SORTED), lambda row: str(row[0])):
             page.append((about, _counting([(bool(again), orjson.loads(row)) for _, again, row in found])))
@@ -88,22 +98,16 @@ def _store(path: str) -> Iterator[sqlite3.Connection]:
         yield store
 
 
-def _events(view: FoldView, pipeline: Pipeline, ids: frozenset[str] | None) -> Iterator[tuple[Any, ...]]:
-    """What the log holds of each event; what is no event is a dead letter, and counts nowhere."""
-    kafka, loads = Kafka(pipeline), encoding_of(pipeline.source.reader()).loads
+def _rows(view: FoldView, events: Events, ids: frozenset[str] | None) -> Iterator[tuple[Any, ...]]:
     columns = {column.name: types.json_converter(column) for column in view.table.columns}
-    for topic, found in kafka.describe(view.topics).items():
-        for part in range(found.partitions):
-            for message in records(kafka, topic, part):
-                try:
-                    event = loads(message.value() or b"")
-                    row = {name: _value(event["after"].get(name), convert) for name, convert in columns.items()}
-                    about = document_id([row[name] for name in view.key])
-                    again = event["source"]["snapshot"] == "incremental"
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    continue
-                if ids is None or about in ids:
-                    yield about, part, message.offset(), again, orjson.dumps(row)
+    for part, at, row, again in events():
+        try:
+            values = {name: _value(row.get(name), convert) for name, convert in columns.items()}
+            about = document_id([values[name] for name in view.key])
+        except (ValueError, KeyError, TypeError):  # a dead letter, which counts nowhere
+            continue
+        if ids is None or about in ids:
+            yield about, part, at, again, orjson.dumps(values)
 
 
 def _value(value: Any, convert: types.Converter | None) -> Any:

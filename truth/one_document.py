@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.pipeline import Pipeline, Source
+from cdc.pipeline import Source
 from cdc.types import merge_fields
 from cdc.view import View
 from truth.expected import Form, expected, form_of
+from truth.folded import Events
 from truth.rows import snapshot
 from truth.values import canonical
 
@@ -35,7 +36,7 @@ def expected_document(
     key: str,
     spark: SparkSession | None,
     form: Form = "document",
-    pipeline: Pipeline | None = None,
+    events: Events | None = None,
 ) -> Wanted:
     """The document that a view must have under a key; only the rows that it is made of are read.
 
@@ -45,14 +46,14 @@ def expected_document(
         key: the document's id.
         spark: needed when ``truth.expected.needs_spark``.
         form: how the sink holds it.
-        pipeline: see ``truth.expected.expected``.
+        events: see ``truth.expected.expected``.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
         StateError: see ``truth.expected.expected``.
     """
     with snapshot(source) as connection:
-        found = next(expected(view, connection, spark, [key], words=True, pipeline=pipeline), None)
+        found = next(expected(view, connection, spark, [key], words=True, events=events), None)
     if found is None:
         return Wanted(None, f"{view.table.qualified} has no such row")
     if found.broken is not None:

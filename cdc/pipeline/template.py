@@ -101,7 +101,7 @@ def _views(section: Section, nested: list[Section]) -> Iterator[str]:
     yield from _comment("A view with joins; it takes all keys of the one above too, and needs `row_store`.", "  ")
     yield f"  #{JOINED_VIEW}:"
     yield f"    #root: {VIEW}s"
-    for below in nested:
+    for below in (one for one in nested if one.path[2] in JOIN_NAMES):
         join = below.path[2]
         yield from _comment(next(key.description for key in section.keys if key.name == join), "    ")
         yield f"    #{join}:"

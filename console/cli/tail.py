@@ -22,7 +22,7 @@ MAX_SHOWN = 160
     epilog="""\b
 Examples:
   headwater tail pipeline.yaml order
-  headwater tail pipeline.yaml order --filter "status == 'open' && total > \\`100\\`"
+  headwater tail pipeline.yaml order --filter "status == 'open'"
   headwater tail pipeline.yaml order --snapshot --fields status,total --json
   headwater tail pipeline.yaml order --after "$CURSOR" --json
 """

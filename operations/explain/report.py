@@ -27,6 +27,7 @@ from operations.kept_shapes import read_frozen
 from operations.opened import Opened
 from operations.run.session import open_spark
 from operations.state_folder import register_of, state_dir
+from operations.verify.events import logged
 from sinks.rowstore.redis import RedisRowStore
 from spark.join.explain import Explained, Row, Total, explain
 from spark.made_of import as_defined
@@ -262,7 +263,9 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
 
     view = case.view
     opened = case.opened
-    wanted = expected_document(view, opened.pipeline.source, case.key, case.spark, opened.form, opened.pipeline)
+    wanted = expected_document(
+        view, opened.pipeline.source, case.key, case.spark, opened.form, logged(opened.pipeline, view)
+    )
     document = None if wanted.document is None else plain(view, wanted.document)
     differing = _differing(found.document, document, ())
     return {

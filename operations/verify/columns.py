@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.view import View
 from operations.explain.differences import Difference, Path, differences, written
+from operations.verify.events import logged
 from truth.columns import NO_DOCUMENT, as_read, tree_of
 from truth.expected import expected, form_of
 from truth.placing import is_several
@@ -44,7 +45,7 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
     holding, view = settler.holding, settler.view
     held = holding.documents(keys)
     with snapshot(holding.opened.pipeline.source) as connection:
-        found = expected(view, connection, settler.spark, keys, pipeline=settler.holding.opened.pipeline)
+        found = expected(view, connection, settler.spark, keys, events=logged(settler.holding.opened.pipeline, view))
         wanted = {
             one.key: as_read(form_of(view, one.document, one.fields, holding.opened.form))
             for one in found

@@ -23,6 +23,7 @@ from operations.holding import Holding
 from operations.status.frontier import Frontier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
+from operations.verify.events import logged
 from truth.digest import DIGEST_BYTES
 from truth.expected import digests, expected
 from truth.rows import snapshot, wal_position
@@ -158,8 +159,9 @@ class Settler:
     def _truth(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, bytes]:
         form = self.holding.opened.form
         # No row has the key of something stray, and Postgres would not take it.
-        real, pipeline = [key for key in keys if not is_stray(key)], self.holding.opened.pipeline
-        found = expected(self.view, connection, self.spark, real, pipeline=pipeline)
+        real = [key for key in keys if not is_stray(key)]
+        events = logged(self.holding.opened.pipeline, self.view)
+        found = expected(self.view, connection, self.spark, real, events=events)
         return {key: of[form] for key, of in digests(self.view, found, [form])}
 
     def _held(self, keys: Sequence[str]) -> Mapping[str, bytes]:

@@ -31,6 +31,7 @@ from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, source_faults
 from operations.verify.comparison import Comparison, compare, unmarked
+from operations.verify.events import logged
 from operations.verify.settle import PAGE, Settler
 from truth.expected import digests, expected, needs_spark
 from truth.rows import estimated_rows, sampled_ids, snapshot
@@ -221,7 +222,9 @@ class Verifier:
             with beside(jobs, apart=rows >= BESIDE_ROWS) as finish:
                 wanted = {form: Side(folder / form, buckets) for form in {build.form for build in holders}}
                 count, told = 0, Pace(self.progress, "rows compared")
-                for key, of in digests(view, expected(view, connection, spark, pipeline=self.pipeline), list(wanted)):
+                for key, of in digests(
+                    view, expected(view, connection, spark, events=logged(self.pipeline, view)), list(wanted)
+                ):
                     count += 1
                     if count % TOLD_ROWS == 0:
                         told.at(count, rows)

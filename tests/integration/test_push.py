@@ -182,7 +182,7 @@ def test_a_silence_carries_the_cursor_on(pushed: Pushed, url: str, monkeypatch: 
     pushed.write(1, a={"n": 1})
     raw = requests.get(f"{url}/v1/stream/{VIEW}", params={"filter": "n < `0`"}, stream=True, timeout=10)
     lines = raw.iter_lines(chunk_size=1, decode_unicode=True)
-    cursors = [line for line in itertools.islice((one for one in lines if one.startswith("id: ")), 1)]
+    cursors = list(itertools.islice((one for one in lines if one.startswith("id: ")), 1))
     pushed.write(2, a={"n": 2})
     later = next(line for line in lines if line.startswith("id: ") and line not in cursors)
     raw.close()

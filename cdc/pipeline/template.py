@@ -14,6 +14,8 @@ from cdc.pipeline.views import JOINS
 
 WIDTH = 110
 VIEW = "customer"
+# A part of a view that takes the place of its columns, fields and condition.
+FOLD = "fold"
 # A second view, all of it commented out, shows joins.
 JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
@@ -96,7 +98,12 @@ def _views(section: Section, nested: list[Section]) -> Iterator[str]:
     yield from _comment(section.description, "  ")
     yield f"  {VIEW}:"
     for key in section.keys:
-        if key.name not in JOINS:
+        if key.name == FOLD:
+            yield from _comment(key.description, "    ")
+            yield f"    # or: {FOLD}:"
+            for inner in next(one for one in nested if one.path[2] == FOLD).keys:
+                yield from _key(replace(inner, alternative=True), "      ")
+        elif key.name not in JOINS:
             yield from _key(key, "    ")
     yield from _comment("A view with joins; it takes all keys of the one above too, and needs `row_store`.", "  ")
     yield f"  #{JOINED_VIEW}:"

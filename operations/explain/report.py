@@ -24,10 +24,10 @@ from cdc.view import View
 from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
 from operations.kept_shapes import read_frozen
+from operations.logged_events import logged
 from operations.opened import Opened
 from operations.run.session import open_spark
 from operations.state_folder import register_of, state_dir
-from operations.verify.events import logged
 from sinks.rowstore.redis import RedisRowStore
 from spark.join.explain import Explained, Row, Total, explain
 from spark.made_of import as_defined

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.view import View
 from operations.explain.differences import Difference, Path, differences, written
-from operations.verify.events import logged
+from operations.logged_events import logged
 from truth.columns import NO_DOCUMENT, as_read, tree_of
 from truth.expected import expected, form_of
 from truth.placing import is_several

@@ -20,10 +20,10 @@ from cdc.keys import is_stray
 from cdc.position import MAX_LSN
 from cdc.view import View
 from operations.holding import Holding
+from operations.logged_events import logged
 from operations.status.frontier import Frontier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
-from operations.verify.events import logged
 from truth.digest import DIGEST_BYTES
 from truth.expected import digests, expected
 from truth.rows import snapshot, wal_position

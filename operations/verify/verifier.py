@@ -21,6 +21,7 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from operations.holding import holding
+from operations.logged_events import logged
 from operations.opened import Opened, peek
 from operations.pace import Pace
 from operations.pausing import paused_sinks, refuse_paused
@@ -31,7 +32,6 @@ from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
 from operations.verify.columns import differing_columns, source_faults
 from operations.verify.comparison import Comparison, compare, unmarked
-from operations.verify.events import logged
 from operations.verify.settle import PAGE, Settler
 from truth.expected import digests, expected, needs_spark
 from truth.rows import estimated_rows, sampled_ids, snapshot

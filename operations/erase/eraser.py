@@ -162,6 +162,7 @@ class Eraser:
         found = erase_tables(subject, builds)
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
+        servers.erase_changes(builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
         found += [one for one in servers.look(subject, builds) if one.kind in ("cache", "row-store") and not one.hidden]
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]

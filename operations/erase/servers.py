@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from cdc.errors import SinkRefused
 from cdc.join.rows import LENGTH, read
@@ -21,6 +22,7 @@ from sinks.elasticsearch.expunge import FOR_THE_MOMENT, Expunger, Marks
 from sinks.elasticsearch.snapshots import snapshots_of
 from sinks.redis.persist import Files, files_of, write_anew
 from sinks.redis.settings import Settings, read_settings
+from sinks.redis.sink import RedisSink as RedisTarget
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Swap
 from sinks.rowstore.redis import RedisRowStore
@@ -72,7 +74,24 @@ def _indices(subject: Subject, build: Build) -> Iterator[Place]:
 
 
 def _cached(subject: Subject, build: Build, view: View) -> Place:
-    return Place("cache", view.name, build.opened.sink, build.opened.number, _own(subject, build, view))
+    with holding(build.opened, view) as held:
+        kept = cast(RedisTarget, held.target).kept_changes(view.name)
+    words = f"{kept} changes that tell subscribers what documents were" if kept else ""
+    return Place("cache", view.name, build.opened.sink, build.opened.number, _own(subject, build, view), kept, words)
+
+
+def erase_changes(builds: Sequence[Build]) -> None:
+    """Forget the changes of documents that have shown the row: each tells what a document was before it.
+
+    All of a view's, not only the row's: Redis keeps the bytes of an entry that was deleted from a stream in its node.
+
+    Raises:
+        SinkUnavailable: a server does not answer (transient).
+    """
+    for build in builds:
+        for view in build.views if isinstance(build.opened.part, RedisSink) else ():
+            with holding(build.opened, view) as held:
+                cast(RedisTarget, held.target).forget_changes(view.name)
 
 
 def _stored(subject: Subject, build: Build, view: JoinedView) -> Place:

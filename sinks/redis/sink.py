@@ -264,6 +264,25 @@ class RedisSink:
             if self._unlink_all(client, where) and not self._settings.cluster:
                 changes.begin_anew(client, where)
 
+    def kept_changes(self, target: str) -> int:
+        """How many changes of its documents are kept for subscribers; 0 where none are.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+        """
+        with self._server.once("look at"):
+            return 0 if self._settings.cluster else changes.kept(self._server.client(), self._where(target))
+
+    def forget_changes(self, target: str) -> None:
+        """Forget all of them: who subscribes is sent all documents anew.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+        """
+        if not self._settings.cluster:
+            with self._server.once("forget changes of"):
+                changes.begin_anew(self._server.client(), self._where(target))
+
     def _unlink_all(self, client: Client, where: Names) -> bool:
         """Remove a generation's values; False, and nothing is done, where somebody else's may be among them."""
         found = self._claims.in_the_way(client, where.stem)

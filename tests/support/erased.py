@@ -55,7 +55,7 @@ class Erased(OwnTables):
         lake = self.folder / "warehouse"
         sinks = {
             "search": self.search(VIEWS, mapping={"code": {"type": "integer"}}),
-            "cache": self.cache(VIEWS),
+            "cache": self.cache(VIEWS) | {"changes": {"keep": 1_000}},
             LAKE: {
                 "type": "iceberg",
                 "catalog_uri": str(lake / "catalog.db"),

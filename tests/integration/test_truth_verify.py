@@ -193,9 +193,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The readings of whole views from now on, and those of some keys; each is made as ever."""
     made: list[str] = []
 
-    def counting(view: Any, connection: Any, spark: Any, ids: Any = None) -> Any:
+    def counting(view: Any, connection: Any, spark: Any, ids: Any = None, **more: Any) -> Any:
         made.append("whole" if ids is None else "keys")
-        return expected(view, connection, spark, ids)
+        return expected(view, connection, spark, ids, **more)
 
     monkeypatch.setattr("operations.verify.verifier.expected", counting)
     monkeypatch.setattr("operations.verify.settle.expected", counting)

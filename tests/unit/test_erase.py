@@ -246,15 +246,16 @@ def test_a_certificate_does_not_name_the_key_unless_it_is_asked_to(tmp_path: Pat
 
 @pytest.mark.parametrize(("key", "what"), [("x", "is int4"), ("1|2", "is int4")])
 def test_a_key_that_no_row_can_have_is_refused(key: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = cast(Pipeline, SimpleNamespace(source=SimpleNamespace(outbox=None)))
     catalogue = SimpleNamespace(tables={"public.persons": PERSONS, "public.lines": LINES})
     monkeypatch.setattr("operations.erase.subject.source_catalogue", lambda _: catalogue)
     with pytest.raises(ConfigError, match=what):
-        Subject.of(cast(Pipeline, None), "persons", key, print)
+        Subject.of(pipeline, "persons", key, print)
     with pytest.raises(ConfigError, match="has 2 parts, 1 were given"):
-        Subject.of(cast(Pipeline, None), "public.lines", "7", print)
+        Subject.of(pipeline, "public.lines", "7", print)
     with pytest.raises(ConfigError, match="no table nobody"):
-        Subject.of(cast(Pipeline, None), "nobody", "7", print)
-    assert Subject.of(cast(Pipeline, None), "lines", "7|-1", print).name == "public.lines"
+        Subject.of(pipeline, "nobody", "7", print)
+    assert Subject.of(pipeline, "lines", "7|-1", print).name == "public.lines"
 
 
 def test_a_certificate_goes_with_yes() -> None:

@@ -42,7 +42,7 @@ class Builds:
 
     def __init__(self, runner_: Runner, *builds: Any) -> None:
         self.runner, self.builds, self.snapshot_lsn = runner_, list(builds), 0
-        self.pipeline = SimpleNamespace(topic=lambda table: table)
+        self.pipeline = SimpleNamespace(topic=lambda table: table, source=SimpleNamespace(outbox=None))
         self.catalogue, self.again, self.histories = None, list[str](), Histories()
 
     def take_again(self, build: Any) -> list[str]:

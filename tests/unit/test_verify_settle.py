@@ -84,7 +84,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
         monkeypatch.setattr(settle, "snapshot", snapshot)
         monkeypatch.setattr(settle, "wal_position", world.position)
-        monkeypatch.setattr(settle, "expected", lambda _view, _connection, _spark, keys: keys)
+        monkeypatch.setattr(settle, "expected", lambda _view, _connection, _spark, keys, **_: keys)
         monkeypatch.setattr(settle, "digests", lambda _view, keys, _forms: world.now(keys))
         clock = SimpleNamespace(monotonic=lambda: world.clock, sleep=world.pass_by)
         monkeypatch.setattr(settle, "time", clock)

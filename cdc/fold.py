@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from cdc import types
 from cdc.change import Change
@@ -61,15 +60,6 @@ class FoldView(View):
     def state_type(self) -> str:
         """Spark SQL's type of a state."""
         return f"struct<{', '.join(f'{quoted(name)}: {kind}' for name, kind in self.state.items())}>"
-
-    def with_state(self, identity: bytes, state: Mapping[str, Any]) -> bytes:
-        """The document of an aggregate.
-
-        Args:
-            identity: what its last event's columns gave: an object of the aggregate's id.
-            state: values of the state's fields, as Python objects.
-        """
-        return types.merge_fields(identity, state)
 
 
 def refuse_folded(view: View, what: str) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
+from cdc.view import merge_fields
 from spark.cluster import is_local
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, unplaced
@@ -171,7 +172,7 @@ def states(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
         else:
             assert entry.document is not None
             state = {name: values[at] for name, values in fields.items()}
-            entries.append(entry._replace(document=view.with_state(entry.document, state)))
+            entries.append(entry._replace(document=merge_fields(entry.document, state)))
     return Decoded(entries, letters, records, sent)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cdc.pipeline.checks_outbox import is_root
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong
 from cdc.pipeline.sinks import IcebergSink
@@ -28,7 +29,7 @@ def check_fold(pipeline: Pipeline, name: str, view: View) -> Iterator[Wrong]:
     if outbox is None:
         yield Wrong(path, f"{where}: events are folded, and the file has no outbox", "write source.outbox: {table: …}")
         return
-    if view.root not in (outbox.table, outbox.table.partition(".")[2]):
+    if not is_root(outbox, view.root):
         what = f"{where}: {view.root} is no table of events, {outbox.table} is"
         yield Wrong(("views", name, "root"), what, f"write root: {outbox.table}")
     if len(view.events) != 1:

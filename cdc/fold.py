@@ -7,40 +7,29 @@ begins from ``initial`` again. docs/decisions/fold.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cdc import types
 from cdc.change import Change
-from cdc.errors import ConfigError
 from cdc.join.expressions import quoted
 from cdc.keys import document_id
-from cdc.view import View
+from cdc.stateful import StatefulView
 
 
 @dataclass(frozen=True)
-class FoldView(View):
+class FoldView(StatefulView):
     """A document for each aggregate; its key is the column with the aggregate's id.
 
     Attributes:
         initial: Spark SQL, a struct: the state before the first event.
         step: Spark SQL, the state after an event; of the type of ``initial``.
-        state: field of the state -> Spark SQL type, in order; known once Spark has seen ``initial``.
     """
 
     initial: str = field(default="", kw_only=True)
     step: str = field(default="", kw_only=True)
-    state: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
-    @property
-    def needs_spark(self) -> bool:
-        """Always: what it shows is computed."""
-        return True
-
-    @property
-    def outlives_rows(self) -> bool:
-        """No: it is held against the log, which has all that it is made of."""
-        return False
+    made = "folded from events"
+    said = "fold"
 
     def document_id(self, change: Change) -> str:
         """The id of the aggregate that an event is about.
@@ -60,24 +49,6 @@ class FoldView(View):
     def state_type(self) -> str:
         """Spark SQL's type of a state."""
         return f"struct<{', '.join(f'{quoted(name)}: {kind}' for name, kind in self.state.items())}>"
-
-
-def refuse_folded(view: View, what: str) -> None:
-    """Refuse what a folded view can't be asked for.
-
-    Args:
-        view: any view.
-        what: that it can't be, in words.
-
-    Raises:
-        ConfigError: it is folded (terminal).
-    """
-    if isinstance(view, FoldView):
-        raise ConfigError(
-            f"view {view.name} is folded from events, and can't be {what}",
-            means="its documents are made of all events of the log, of which Postgres may have none any more",
-            fix="fill a generation beside (`headwater rebuild FILE SINK`), look at that, and promote it or drop it",
-        )
 
 
 def folded(said: str, initial: str, kind: str, begin: str = "held") -> str:

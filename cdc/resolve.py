@@ -20,6 +20,7 @@ from cdc.pipeline.joins import standing
 from cdc.resolve_fold import resolve_fold
 from cdc.resolve_joins import resolve_tree
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
+from cdc.resolve_timing import resolve_timing
 from cdc.view import View
 
 
@@ -70,6 +71,8 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     keyed(pipeline, table, (*path, "root"))
     if model.fold is not None:
         return resolve_fold(pipeline, name, model, model.fold, table)
+    if model.stateful is not None:
+        return resolve_timing(pipeline, name, model, table)
     found, tree = Gathering(), None
     key: tuple[str, ...] = ()
     with found.step():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc.fold import FoldView
 from cdc.join.expressions import mentions
 from cdc.join.view import JoinedView
+from cdc.timed import MatchView, TimedView, WindowView
 from cdc.view import View
 
 
@@ -29,5 +30,8 @@ def used_columns(view: View, table: str) -> frozenset[str]:
     expressions = [*view.fields.values(), *([view.where] if view.where else [])]
     if isinstance(view, FoldView):
         expressions.append(view.step)
+    if isinstance(view, (WindowView, MatchView)):
+        expressions += view.expressions
     said = set().union(*(mentions(text, view.table.by_name) for text in expressions))
-    return frozenset(view.key) | {source for source, _ in view.columns} | said
+    moments = view.moments if isinstance(view, TimedView) else frozenset[str]()
+    return frozenset(view.key) | {source for source, _ in view.columns} | said | moments

@@ -193,7 +193,7 @@ def flow_of(pipeline: Pipeline, sink: str, view: str) -> str:
     """As ``flow_name``, of a view by its name: when the tables are not to be asked for."""
     part = pipeline.sinks[sink]
     model = pipeline.views.get(view) if part.view_names else None
-    own = model is not None and (model.joins or model.fields or model.where is not None or model.fold is not None)
+    own = model is not None and (model.joins or model.fields or model.where is not None or model.stateful is not None)
     return view if own or part.form == "columns" else SHARED
 
 

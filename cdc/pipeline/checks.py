@@ -11,6 +11,7 @@ from cdc.masking import mask_text
 from cdc.pipeline.checks_fold import check_fold
 from cdc.pipeline.checks_joins import check_joins, nothing_picked
 from cdc.pipeline.checks_outbox import check_outbox
+from cdc.pipeline.checks_timing import check_timing
 from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
@@ -40,6 +41,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
     for name, view in pipeline.views.items():
         yield from _view(pipeline, name, view)
         yield from check_fold(pipeline, name, view)
+        yield from check_timing(pipeline, name, view)
         yield from check_joins(pipeline, name, view, lambda *of: _table(pipeline.source, *of))
     yield from check_outbox(pipeline)
     for name, sink in pipeline.sinks.items():

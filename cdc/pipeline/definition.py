@@ -14,7 +14,7 @@ from cdc.errors import StateError
 from cdc.formats import DEFINITION, refuse_newer
 from cdc.pipeline.models import Path, Pipeline, content_names, content_of
 from cdc.pipeline.source import Source
-from cdc.pipeline.views import View
+from cdc.pipeline.views import STATEFUL, View
 
 _CHOICE = ("view", "views", "tables", "index")
 
@@ -34,7 +34,7 @@ def definition_of(pipeline: Pipeline, sink: str, tables: Sequence[str]) -> dict[
         kept["tables"] = sorted(tables)
     views = {name: pipeline.views[name].model_dump(mode="json") for name in part.view_names}
     for view in views.values():
-        for later in ("events", "fold"):
+        for later in ("events", *STATEFUL):
             if not view[later]:  # as before there was the key
                 del view[later]
     types = pipeline.event_types(sink)

@@ -53,6 +53,8 @@ SIGNER = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 NAMESPACE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 MEMORY = r"^[1-9][0-9]{0,5}[kmgKMG]$"
 MASTER = rf"^(local(\[(\*|[1-9][0-9]*)(,[0-9]+)?\])?|spark://{_HOST}{_PORT}(,{_HOST}{_PORT})*|yarn|k8s://\S+)$"
+# Of event times; no months, which have no length.
+DURATION = r"^[1-9][0-9]{0,5} (second|minute|hour|day|week)s?$"
 PATTERNS = {
     PIPELINE_NAME: "1 to 40 lower-case letters, digits and _, beginning with a letter",
     NAME: "1 to 63 lower-case letters, digits and _, beginning with a letter",
@@ -70,6 +72,7 @@ PATTERNS = {
     NAMESPACE: "1 to 63 letters, digits and _, not beginning with a digit",
     MEMORY: "a number and k, m or g, like 1g",
     MASTER: "local, local[4], local[*], spark://host:port, yarn or k8s://...",
+    DURATION: "a whole number and second, minute, hour, day or week, like 10 minutes",
     SIZE: "a number and KiB, MiB, GiB or TiB, like 10GiB",
 }
 

@@ -16,6 +16,7 @@ from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS, Changes
 from cdc.pipeline.source import Connect, Kafka, Outbox, Registry, Source
+from cdc.pipeline.timing import Event, Match, Window
 from cdc.pipeline.views import Fold, View
 
 
@@ -74,7 +75,10 @@ def sections() -> Iterator[Section]:
     for name, part in (("kafka", Kafka), ("connect", Connect)):
         yield Section((name,), "", _doc(part), _keys(part))
     yield Section(("views", "<name>"), "", _doc(View), _keys(View))
-    yield Section(("views", "<name>", "fold"), "", _doc(Fold), _keys(Fold))
+    for name, stateful in (("fold", Fold), ("window", Window), ("match", Match)):
+        yield Section(("views", "<name>", name), "", _doc(stateful), _keys(stateful))
+    for name in ("first", "then"):
+        yield Section(("views", "<name>", "match", name), "", _doc(Event), _keys(Event))
     for name, nested in (("refs", Ref), ("children", Child), ("aggregates", Aggregate)):
         yield Section(("views", "<name>", name, "<name>"), "", _doc(nested), _keys(nested))
     yield Section(("row_store",), "", _doc(RowStore), _keys(RowStore))

@@ -32,7 +32,7 @@ from cdc.pipeline.fields import (
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
-from cdc.pipeline.views import JOINS, View
+from cdc.pipeline.views import JOINS, STATEFUL, View
 
 Path = tuple[str | int, ...]
 
@@ -345,7 +345,7 @@ class Pipeline(Part):
 
 
 # Keys that say nothing when they are empty: a file says what it said before there were any, and no sink is rebuilt.
-_LATER = frozenset((*JOINS, "routing", "events", "fold"))
+_LATER = frozenset((*JOINS, "routing", "events", *STATEFUL))
 
 
 def content_names(part: Part) -> set[str]:

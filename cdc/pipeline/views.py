@@ -9,7 +9,10 @@ from pydantic import Field
 
 from cdc.pipeline.fields import Columns, EventType, Part, TableName, Text, entry
 from cdc.pipeline.joins import EXAMPLES, Aggregate, Child, FieldName, Ref, picks
+from cdc.pipeline.timing import Match, Window
 
+# Keys that make documents of many events, which a state remembers: a view has one of them at most.
+STATEFUL = ("fold", "window", "match")
 # Keys that make a document of several tables. They came later than the others: a view without them must keep its hash.
 JOINS = ("refs", "children", "aggregates")
 
@@ -110,6 +113,31 @@ class View(Part):
         alternative=True,
         content=True,
     )
+
+    window: Window | None = entry(
+        None,
+        "A document for each window of event time and each group, in place of one for each event.",
+        example={"time": "at", "size": "1 hour", "delay": "10 minutes", "measures": {"views": "count(*)"}},
+        alternative=True,
+        content=True,
+    )
+    match: Match | None = entry(
+        None,
+        "A document for each event that others follow in time, or do not.",
+        example={
+            "time": "at",
+            "delay": "1 minute",
+            "within": "10 minutes",
+            "first": {"where": "type = 'ordered'", "key": "aggregateid"},
+        },
+        alternative=True,
+        content=True,
+    )
+
+    @property
+    def stateful(self) -> str | None:
+        """Which of ``STATEFUL`` it has; the first, if the file has several."""
+        return next((name for name in STATEFUL if getattr(self, name) is not None), None)
 
     @property
     def picks(self) -> tuple[tuple[str, str], ...]:

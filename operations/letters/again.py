@@ -7,9 +7,9 @@ from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.deadletter import DeadLetter
-from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.resolve import table_view
+from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.holding import holding
 from operations.letters.judge import document_of
@@ -71,8 +71,9 @@ def written_again(
 def _documents(
     openings: Openings, build: Opened, view: View, letters: Mapping[bytes, DeadLetter]
 ) -> dict[bytes, Outcome]:
-    if isinstance(view, FoldView):
-        why = f"one of its events could not be folded: mend `step`, then `headwater rebuild FILE {build.sink} --auto`"
+    if isinstance(view, StatefulView):
+        way = f"mend `{view.said}`, then `headwater rebuild FILE {build.sink} --auto`"
+        why = f"one of its events could not be taken: {way}"
         return dict.fromkeys(letters, why)
     by_id = {letter.key: letter for letter in letters.values()}
     refused = Refused("it was refused without a reason")

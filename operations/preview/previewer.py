@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, MayNotRead, SourceError
-from cdc.fold import refuse_folded
 from cdc.pipeline import Pipeline, Source
 from cdc.resolve import resolve_view, table_view
 from cdc.resolve_names import near
+from cdc.stateful import refuse_stateful
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.catalogue import read_catalogue
@@ -113,7 +113,7 @@ class Previewer:
     def view(self, pipeline: Pipeline, name: str, connection: Connection) -> View:
         """A view of the file, held against the tables as they are now, with its Spark SQL."""
         view = view_of(pipeline, name, connection)
-        refuse_folded(view, "previewed from Postgres")
+        refuse_stateful(view, "previewed from Postgres")
         if needs_spark(view):
             self._analyse(pipeline, view)
         return view

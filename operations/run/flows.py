@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
-from cdc.fold import FoldView
 from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import topics_of
+from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.generations.elsewhere import refuse_elsewhere
 from operations.kept_shapes import read_frozen
@@ -28,15 +28,18 @@ from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
 from spark.expressions import analyse
 from spark.flow import Flow, Reading, plan_flows, start_live
-from spark.fold import analyse_fold, is_fold, start_fold
+from spark.fold import is_fold, start_fold
 from spark.join.child_expressions import analysed
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable, Open
 from spark.log_gaps import check_log
+from spark.matches import is_matched, start_matches
 from spark.runner import Query, Start
 from spark.spec import FlowSpec
+from spark.states import analyse_stateful
 from spark.warehouse import start_warehouse
+from spark.windows import is_windowed, start_windows
 
 # A table's batch may be so many times as large as a batch of documents: its commit costs a second whatever is in it,
 # and its rows go through Spark's own memory, which spills.
@@ -105,8 +108,8 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
     def refuse(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
         return pipeline.error_at(("views", view.name, *path), what, fix=fix, means="nothing was changed")
 
-    if isinstance(view, FoldView):
-        known = analyse_fold(spark, view, refuse)
+    if isinstance(view, StatefulView):
+        known = analyse_stateful(spark, view, refuse)
         return known, known.state
     typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
     return typed, analyse(spark, typed, refuse).types
@@ -121,6 +124,10 @@ def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
         start = partial(start_joined, tabled=table_of(build)) if build.warehouse else start_joined
     elif is_fold(flow):
         start = _with_setup(start_fold)
+    elif is_windowed(flow):
+        start = _with_setup(start_windows)
+    elif is_matched(flow):
+        start = _with_setup(start_matches)
     return flow, _ours(build, _checked(start))
 
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 from cdc.catalogue import Catalogue
 from cdc.deadletter import DeadLetter
 from cdc.errors import UnavailableValue
-from cdc.fold import refuse_folded
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
 from cdc.resolve import resolve_view
+from cdc.stateful import refuse_stateful
 from cdc.view import View
 from operations.run.flows import analysed_view, flow_spec
 from operations.testing.records import Record
@@ -158,7 +158,7 @@ def prepared(pipeline: Pipeline, catalogue: Catalogue, name: str, spark: Spark) 
         ConfigError: it does not fit: as `check` says it (terminal).
     """
     view = resolve_view(pipeline, catalogue, name)
-    refuse_folded(view, "tested over rows")
+    refuse_stateful(view, "tested over rows")
     asks = view.needs_spark or (isinstance(view, JoinedView) and child_expressions.needed(view))
     return analysed_view(spark(), pipeline, view)[0] if asks else view
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.keys import document_id, is_stray, split_id
 from cdc.position import MAX_EPOCH, MAX_LSN, pack
+from cdc.stateful import StatefulView
 from cdc.types import merge_fields
 from connectors.marker_watch import read_snapshot_lsn
 from operations.holding import Holding, Holds
@@ -75,8 +75,8 @@ def repair(
     if not caught_up:
         why = "the sink was not seen to catch up, so its change may be on the way: start `headwater run FILE` first"
         return Refused(why)
-    if isinstance(settler.view, FoldView):
-        return Refused(f"a folded document is made of all events of the log: `headwater rebuild FILE {name} --auto`")
+    if isinstance(settler.view, StatefulView):
+        return Refused(f"its document is made of all events of the log: `headwater rebuild FILE {name} --auto`")
     warehouse = build.warehouse
     joined = isinstance(settler.view, JoinedView)
     again = f"`headwater resnapshot FILE {settler.view.table.qualified}`"

@@ -8,18 +8,22 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from cdc.catalogue import Column, Table
 from cdc.fold import FoldView
+from cdc.stateful import StatefulView
 from deploy.local import artifacts
 from sinks.factory import open_sink
 from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading
 from spark.fold import analyse_fold, start_fold
+from spark.runner import Start
 from spark.session import build_session
 from spark.spec import FlowSpec
 from tests.support.own_classes import own_classes_at_hand
@@ -53,18 +57,29 @@ def view_of(topic: str) -> FoldView:
 
 def main(said: Mapping[str, Any]) -> None:
     """Run the flow to the log's end."""
+    run(said, lambda spark: analyse_fold(spark, view_of(said["topic"])), start_fold)
+
+
+def run(said: Mapping[str, Any], analysed: Callable[[SparkSession], StatefulView], start: Start) -> None:
+    """Run the flow of a view over a topic of events to the topic's end.
+
+    Args:
+        said: folder, kafka, topic, records, sink, conf, max_offsets, snapshot_lsn.
+        analysed: the view, with its types.
+        start: its flow.
+    """
     folder, topic = Path(said["folder"]), said["topic"]
     with own_classes_at_hand():
         jars = artifacts.spark_jars()[0].parent
         spark = build_session("t", master="local[2]", jars=jars, log=folder / "spark.log", conf=said["conf"])
-        view = analyse_fold(spark, view_of(topic))
+        view = analysed(spark)
         letters = {"topic": f"{topic}-letters", "client": {"bootstrap.servers": said["kafka"]}}
-        names, tables = {topic: (view.name,)}, {topic: OUTBOX}
+        names, tables = {topic: (view.name,)}, {topic: view.table}
         spec = FlowSpec("cache", {view.name: view}, names, tables, said["sink"], letters, events=frozenset({topic}))
         spec = replace(spec, snapshot_lsn=said["snapshot_lsn"])
         flow = Flow(view.name, spec, Reading(said["kafka"], {}, said["max_offsets"]), folder / "g1" / view.name)
         open_sink(said["sink"]).setup()
-        query, until = start_fold(spark, flow), time.monotonic() + SECONDS
+        query, until = start(spark, flow), time.monotonic() + SECONDS
         print("running", flush=True)
         while sum(committed_offsets(flow.checkpoint)[1].get(topic, {}).values()) < said["records"]:
             if not query.isActive or time.monotonic() > until:

@@ -1,0 +1,156 @@
+package headwater.spark;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The open windows of one key: one, or of sessions any number; and how they lie in the state. */
+final class Panes {
+  /** Of the bytes below. Others are refused, and never read as something else. */
+  private static final byte FORMAT = 1;
+
+  /** A window, and what was seen in it. */
+  static final class Pane {
+    long start;
+    long end;
+    long version = -1;
+    long late;
+    Measure[] measures;
+    /** Since when it was last written: something was added. */
+    boolean changed;
+    /** The state does not have it yet, or with another end. */
+    boolean moved;
+
+    Pane(long start, long end, String[] kinds) {
+      this.start = start;
+      this.end = end;
+      this.moved = true;
+      measures = new Measure[kinds.length];
+      for (int at = 0; at < kinds.length; at++) {
+        measures[at] = Measure.of(kinds[at]);
+      }
+    }
+  }
+
+  /** A session whose place another one has taken: its document goes. */
+  static final class Gone {
+    final long start;
+    final long end;
+    final long version;
+
+    Gone(Pane pane) {
+      start = pane.start;
+      end = pane.end;
+      version = pane.version + 1;
+    }
+  }
+
+  private final String[] kinds;
+  final List<Pane> open = new ArrayList<>();
+  final List<Gone> gone = new ArrayList<>();
+
+  Panes(String[] kinds) {
+    this.kinds = kinds;
+  }
+
+  /**
+   * The pane that an event belongs to.
+   *
+   * <p>Sessions that overlap become one, which begins where the first of them did; another one that was written is gone.
+   */
+  Pane at(long start, long end) {
+    Pane found = null;
+    for (int index = 0; index < open.size(); index++) {
+      Pane pane = open.get(index);
+      if (pane.start >= end || start >= pane.end) {
+        continue;
+      }
+      if (found == null) {
+        found = pane;
+        if (start < pane.start) {
+          depart(pane);
+        }
+        stretch(pane, Math.min(start, pane.start), Math.max(end, pane.end));
+      } else {
+        Pane first = pane.start < found.start ? pane : found;
+        Pane second = first == pane ? found : pane;
+        depart(second);
+        stretch(first, Math.min(first.start, second.start), Math.max(first.end, second.end));
+        for (int at = 0; at < first.measures.length; at++) {
+          first.measures[at].merge(second.measures[at]);
+        }
+        first.version = Math.max(first.version, second.version);
+        first.late += second.late;
+        open.remove(second);
+        index--;
+        found = first;
+      }
+    }
+    if (found == null) {
+      found = new Pane(start, end, kinds);
+      open.add(found);
+    }
+    found.changed = true;
+    return found;
+  }
+
+  private void depart(Pane pane) {
+    if (pane.version >= 0) {
+      gone.add(new Gone(pane));
+    }
+  }
+
+  private static void stretch(Pane pane, long start, long end) {
+    pane.moved |= end != pane.end;
+    pane.start = start;
+    pane.end = end;
+  }
+
+  byte[] write() {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    try (DataOutputStream out = new DataOutputStream(bytes)) {
+      out.writeByte(FORMAT);
+      out.writeInt(open.size());
+      for (Pane pane : open) {
+        out.writeLong(pane.start);
+        out.writeLong(pane.end);
+        out.writeLong(pane.version);
+        out.writeLong(pane.late);
+        for (Measure measure : pane.measures) {
+          measure.write(out);
+        }
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return bytes.toByteArray();
+  }
+
+  static Panes read(byte[] bytes, String[] kinds) {
+    Panes panes = new Panes(kinds);
+    try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
+      byte format = in.readByte();
+      if (format != FORMAT) {
+        throw new IllegalStateException("a window's state of format " + format + ", which this Headwater does not know");
+      }
+      for (int left = in.readInt(); left > 0; left--) {
+        Pane pane = new Pane(in.readLong(), in.readLong(), kinds);
+        pane.version = in.readLong();
+        pane.late = in.readLong();
+        pane.moved = false;
+        for (Measure measure : pane.measures) {
+          measure.read(in);
+        }
+        panes.open.add(pane);
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return panes;
+  }
+}

@@ -1,0 +1,164 @@
+package headwater.spark;
+
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.StructType;
+
+/** Rows of events with their times, as they come to an operator, between its stages, and as they leave it. */
+final class Timed {
+  /** An entry's own columns (spark/entries.py), as they come and as they go. */
+  private static final String[] OWN = {"view", "id", "version", "document", "topic", "partition", "offset", "ts_ms"};
+
+  /** Begins why an event was left out that came too late: people look for it in the dead letters. */
+  static final String LATE = "late: ";
+
+  /** Why an event was left out of which no group or value could be had. */
+  static final String UNKNOWN = "Spark could not compute what groups or measures this event";
+
+  static final int VIEW = 0;
+  private static final int VERSION = 2;
+  static final int AGAIN = OWN.length;
+  static final int AT = OWN.length + 1;
+  static final int CLOCK = OWN.length + 2;
+  static final int EVENT = OWN.length + 3;
+
+  static final int KEY = OWN.length;
+  static final int P_VERSION = VERSION;
+  static final int P_START = OWN.length + 1;
+  static final int P_END = OWN.length + 2;
+  static final int P_LATE = OWN.length + 3;
+  static final int P_FAILED = OWN.length + 4;
+  static final int P_GROUPING = OWN.length + 5;
+  static final int P_VALUE = OWN.length + 6;
+
+  private Timed() {}
+
+  /** Events whose {@code safe} moves Spark's watermark, and which no longer have it: so Spark finds none of them late. */
+  static Dataset<Row> clocked(Dataset<Row> events) {
+    Dataset<Row> watched = events.withWatermark("safe", "0 seconds");
+    StructType less = new StructType();
+    for (String name : events.columns()) {
+      if (!name.equals("safe")) {
+        less = less.add(events.schema().apply(name));
+      }
+    }
+    int safe = events.schema().fieldIndex("safe");
+    org.apache.spark.api.java.function.MapFunction<Row, Row> without =
+        row -> {
+          Object[] values = new Object[row.length() - 1];
+          for (int at = 0, to = 0; at < row.length(); at++) {
+            if (at != safe) {
+              values[to++] = row.get(at);
+            }
+          }
+          return RowFactory.create(values);
+        };
+    return watched.map(without, org.apache.spark.sql.Encoders.row(less));
+  }
+
+  /** What Spark has computed of an event: the struct in its struct. */
+  static StructType computed(StructType events) {
+    return (StructType) ((StructType) events.apply("event").dataType()).apply(0).dataType();
+  }
+
+  /** Between the stages. */
+  static StructType placed(StructType events, StructType value) {
+    return own(events)
+        .add("key", DataTypes.StringType)
+        .add("start", DataTypes.LongType)
+        .add("end", DataTypes.LongType)
+        .add("late", DataTypes.BooleanType)
+        .add("failed", DataTypes.StringType)
+        .add("grouping", DataTypes.IntegerType)
+        .add("value", value);
+  }
+
+  /** As it leaves. */
+  static StructType out(StructType events, StructType value) {
+    return own(events).add("failed", DataTypes.StringType).add("gone", DataTypes.BooleanType).add("value", value);
+  }
+
+  private static StructType own(StructType events) {
+    StructType found = new StructType();
+    for (String name : OWN) {
+      found = found.add(events.apply(name));
+    }
+    return found;
+  }
+
+  /** Of what a measure gives, by its kind and the type of what it gets. */
+  static DataType resultType(String kind, DataType given) {
+    if (kind.equals("count") || kind.equals("distinct")) {
+      return DataTypes.LongType;
+    }
+    if (kind.startsWith("quantile")) {
+      return DataTypes.DoubleType;
+    }
+    if (kind.equals("sum:decimal")) {
+      return DataTypes.createDecimalType(DecimalType.MAX_PRECISION(), ((DecimalType) given).scale());
+    }
+    return given;
+  }
+
+  /** A row that goes through: a tally, or an event that can't be counted. */
+  static Row passed(Row row, String failed) {
+    Object[] values = owned(row, OWN.length + 7);
+    values[KEY] = "";
+    values[P_FAILED] = failed;
+    return RowFactory.create(values);
+  }
+
+  static Row placed(Row row, String key, long start, long end, boolean late, int grouping, Row value) {
+    Object[] values = owned(row, OWN.length + 7);
+    values[KEY] = key;
+    values[P_START] = start;
+    values[P_END] = end;
+    values[P_LATE] = late;
+    values[P_GROUPING] = grouping;
+    values[P_VALUE] = value;
+    return RowFactory.create(values);
+  }
+
+  /** Out: what could not be counted, or a tally. */
+  static Row told(Row row, long version, String failed) {
+    return told(row, version, failed, false, null);
+  }
+
+  /** Out: a document, or that it is gone. */
+  static Row told(Row row, long version, boolean gone, Row value) {
+    return told(row, version, null, gone, value);
+  }
+
+  private static Row told(Row row, long version, String failed, boolean gone, Row value) {
+    Object[] values = owned(row, OWN.length + 3);
+    values[VERSION] = version;
+    values[OWN.length] = failed;
+    values[OWN.length + 1] = gone;
+    values[OWN.length + 2] = value;
+    return RowFactory.create(values);
+  }
+
+  private static Object[] owned(Row row, int width) {
+    Object[] values = new Object[width];
+    for (int at = 0; at < OWN.length; at++) {
+      values[at] = row.get(at);
+    }
+    return values;
+  }
+
+  /** Ends up to here (microseconds) are forgotten: no event that counts can still come, as far as Spark's watermark tells. */
+  static long forgotten(TimerValues timers, long kept) {
+    long safe = timers.getCurrentWatermarkInMs();
+    return safe <= 0 ? Long.MIN_VALUE : safe * 1000 - kept;
+  }
+
+  /** When a timer is to ring (milliseconds) for a moment in microseconds: not before it. */
+  static long timer(long micros) {
+    return Math.floorDiv(micros, 1000L) + 1;
+  }
+}

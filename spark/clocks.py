@@ -1,0 +1,114 @@
+"""The clocks of partitions: the newest event time that each has had before an offset, beside the checkpoint.
+
+A task that reads a slice of a partition needs to know what came before it. Its predecessor leaves that here: after the
+record at this offset the clock is that. Such a note is a fact of the log, whoever writes it and however often, so a
+batch that is repeated, also with other ends, finds the same (docs/decisions/windows.md).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from cdc.errors import CheckpointLost
+
+# Notes that are kept of a partition: more than batches that Spark may do again after a crash.
+NOTES = 64
+# A partition without events for so long no longer keeps windows from being forgotten: some never get an event again.
+IDLE_SECONDS = 600.0
+
+
+class _Clock(NamedTuple):
+    """A partition's clock: after the record at ``offset`` it is at ``micros`` (None: no event of it had a time)."""
+
+    offset: int
+    micros: int | None
+
+
+class Clocks:
+    """The clocks of a flow's partitions.
+
+    Args:
+        folder: theirs; the driver's, which a task reaches because it runs on the driver's machine.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._now: dict[tuple[str, int], _Clock] = {}
+
+    def before(self, topic: str, partition: int, offset: int) -> int | None:
+        """What a partition's clock showed before a record; None for nothing yet. Call it for each, in their order.
+
+        Raises:
+            CheckpointLost: earlier batches have left no note (terminal).
+        """
+        known = self._now.get((topic, partition))
+        if known is None:
+            notes = self._read(topic, partition)
+            older = [note for note in notes if note.offset < offset]
+            if notes and not older and notes[0].offset >= offset and len(notes) >= NOTES:
+                raise CheckpointLost(
+                    f"{self._folder}: nothing says what time it was before record {topic}/{partition}/{offset}",
+                    means="which events are late could not be told as it was before",
+                    fix="fill a generation beside: `headwater rebuild FILE SINK`",
+                )
+            known = self._now[topic, partition] = older[-1] if older else _Clock(-1, None)
+        return known.micros
+
+    def after(self, topic: str, partition: int, offset: int, micros: int | None) -> None:
+        """A record's event time, which the clock has seen from now on; None if it has none."""
+        before = self._now[topic, partition].micros
+        if micros is None or (before is not None and before > micros):
+            micros = before
+        self._now[topic, partition] = _Clock(offset, micros)
+
+    def keep(self) -> None:
+        """Leave notes for the next batch: at the end of a slice, before its batch is committed."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for (topic, partition), clock in self._now.items():
+            notes = {note.offset: note for note in self._read(topic, partition)} | {clock.offset: clock}
+            kept = [list(notes[offset]) for offset in sorted(notes)[-NOTES:]]
+            path = self._path(topic, partition)
+            new = path.with_suffix(f".{os.getpid()}")
+            new.write_bytes(orjson.dumps(kept))
+            new.replace(path)
+
+    def safe(self) -> int | None:
+        """The moment (microseconds) which all partitions have reached; None if nobody knows.
+
+        Those that are idle are left out; if all are, time goes on with the wall clock.
+        """
+        found = list(self._all())
+        busy = [micros for micros, idle in found if idle <= IDLE_SECONDS]
+        if busy:
+            return min(busy)
+        return max((micros + int(idle * 1e6) for micros, idle in found), default=None)
+
+    def _all(self) -> Iterator[tuple[int, float]]:
+        """Of each partition that had an event: its clock, and since how many seconds it has stood still."""
+        now = time.time()
+        for path in self._folder.glob("*.json"):
+            with suppress(FileNotFoundError):
+                notes = _parsed(path.read_bytes())
+                if notes and notes[-1].micros is not None:
+                    yield notes[-1].micros, now - path.stat().st_mtime
+
+    def _read(self, topic: str, partition: int) -> list[_Clock]:
+        try:
+            return _parsed(self._path(topic, partition).read_bytes())
+        except FileNotFoundError:
+            return []
+
+    def _path(self, topic: str, partition: int) -> Path:
+        return self._folder / f"{quote(topic, safe='')}.{partition}.json"
+
+
+def _parsed(raw: bytes) -> list[_Clock]:
+    return [_Clock(*note) for note in orjson.loads(raw)]

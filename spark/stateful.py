@@ -1,0 +1,50 @@
+"""What all flows with Spark's own state need: one machine, and a store on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc.errors import ConfigError
+from cdc.stateful import StatefulView
+from spark.cluster import is_local
+
+# `transformWithState` works on this one alone; timers lie in an index by time, so a batch looks at those that are due.
+_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A batch writes what has changed, and not all of the store's files.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def refuse_cluster(spark: SparkSession, view: StatefulView) -> None:
+    """Refuse a cluster for a view with a state.
+
+    Raises:
+        ConfigError: the session is one's (terminal).
+    """
+    if not is_local(str(spark.sparkContext.master)):
+        raise ConfigError(
+            f"view {view.name}: the state of what is {view.made} lies beside its checkpoint, which a cluster's"
+            " executors can't reach",
+            fix="run this pipeline with engine.master: local[N]",
+        )
+
+
+def begin_stateful(spark: SparkSession, start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query whose state lies in RocksDB; it keeps the session's settings of this moment."""
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    try:
+        for name, value in _SETTINGS.items():
+            spark.conf.set(name, value)
+        return start()
+    finally:
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)

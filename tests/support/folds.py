@@ -85,6 +85,7 @@ def run(said: Mapping[str, Any], analysed: Callable[[SparkSession], StatefulView
             if not query.isActive or time.monotonic() > until:
                 raise SystemExit(f"the flow did not come to the log's end: {query.exception()}")
             time.sleep(0.02)
+        query.processAllAvailable()  # what the last batch has brought due
         query.stop()
         spark.stop()
 

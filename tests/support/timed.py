@@ -1,4 +1,4 @@
-"""Flows of windows over records of a test's own, in a process of its own that may be killed.
+"""Flows of windows and matches over records of a test's own, in a process of its own that may be killed.
 
 ``python -m tests.support.timed SPEC`` runs the view that the JSON names into its sink until all records are committed.
 """
@@ -10,8 +10,10 @@ import sys
 from dataclasses import replace
 
 from cdc.catalogue import Column, Table
-from cdc.timed import Measure, WindowView, micros_of
-from spark.windows import analyse_windows, start_windows
+from cdc.timed import Kind, MatchView, Measure, TimedView, WindowView, micros_of
+from spark.matches import start_matches
+from spark.states import analyse_stateful
+from spark.windows import start_windows
 from tests.support.folds import OUTBOX, run
 
 EVENTS = Table(
@@ -53,11 +55,25 @@ VIEWS = {
 }
 
 
+_VIEWED = Kind("type = 'viewed'", "aggregateid", {"user": "get_json_object(payload, '$.user')", "seen": "at"})
+_GREATER = Kind("type = 'größer'", "aggregateid", {"amount": "get_json_object(payload, '$.amount')"})
+_PAIRS = MatchView("pairs", EVENTS, ("id",), (), time="at", delay=DELAY, within=GAP, first=_VIEWED, then=_GREATER)
+MATCHES = {
+    "all": _PAIRS,
+    "corrected": replace(_PAIRS, correct=CORRECT),
+    "followed": replace(_PAIRS, keep="followed"),
+    "alone": replace(_PAIRS, keep="alone"),
+    "threshold": replace(_PAIRS, then=None, count=3, within=micros_of("40 minutes")),
+}
+
+
 def main(text: str) -> None:
     """Run the flow to the log's end."""
     said = json.loads(text)
-    view = replace(VIEWS[said["view"]], topics=(said["topic"],))
-    run(said, lambda spark: analyse_windows(spark, view), start_windows)
+    windows = said["kind"] == "window"
+    views: dict[str, TimedView] = {**(VIEWS if windows else MATCHES)}
+    view = replace(views[said["view"]], topics=(said["topic"],))
+    run(said, lambda spark: analyse_stateful(spark, view), start_windows if windows else start_matches)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Windows as a loop in plain Python makes them, over the whole log at once."""
+"""Windows and matches as loops in plain Python make them, over the whole log at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
-from cdc.timed import WindowView
+from cdc.timed import MatchView, TimedView, WindowView
 
 
 class Happened(NamedTuple):
@@ -32,18 +32,24 @@ def micros(count: int) -> timedelta:
     return timedelta(microseconds=count)
 
 
-def counted(view: WindowView, log: Sequence[Happened]) -> Iterator[tuple[dict[str, Any], datetime, datetime, bool]]:
-    """(event, start, end, late) for each window that an event counts in; of sessions its own, not yet joined."""
+def watched(view: TimedView, log: Sequence[Happened]) -> Iterator[tuple[dict[str, Any], datetime | None]]:
+    """(event, the watermark before it) of all that can count."""
     clocks: dict[int, datetime] = {}
     for partition, event, again, committed in log:
         at, clock = event["at"], clocks.get(partition)
         if at is None:
             continue
         clocks[partition] = max(filter(None, (clock, min(at, committed + timedelta(milliseconds=1)))))
-        if again or event["type"] == "noise" or _amount(event) == "much":
+        if not again:
+            yield event, None if clock is None else clock - micros(view.delay)
+
+
+def counted(view: WindowView, log: Sequence[Happened]) -> Iterator[tuple[dict[str, Any], datetime, datetime, bool]]:
+    """(event, start, end, late) for each window that an event counts in; of sessions its own, not yet joined."""
+    for event, before in watched(view, log):
+        if event["type"] == "noise" or _amount(event) == "much":
             continue
-        for start, end in _windows(view, at):
-            before = None if clock is None else clock - micros(view.delay)
+        for start, end in _windows(view, event["at"]):
             late = before is not None and end <= before
             if not late or (before is not None and end > before - micros(view.correct)):
                 yield event, start, end, late
@@ -110,3 +116,41 @@ def _measured(events: list[dict[str, Any]]) -> dict[str, Any]:
         "users": len(users),
         "values": sorted(map(float, amounts)),
     }
+
+
+def matched(view: MatchView, log: Sequence[Happened], closed: datetime) -> dict[str, dict[str, Any]]:
+    """First event's id -> what its document says, when all partitions have come to a moment."""
+    events: list[tuple[dict[str, Any], bool]] = []
+    for event, before in watched(view, log):
+        late = before is not None and event["at"] < before
+        if event["type"] != "noise" and (not late or event["at"] >= before - micros(view.correct)):  # type: ignore[operator]
+            events.append((event, late))
+    told = {}
+    by_key: dict[str, list[tuple[dict[str, Any], bool]]] = defaultdict(list)
+    for event, late in sorted(events, key=lambda one: (one[0]["at"], one[0]["id"])):
+        by_key[event["aggregateid"]].append((event, late))
+    for first, late in events:
+        if first["type"] != "viewed":
+            continue
+        near, at = by_key[first["aggregateid"]], first["at"]
+        if view.count:
+            order = (at, first["id"])
+            since = at - micros(view.within)
+            found = [
+                one
+                for one in near
+                if one[0]["type"] == "viewed" and since < one[0]["at"] and (one[0]["at"], one[0]["id"]) <= order
+            ]
+            if len(found) >= view.count:
+                told[first["id"]] = {"n": len(found), "since": found[0][0]["at"], "late": sum(one[1] for one in found)}
+            continue
+        then = [one for one in near if one[0]["type"] == "größer" and at <= one[0]["at"] <= at + micros(view.within)]
+        over = at + micros(view.within) <= closed - micros(view.delay)
+        shown = {"all": True, "followed": bool(then), "alone": not then and over}[view.keep]
+        if shown:
+            told[first["id"]] = {
+                "n": len(then),
+                "late": late + sum(one[1] for one in then),
+                "then": [(one["at"], _amount(one)) for one, _ in then],
+            }
+    return told

@@ -8,8 +8,7 @@ batch that is repeated, also with other ends, finds the same (docs/decisions/win
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from cdc.errors import CheckpointLost
 
 # Notes that are kept of a partition: more than batches that Spark may do again after a crash.
 NOTES = 64
-# A partition without events for so long no longer keeps windows from being forgotten: some never get an event again.
+# A partition that has had no event for so long, while others had, no longer keeps windows from being forgotten.
 IDLE_SECONDS = 600.0
 
 
@@ -37,10 +36,11 @@ class Clocks:
 
     Args:
         folder: theirs; the driver's, which a task reaches because it runs on the driver's machine.
+        awaited: (topic, partition) that have events: before each of them was read, nobody knows what all have reached.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, awaited: Sequence[tuple[str, int]] = ()) -> None:
+        self._folder, self._awaited = folder, awaited
         self._now: dict[tuple[str, int], _Clock] = {}
 
     def before(self, topic: str, partition: int, offset: int) -> int | None:
@@ -83,22 +83,21 @@ class Clocks:
     def safe(self) -> int | None:
         """The moment (microseconds) which all partitions have reached; None if nobody knows.
 
-        Those that are idle are left out; if all are, time goes on with the wall clock.
+        One that stands still while others go on is left out after a while: it may never get an event again.
         """
+        if any(not self._path(*one).exists() for one in self._awaited):
+            return None
         found = list(self._all())
-        busy = [micros for micros, idle in found if idle <= IDLE_SECONDS]
-        if busy:
-            return min(busy)
-        return max((micros + int(idle * 1e6) for micros, idle in found), default=None)
+        newest = max((written for _, written in found), default=0.0)
+        return min((micros for micros, written in found if newest - written <= IDLE_SECONDS), default=None)
 
     def _all(self) -> Iterator[tuple[int, float]]:
-        """Of each partition that had an event: its clock, and since how many seconds it has stood still."""
-        now = time.time()
+        """Of each partition that had an event: its clock, and when that was noted."""
         for path in self._folder.glob("*.json"):
             with suppress(FileNotFoundError):
                 notes = _parsed(path.read_bytes())
                 if notes and notes[-1].micros is not None:
-                    yield notes[-1].micros, now - path.stat().st_mtime
+                    yield notes[-1].micros, path.stat().st_mtime
 
     def _read(self, topic: str, partition: int) -> list[_Clock]:
         try:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.change import Op
 from cdc.errors import ConfigError, DecodeError
 from cdc.join.expressions import quoted
+from cdc.log.ends import LogEnds
 from cdc.timed import TimedView
 from cdc.types import merge_fields
 from spark.clocks import Clocks
@@ -101,15 +102,18 @@ def _changed(view: str, table: str, record: str) -> DecodeError:
     )
 
 
-def event_rows(packed: bytes, folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def event_rows(
+    packed: bytes, folder: str, awaited: Sequence[tuple[str, int]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """First stage: Kafka records in, events with their times out (a ``mapInArrow`` function).
 
     Args:
         packed: the flow's spec, of one view.
         folder: of the clocks.
+        awaited: see ``Clocks``.
         batches: records.
     """
-    spec, clocks = unpack(packed), Clocks(Path(folder))
+    spec, clocks = unpack(packed), Clocks(Path(folder), awaited)
     reader, (view,), safe = TimedReader(spec, clocks), spec.views.values(), clocks.safe()
     for batch in batches:
         if batch.num_rows:
@@ -202,14 +206,25 @@ def start_timed(
 
     Raises:
         ConfigError: on a cluster, or without our own classes (terminal).
+        KafkaError: the brokers do not answer (transient).
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, TimedView)
     refuse_cluster(spark, view)
     packed = flow.spec.pack()
-    rows = partial(event_rows, packed, str(flow.folder / "clocks"))
+    rows = partial(event_rows, packed, str(flow.folder / "clocks"), _with_events(flow))
     events = map_in_arrow(changelog(spark, flow), rows, timed_schema(view))
     summary = observed(map_in_arrow(keep(spark, events), partial(apply_timed, packed), SUMMARY_DDL))
     writer = summary.writeStream.queryName(flow.title).format("noop").outputMode("update")
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
     return begin_stateful(spark, lambda: begin(writer, flow))
+
+
+def _with_events(flow: Flow) -> list[tuple[str, int]]:
+    """The partitions that have records now."""
+    log = LogEnds(flow.reading.bootstrap, flow.reading.client)
+    try:
+        begins, ends = log.bounds(sorted(flow.spec.topics))
+    finally:
+        log.close()
+    return [(topic, part) for topic, parts in ends.items() for part, end in parts.items() if end > begins[topic][part]]

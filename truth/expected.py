@@ -16,6 +16,7 @@ import orjson
 from cdc.errors import ConfigError
 from cdc.fold import FoldView
 from cdc.join.tree import Node
+from cdc.timed import TimedView
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import Connection
@@ -86,9 +87,16 @@ def expected(
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
+        ConfigError: the view is of windows or matches (terminal).
         StateError: the view is of a table as it was, and Postgres can't say any more what it must be.
     """
     refuse_altered(view)
+    if isinstance(view, TimedView):
+        raise ConfigError(
+            f"view {view.name} is {view.made}, and nothing computes that a second time yet",
+            means="nothing was compared",
+            fix="leave it out (`--view` names others), or fill a generation beside and compare the two",
+        )
     if isinstance(view, FoldView):
         yield from _folded(view, events, spark, ids)
         return

@@ -10,12 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from cdc.pipeline.file_keys import Key, Section, sections
-from cdc.pipeline.views import JOINS
+from cdc.pipeline.views import JOINS, STATEFUL
 
 WIDTH = 110
 VIEW = "customer"
-# A part of a view that takes the place of its columns, fields and condition.
-FOLD = "fold"
 # A second view, all of it commented out, shows joins.
 JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
@@ -25,6 +23,10 @@ INNER = (
     ("source", "registry"),
     ("source", "outbox"),
     ("views", "<name>", "fold"),
+    ("views", "<name>", "window"),
+    ("views", "<name>", "match"),
+    ("views", "<name>", "match", "first"),
+    ("views", "<name>", "match", "then"),
     ("sinks", "<name>", "changes"),
     ("policy", "dead_letters"),
     ("policy", "alert"),
@@ -98,10 +100,11 @@ def _views(section: Section, nested: list[Section]) -> Iterator[str]:
     yield from _comment(section.description, "  ")
     yield f"  {VIEW}:"
     for key in section.keys:
-        if key.name == FOLD:
+        if key.name in STATEFUL:
+            # They take the place of columns, fields and condition.
             yield from _comment(key.description, "    ")
-            yield f"    # or: {FOLD}:"
-            for inner in next(one for one in nested if one.path[2] == FOLD).keys:
+            yield f"    # or: {key.name}:"
+            for inner in next(one for one in nested if one.path[2:] == (key.name,)).keys:
                 yield from _key(replace(inner, alternative=True), "      ")
         elif key.name not in JOINS:
             yield from _key(key, "    ")

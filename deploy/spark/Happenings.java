@@ -79,6 +79,7 @@ final class Happenings {
     one.offset = row.getLong(6);
     one.committed = row.getLong(7);
     one.at = row.getLong(Timed.P_START);
+    one.version = row.getLong(Timed.P_VERSION) - 1;
     one.late = row.getBoolean(Timed.P_LATE);
     one.kind = row.getInt(Timed.P_GROUPING);
     one.said = row.getStruct(Timed.P_VALUE).getStruct(one.kind);

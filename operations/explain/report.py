@@ -12,7 +12,6 @@ import orjson
 
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, StateError
-from cdc.fold import FoldView
 from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.outbox import topics_of_table
@@ -20,6 +19,7 @@ from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.resolve import resolve_views
 from cdc.resolve_names import near
+from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
@@ -76,10 +76,10 @@ def explain_report(
             from spark.join.child_expressions import analysed
 
             typed = analysed(spark, view)
-        elif spark is not None and isinstance(view, FoldView):
-            from spark.fold import analyse_fold
+        elif spark is not None and isinstance(view, StatefulView):
+            from spark.states import analyse_stateful
 
-            typed = analyse_fold(spark, view)
+            typed = analyse_stateful(spark, view)
         opened = Opened(pipeline, register_of(pipeline, sink).generation(), [typed], token=0)
         return _report(_Case(opened, key, typed, spark), expected=expected)
 
@@ -223,7 +223,7 @@ def _row(pipeline: Pipeline, row: Row) -> dict[str, Any]:
 
 def _plain_rows(case: _Case, found: Found) -> list[dict[str, Any]]:
     """A view of one table keeps no stamps: the version is the position of the row's newest change, and all there is."""
-    if found.document is None or isinstance(case.view, FoldView):  # made of many rows, and of none that is kept
+    if found.document is None or isinstance(case.view, StatefulView):  # made of many rows, and of none that is kept
         return []
     row = Row(case.view.name, case.view.table.qualified, case.key, "shown")
     return [_row(case.opened.pipeline, row) | _position(found.version)]

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
-from cdc.fold import FoldView, folded, refuse_folded
+from cdc.fold import FoldView, folded
+from cdc.stateful import refuse_stateful
 from cdc.view import View
 from spark.fold import analyse_fold
 from tests.support.folds import INITIAL, OUTBOX, STEP, view_of
@@ -62,9 +63,9 @@ def test_the_expression_folds_in_order_and_begins_anew_after_an_end(spark: Spark
 
 
 def test_a_folded_view_is_refused_where_rows_are_asked_for() -> None:
-    refuse_folded(View.identity(OUTBOX), "tested")
+    refuse_stateful(View.identity(OUTBOX), "tested")
     with pytest.raises(ConfigError, match="view account is folded from events, and can't be tested"):
-        refuse_folded(view_of("events"), "tested")
+        refuse_stateful(view_of("events"), "tested")
 
 
 def test_its_documents_are_named_by_the_aggregate() -> None:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.catalogue import Column, Table
 from cdc.fold import FoldView
@@ -85,7 +86,7 @@ def run(said: Mapping[str, Any], analysed: Callable[[SparkSession], StatefulView
             if not query.isActive or time.monotonic() > until:
                 raise SystemExit(f"the flow did not come to the log's end: {query.exception()}")
             time.sleep(0.02)
-        query.processAllAvailable()  # what the last batch has brought due
+        cast(StreamingQuery, query).processAllAvailable()  # what the last batch has brought due
         query.stop()
         spark.stop()
 

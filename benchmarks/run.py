@@ -33,6 +33,7 @@ from benchmarks import (
     stack,
     state,
     status,
+    streams,
     suite,
     tables,
     upkeep,
@@ -67,6 +68,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "warehouse": warehouse.measure,
     "upkeep": upkeep.measure,
     "erase": erase.measure,
+    "streams": streams.measure,
     "upkeep_10k": upkeep.measure_all,
     "suite": suite.measure,
 }

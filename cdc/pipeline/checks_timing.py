@@ -85,7 +85,7 @@ def _window(where: str, path: Path, window: Window) -> Iterator[Wrong]:
     yield from _groups(where, path, window)
     for name, said in window.measures.items():
         if isinstance(why := measure_of(said), str):
-            what = f"{where}.measures.{name}: {shown(said)}: {why}"
+            what = f"{where}.measures.{name}: {why}"
             yield Wrong((*path, "measures", name), what, "see docs/windows.md")
 
 

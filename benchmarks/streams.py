@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.results import Measurement
 from tests.support.local import ready
@@ -36,7 +36,7 @@ def measure() -> list[Measurement]:
     """Each operator, and its peer right after it."""
     ends = ready().endpoints
     with _topic(ends.kafka) as topic:
-        said = {"kafka": ends.kafka, "redis": ends.redis, "topic": topic, "events": EVENTS, "batch": BATCH}
+        said = {"kafka": ends.kafka, "redis": ends.redis_cache_url, "topic": topic, "events": EVENTS, "batch": BATCH}
         return [_beside(operator, said) for operator in OPERATORS]
 
 

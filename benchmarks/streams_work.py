@@ -97,7 +97,8 @@ def _ours(spark: SparkSession, said: Mapping[str, Any], folder: Path) -> tuple[A
     topic = said["topic"]
     view = analyse_stateful(spark, replace(VIEWS[said["operator"]], topics=(topic,)))
     letters = {"topic": f"{topic}-letters", "client": {"bootstrap.servers": said["kafka"]}}
-    sink = {"type": "redis", "url": said["redis"], "key_prefix": f"bench-{topic}:", "targets": {view.name: {}}}
+    sink = {"type": "redis", "name": "cache", "url": said["redis"], "key_prefix": f"bench-{topic}:"}
+    sink |= {"targets": {view.name: {}}, "give_up_seconds": 30.0}
     spec = FlowSpec(
         "cache", {view.name: view}, {topic: (view.name,)}, {topic: TABLE}, sink, letters, events=frozenset({topic})
     )

@@ -41,6 +41,8 @@ final class Happenings {
     long committed;
     long version = -1;
     long told = UNTOLD;
+    /** No event that is still to come can be earlier. */
+    boolean settled;
     Row said;
 
     Row told(boolean gone, Row value) {
@@ -117,9 +119,13 @@ final class Happenings {
     return company;
   }
 
-  /** Without those that nothing can follow any more. */
-  void forget(long safe, long within, boolean counted) {
-    all.removeIf(one -> one.at + (one.kind == 0 || counted ? within : 0) <= safe);
+  /**
+   * Without those that matter to nobody any more: a first event and all that followed it go together, for who is looked at once
+   * more must find its company complete. Of a threshold earlier ones go first: who can get no more of them is settled.
+   */
+  void forget(long safe, long within) {
+    all.removeIf(one -> one.at + within <= safe);
+    all.forEach(one -> one.settled |= one.at <= safe);
   }
 
   /** How events become bytes. */
@@ -161,6 +167,7 @@ final class Happenings {
           out.writeLong(one.committed);
           out.writeLong(one.version);
           out.writeLong(one.told);
+          out.writeBoolean(one.settled);
           byte[] said = ((UnsafeRow) writes[one.kind].apply(one.said)).getBytes();
           out.writeInt(said.length);
           out.write(said);
@@ -191,6 +198,7 @@ final class Happenings {
           one.committed = in.readLong();
           one.version = in.readLong();
           one.told = in.readLong();
+          one.settled = in.readBoolean();
           byte[] said = in.readNBytes(in.readInt());
           UnsafeRow row = new UnsafeRow(widths[one.kind]);
           row.pointTo(said, said.length);

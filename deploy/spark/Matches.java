@@ -178,7 +178,7 @@ public final class Matches {
         }
         newest = Math.max(newest, row.getLong(Timed.P_VERSION));
         Happenings.One one = held.add(row);
-        getHandle().registerTimer(Timed.timer(one.at + (one.kind == FIRST ? plan.within : 0) + plan.delay + plan.correct));
+        getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay + plan.correct));
         if (plan.keep.equals("alone") && one.kind == FIRST && plan.correct > 0) {
           getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay));
         }
@@ -194,7 +194,7 @@ public final class Matches {
       if (state.exists()) {
         Happenings held = form.read(state.get());
         tell(key.substring(1), held, -1, Timed.forgotten(timers, plan.delay), out);
-        held.forget(Timed.forgotten(timers, plan.delay + plan.correct), plan.within, plan.count > 0);
+        held.forget(Timed.forgotten(timers, plan.delay + plan.correct), plan.within);
         if (held.isEmpty()) {
           state.clear();
         } else {
@@ -207,6 +207,9 @@ public final class Matches {
     /** Documents of first events of which something else is true than was told. */
     private void tell(String key, Happenings held, long newest, long closed, List<Row> out) {
       for (Happenings.One one : held.firsts()) {
+        if (plan.count > 0 && one.settled) {
+          continue;
+        }
         Happenings.Company company = plan.count > 0 ? held.before(one, plan.within) : held.after(one, plan.within);
         boolean over = one.at + plan.within <= closed;
         boolean shown;

@@ -24,7 +24,7 @@ WRONG = (
     '{"id": "x", "aggregatetype": "order", "aggregateid": "\\ud800"}',
 )
 
-pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.alone]
+pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.alone, pytest.mark.sampled]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Events in time: windows, what followed and what did not."""

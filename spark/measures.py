@@ -92,7 +92,13 @@ def _total(empty: DataFrame, measure: Measure, kind: T.DataType) -> Plan:
     if measure.function == "sum":
         return Plan((given,), (word,), f"try_cast({{0}} AS {type_})", type_)
     counted = f"CASE WHEN ({said}) IS NOT NULL THEN 1L END"
-    divided = f"CASE WHEN {{1}} > 0 THEN try_cast({{0}} / {{1}} AS {type_}) END"
+    total = "{0}"
+    if isinstance(kind, T.DecimalType):
+        # As wide as Spark's own average makes it: of a wider one the quotient has six digits, and is rounded twice.
+        total = f"try_cast({{0}} AS decimal({min(kind.precision + 10, 38)},{kind.scale}))"
+    divided = f"CASE WHEN {{1}} > 0 THEN try_cast({total} / CAST({{1}} AS decimal(20,0)) AS {type_}) END"
+    if type_ == "double":
+        divided = "CASE WHEN {1} > 0 THEN {0} / {1} END"
     return Plan((given, counted), (word, "count"), divided, type_)
 
 

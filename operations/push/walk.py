@@ -79,17 +79,15 @@ class Walk:
             raise
 
     def advance(self, entries: list[Entry]) -> list[Told]:
-        """Changes that somebody else has read: those that follow the cursor."""
-        cursor = self.cursor
-        if entries:
-            self._cursor = Cursor(cursor.generation, cursor.mark, entries[-1].place)
-        return self.seen(entries)
+        """Changes that follow the cursor, as they are told."""
+        found = seen(entries, self._lens, self.cursor)
+        self.passed(entries)
+        return found
 
-    def seen(self, entries: list[Entry]) -> list[Told]:
-        """Entries of this stream through the lens."""
-        generation, mark = self.cursor.generation, self.cursor.mark
-        shown = (told.change(entry, self._lens, generation, mark) for entry in entries)
-        return [one for one in shown if one is not None]
+    def passed(self, entries: list[Entry]) -> None:
+        """The cursor stands behind these changes, which follow it: they were told."""
+        if entries:
+            self._cursor = Cursor(self.cursor.generation, self.cursor.mark, entries[-1].place)
 
     def _begin(self) -> list[Told]:
         """``reset``, and the place from which on changes matter."""
@@ -154,3 +152,9 @@ class Walk:
         else:
             self._why = BEHIND if now.mark == before.mark else ANEW
         return []
+
+
+def seen(entries: list[Entry], lens: Lens, cursor: Cursor) -> list[Told]:
+    """Entries of a cursor's stream, as they are seen through a lens."""
+    shown = (told.change(entry, lens, cursor.generation, cursor.mark) for entry in entries)
+    return [one for one in shown if one is not None]

@@ -18,7 +18,7 @@ import psycopg
 from benchmarks.results import Measurement, quantile
 from tests.support.crowd import Crowd
 from tests.support.local import ready
-from tests.support.migrating import Migrating
+from tests.support.pushing import Pushing
 from tests.support.serving import Server
 
 COMMAND = "python -m benchmarks.run push"
@@ -29,14 +29,6 @@ ROUNDS, WITHIN_SECONDS = 20, 1.0
 # A crowd lies idle for so long: signs of life go out meanwhile (operations/push/streams.py).
 IDLE_SECONDS = 20.0
 MOST_SECONDS = 30.0
-
-
-class Pushing(Migrating):
-    """Its cache keeps changes."""
-
-    def kinds(self) -> dict[str, dict[str, Any]]:
-        kinds = super().kinds()
-        return {**kinds, "cache": {**kinds["cache"], "changes": {"keep": 10_000}}}
 
 
 def measure() -> list[Measurement]:
@@ -56,7 +48,9 @@ def measure() -> list[Measurement]:
                     _told(one, change, PAUSE_SECONDS)
                 took = [_told(one, change, PAUSE_SECONDS)[0] for _ in range(COMMITS)]
             found = [
-                Measurement(f"push_commit_to_event_p{share}_s", quantile(took, share / 100), "s", COMMITS, command=COMMAND)
+                Measurement(
+                    f"push_commit_to_event_p{share}_s", quantile(took, share / 100), "s", COMMITS, command=COMMAND
+                )
                 for share in (50, 99)
             ]
             return found + _crowds(server, path, change)

@@ -12,9 +12,7 @@ from cdc.pipeline.sinks import RedisSink
 def check_push(pipeline: Pipeline) -> Iterator[Wrong]:
     """Each names a view that one sink keeps the changes of."""
     keeping = {
-        name: sink
-        for name, sink in pipeline.sinks.items()
-        if isinstance(sink, RedisSink) and sink.changes is not None
+        name: sink for name, sink in pipeline.sinks.items() if isinstance(sink, RedisSink) and sink.changes is not None
     }
     for name, hook in pipeline.push.items():
         path: Path = ("push", name)

@@ -28,8 +28,8 @@ class Webhook(Part):
         example="cache",
     )
     url: SecretStr = entry(
-        description="Address (http or https) that is sent a POST with a JSON list of events. It often holds a secret, so "
-        "it is never printed.",
+        description="Address (http or https) that is sent a POST with a JSON list of events. It often holds a secret, "
+        "so it is never printed.",
         example="${ORDERS_WEBHOOK:-https://app.example.org/changes}",
     )
     secret: SecretStr = entry(

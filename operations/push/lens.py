@@ -74,4 +74,3 @@ class Lens:
             return orjson.dumps({name: found[name] for name in self.fields if name in found})
         except (ValueError, TypeError):
             return b"null"
-

@@ -11,6 +11,8 @@ from operations.generations.targets import views_of_file
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.redis.client import ERRORS, connect, is_passing, reason_of
+from sinks.redis.hooks import Hooks
+from sinks.redis.names import Names
 from sinks.redis.read import Moving
 from sinks.redis.settings import Settings, read_settings
 from sinks.redis.tail import Tail
@@ -100,6 +102,16 @@ class Source:
         if self._client is None:
             self._client = connect(self.place.settings)
         return Tail(self._client, self.place.settings.key_prefix, self.place.view)
+
+    def hooks(self, name: str, token: str, lease_seconds: float) -> Hooks:
+        """What is kept of a webhook beside them; arguments as ``Hooks``.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        self.tail()
+        where = Names(self.place.settings.key_prefix, self.place.view)
+        return Hooks(self._client, where, name, token, int(lease_seconds * 1000))
 
     def close(self) -> None:
         """Give the connections back. Idempotent."""

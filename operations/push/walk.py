@@ -81,13 +81,12 @@ class Walk:
     def advance(self, entries: list[Entry]) -> list[Told]:
         """Changes that follow the cursor, as they are told."""
         found = seen(entries, self._lens, self.cursor)
-        self.passed(entries)
+        self.passed(behind(self.cursor, entries))
         return found
 
-    def passed(self, entries: list[Entry]) -> None:
-        """The cursor stands behind these changes, which follow it: they were told."""
-        if entries:
-            self._cursor = Cursor(self.cursor.generation, self.cursor.mark, entries[-1].place)
+    def passed(self, cursor: Cursor) -> None:
+        """It stands there: what lies between was told by somebody else."""
+        self._cursor = cursor
 
     def _begin(self) -> list[Told]:
         """``reset``, and the place from which on changes matter."""
@@ -158,3 +157,8 @@ def seen(entries: list[Entry], lens: Lens, cursor: Cursor) -> list[Told]:
     """Entries of a cursor's stream, as they are seen through a lens."""
     shown = (told.change(entry, lens, cursor.generation, cursor.mark) for entry in entries)
     return [one for one in shown if one is not None]
+
+
+def behind(cursor: Cursor, entries: list[Entry]) -> Cursor:
+    """The cursor after entries that follow one; itself when there are none."""
+    return Cursor(cursor.generation, cursor.mark, entries[-1].place) if entries else cursor

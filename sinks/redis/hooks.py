@@ -99,9 +99,7 @@ class Hooks:
         """
         own = f"{self._name}:".encode()
         found = self._client.hgetall(self._where.hooks)
-        return {
-            field[len(own) :].decode(): value.decode() for field, value in found.items() if field.startswith(own)
-        }
+        return {field[len(own) :].decode(): value.decode() for field, value in found.items() if field.startswith(own)}
 
     def release(self) -> None:
         """Give the lease back. Idempotent.

@@ -87,7 +87,7 @@ class _Reader(asyncio.Protocol):
         now = time.monotonic()
         self._crowd.ready += [now] * data.count(b"event: ready\n")
         self._crowd.came += [now] * data.count(b"event: change\n")
-        if not data or b"HTTP/1.1 " in data[:20] and b" 200 " not in data[:20]:
+        if not data or (b"HTTP/1.1 " in data[:20] and b" 200 " not in data[:20]):
             self._crowd.lost.append(data[:200].decode(errors="replace"))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -37,7 +37,7 @@ def test_nothing_is_missed_and_nothing_comes_twice_whatever_is_killed(tmp_path: 
                 client.more(100)
             until = time.monotonic() + SETTLE_SECONDS
             truth = made.spares()
-            while (state := {key: one["spare"] for key, one in client.state().items()}) != truth:
+            while (state := {key: one and one["spare"] for key, one in client.state().items()}) != truth:
                 assert time.monotonic() < until, (len(state), len(truth), state.items() ^ truth.items())
                 time.sleep(0.2)
         assert client.connected == 2

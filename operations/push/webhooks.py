@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
@@ -72,8 +73,10 @@ class Webhooks:
         senders = list(self._senders.values())
         for sender in senders:
             sender.stop()
-        for one in (self._thread, *senders):
-            one.join(STOP_SECONDS / (1 + len(senders)))
+        until = time.monotonic() + STOP_SECONDS
+        self._thread.join(STOP_SECONDS)
+        for sender in senders:
+            sender.join(max(until - time.monotonic(), 0.0))
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -71,17 +71,17 @@ class Tail:
         generation = int(self._client.hget(self._where.pointer, "generation") or 1)
         return Standing(generation, _mark(self._client.hget(self._where.pointer, f"changes:{generation}")))
 
-    def newest(self, standing: Standing) -> bytes:
-        """The place of the newest change.
+    def newest(self, standing: Standing, but: int = 0) -> bytes:
+        """The place of the newest change, or of the one that so many follow; of the oldest when there are fewer.
 
         Raises:
             NoChanges: the stream is gone.
             redis.RedisError: the server does not answer.
         """
-        found = self._client.xrevrange(self._of(standing).changes, count=1)
+        found = self._client.xrevrange(self._of(standing).changes, count=but + 1)
         if not found:
             raise NoChanges
-        return bytes(found[0][0])
+        return bytes(found[-1][0])
 
     def after(self, standing: Standing, place: bytes, count: int) -> list[Entry]:
         """The next changes; empty when there are none.

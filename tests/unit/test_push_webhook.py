@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from email.utils import formatdate
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline import load
+from operations.checked_webhooks import checked_webhooks
 from operations.push import told
 from operations.push.cursor import Cursor
 from operations.push.envelope import BODY_BYTES, cut
@@ -142,3 +144,13 @@ def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeyp
     monkeypatch.setattr("operations.push.health.STALE_SECONDS", -1.0)
     [later] = push_report(pipeline)
     assert later["state"] == "stopped" and later["why"] == "it answers 500"
+
+
+def test_check_says_whether_anybody_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        [answer] = checked_webhooks(load(file_of(tmp_path, url=f"http://127.0.0.1:{port}/in?key=hidden")))
+        assert answer.state == "ok"
+    [answer] = checked_webhooks(load(file_of(tmp_path, url=f"http://127.0.0.1:{port}/in?key=hidden")))
+    assert answer.state == "warning" and str(port) in answer.findings[0].message
+    assert "hidden" not in str(answer.findings)

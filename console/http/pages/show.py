@@ -51,7 +51,7 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
     jobs = [job.to_dict() for job in asked.jobs.newest(sink)[:5]]
     template = "_sink.html" if part == "live" else "sink.html"
     streams = [name for keeper, name in kept_views(asked.pipeline) if keeper == sink]
-    more = {"name": sink, "sink": found, "jobs": jobs, "streams": streams}
+    more: dict[str, Any] = {"name": sink, "sink": found, "jobs": jobs, "streams": streams}
     return page(request, template, pipeline=asked.pipeline.name, view=view, **more)
 
 

@@ -6,17 +6,34 @@ import json
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import requests
+from ruamel.yaml import YAML
 
 from tests.support.migrating import Migrating
 from tests.support.pushed import Event, folded
+from tests.support.receiver import SECRET
 
 
+@dataclass
 class Pushing(Migrating):
-    """Its cache keeps changes."""
+    """Its cache keeps changes.
+
+    Attributes:
+        hook: an address that is sent them, too; none if it is empty.
+    """
+
+    hook: str = ""
+
+    def write_pipeline(self) -> None:
+        super().write_pipeline()
+        if self.hook:
+            push = {"hook": {"view": self.view("thing"), "url": self.hook, "secret": SECRET}}
+            with self.file.open("a") as out:
+                YAML().dump({"push": push}, out)
 
     def kinds(self) -> dict[str, dict[str, Any]]:
         kinds = super().kinds()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from cdc.masking import looks_secret, mask_text, masked, reveal
 from cdc.pipeline.loading import load, loads
 from cdc.pipeline.models import Alert, Engine, Pipeline, Policy
+from cdc.pipeline.push import Webhook
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.search import ElasticsearchSink, OpenSearchSink, SearchSink
 from cdc.pipeline.sinks import IcebergSink, RedisSink, Sink
@@ -31,6 +32,7 @@ __all__ = [
     "Sink",
     "Source",
     "View",
+    "Webhook",
     "load",
     "loads",
     "looks_secret",

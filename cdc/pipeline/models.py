@@ -29,6 +29,7 @@ from cdc.pipeline.fields import (
     entry,
     wrong,
 )
+from cdc.pipeline.push import Webhook
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
@@ -202,6 +203,7 @@ class Pipeline(Part):
     sinks: Annotated[Mapping[Name, Sink], Field(min_length=1)] = entry(
         description="Where the views are kept, by name; each sink runs and fails alone."
     )
+    push: Mapping[Name, Webhook] = entry({}, "Webhooks that are sent a view's changes, by name (docs/push.md).")
     policy: Policy = entry(Policy(), "What to do when the source does what can't simply be followed.", active=True)
     engine: Engine = entry(Engine(), "Spark.", active=True)
 

@@ -18,6 +18,7 @@ VIEW = "customer"
 JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
 SINK_NAMES = {"elasticsearch": "search", "redis": "cache", "iceberg": "warehouse"}
+HOOK = "orders"
 # Parts that are shown where the part around them names them.
 INNER = (
     ("source", "registry"),
@@ -54,6 +55,8 @@ def template() -> str:
             continue  # stands in the part around it
         if section.kind in ALIKE:
             lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))
+        elif section.path[0:1] == ("push",):
+            lines += _push(section)
         elif section.path[:1] != ("views",):
             lines += _section(section, every)
         elif len(section.path) == 2:
@@ -81,6 +84,16 @@ def _section(section: Section, every: list[Section]) -> Iterator[str]:
         yield f"{indent}# or: {key.name}:" if key.alternative else f"{indent}#{key.name}:"
         for inner in below.keys:
             yield from _key(replace(inner, alternative=key.alternative), indent + "  ", active=False)
+    yield ""
+
+
+def _push(section: Section) -> Iterator[str]:
+    """None of them is set: they ask for `changes`, which the template's sink has not."""
+    yield from _comment(section.description, "")
+    yield "push:"
+    yield f"  # or: {HOOK}:"
+    for key in section.keys:
+        yield from _key(replace(key, alternative=True), "    ")
     yield ""
 
 

@@ -32,7 +32,7 @@ def command(file: Path, as_json: bool) -> None:
 
     The views are held against the tables: names, keys, joins, types and Spark SQL, all that `run` would refuse. New
     expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered. Catalogues and
-    buckets of warehouses are asked whether they are there and let us in.
+    buckets of warehouses are asked whether they are there and let us in; addresses of webhooks are connected to.
 
     Changes nothing. Exit code 1 when something must be mended first (an error, or a check that could not run); warnings
     and notes exit with 0.
@@ -41,11 +41,13 @@ def command(file: Path, as_json: bool) -> None:
     from connectors.preflight import preflight
     from operations.checked_views import checked_views
     from operations.checked_warehouses import checked_warehouses
+    from operations.checked_webhooks import checked_webhooks
 
     pipeline = load(file)
     answers = []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
-    for answer in chain(preflight(pipeline), checked_views(pipeline, progress), checked_warehouses(pipeline)):
+    ours = (checked_views(pipeline, progress), checked_warehouses(pipeline), checked_webhooks(pipeline))
+    for answer in chain(preflight(pipeline), *ours):
         answers.append(answer)
         if not as_json:
             show(answer)

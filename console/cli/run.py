@@ -181,6 +181,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
     from operations.letters.watch import LetterWatch
     from operations.losses.losses import Losses
     from operations.pausing import refuse_paused
+    from operations.push.webhooks import Webhooks
     from operations.run.engine import open_engine
     from operations.run.halting import Halting
     from operations.run.patience import Waiting, patiently
@@ -215,6 +216,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             _warn(engine, source)
             with (
                 LetterWatch(engine),
+                Webhooks(lambda: (engine.pipeline, {build.sink for build in list(engine.builds)}), _say),
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,
             ):

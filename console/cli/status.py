@@ -163,6 +163,17 @@ def _history(sink: str, history: Mapping[str, Any]) -> Iterator[str]:
         yield f"warning: {history['warning']}"
 
 
+def push_line(hook: Mapping[str, Any]) -> str:
+    """A webhook in words."""
+    lag = "?" if hook["lag_entries"] is None else f"{hook['lag_entries']:,}"
+    last = hook["delivered_at"]
+    taken = "nothing taken yet" if last is None else f"last taken {max(time.time() - last, 0):,.0f} s ago"
+    since = hook["failing_since"]
+    why = f"; for {max(time.time() - since, 0):,.0f} s: {hook['why'] or 'it was failing'}" if since else ""
+    letters = f", {hook['letters']:,} refused" if hook["letters"] else ""
+    return f"webhook {hook['name']} ({hook['view']}): {hook['state']}, {lag} behind, {taken}{letters}{why}"
+
+
 def _below(report: dict[str, Any]) -> Iterator[str]:
     """What stands below the table, a text a line."""
     for sink in report["sinks"]:
@@ -176,6 +187,7 @@ def _below(report: dict[str, Any]) -> Iterator[str]:
             yield f"warning: {sink['warning']}"
         if sink.get("history"):
             yield from _history(sink["sink"], sink["history"])
+    yield from map(push_line, report["push"])
     yield from (evolving_line(one) for one in report["evolving"])
     refused = report["file"]["refused"]
     if refused:

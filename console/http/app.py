@@ -17,6 +17,7 @@ from cdc.errors import ConfigError, HeadwaterError, Refused, UnknownName
 from console.http import documents, events, freshness, jobs, metrics, overview, reports, stream
 from console.http.guard import Access, Guard
 from console.http.pages import act, letters, show
+from console.http.pages import stream as board
 from console.http.pages.render import STATIC, page
 from console.http.served import Pipelines
 from operations.jobs.job import told
@@ -49,7 +50,7 @@ def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] =
     )
     app.state.pipelines, app.state.access, app.state.leaving = pipelines, access, leaving
     app.state.streams = Streams(leaving)
-    for part in (reports, freshness, metrics, overview, documents, jobs, events, stream, show, letters, act):
+    for part in (reports, freshness, metrics, overview, documents, jobs, events, stream, show, board, letters, act):
         app.include_router(part.router)
     app.mount("/static", _Static(directory=STATIC))
     app.add_exception_handler(HeadwaterError, _explained)

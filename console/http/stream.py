@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
@@ -13,10 +14,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from cdc.errors import HeadwaterError, Refused
+from cdc.filters import MAX_CHARS as MAX_FILTER
 from console.http.reports import Asked
 from operations.push import told
 from operations.push.cursor import MAX_CHARS
-from operations.push.lens import MAX_CHARS as MAX_FILTER
 from operations.push.lens import Lens
 from operations.push.streams import Subscriber
 from operations.push.told import Told
@@ -25,7 +26,7 @@ from operations.push.told import Told
 # its cursor. Meanwhile it costs what lies in its socket. One that never does is ended by the kernel (server.py).
 SLOW_SECONDS = 20.0
 # How a browser's EventSource comes again.
-RETRY = "retry: 2000\n\n"
+RETRY = b"retry: 2000\n\n"
 
 router = APIRouter()
 
@@ -72,7 +73,7 @@ class _Events(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, subscriber: Subscriber, first: list[Told] | str | None, events: AsyncIterator[list[Told] | str]
+        self, subscriber: Subscriber, first: Sequence[Told] | str | None, events: AsyncIterator[Sequence[Told] | str]
     ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"}, media_type=self.media_type)
         del self.headers["content-length"]
@@ -84,12 +85,12 @@ class _Events(Response):
         watching = asyncio.create_task(self._watch(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            body = RETRY + ("" if self._first is None else self._text(self._first))
+            body = RETRY + (b"" if self._first is None else self._body(self._first))
             await self._send(send, body)
             with suppress(HeadwaterError):  # it comes again, and is answered with a status
                 async for found in self._events:
-                    if not await self._send(send, self._text(found)):
-                        await self._send(send, _text(told.slow(self._cursor, SLOW_SECONDS)))
+                    if not await self._send(send, self._body(found)):
+                        await self._send(send, _event(told.slow(self._cursor, SLOW_SECONDS)))
                         break
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -101,20 +102,28 @@ class _Events(Response):
             pass
         self._subscriber.leave()
 
-    async def _send(self, send: Send, text: str) -> bool:
+    async def _send(self, send: Send, body: bytes) -> bool:
         """Whether it went out in time."""
         began = time.monotonic()
-        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
         return time.monotonic() - began < SLOW_SECONDS
 
-    def _text(self, found: list[Told] | str) -> str:
+    def _body(self, found: Sequence[Told] | str) -> bytes:
         if isinstance(found, str):
             self._cursor = found
-            return f": nothing new\nid: {found}\n\n"
-        self._cursor = found[-1].cursor or self._cursor if found else self._cursor
-        return "".join(map(_text, found))
+            return b": nothing new\nid: %s\n\n" % found.encode()
+        self._cursor = (found[-1].cursor if found else None) or self._cursor
+        return _shared_body(found) if isinstance(found, tuple) else _body(found)
 
 
-def _text(one: Told) -> str:
-    marked = "" if one.cursor is None else f"id: {one.cursor}\n"
-    return f"{marked}event: {one.name}\ndata: {one.data.decode()}\n\n"
+def _body(events: Sequence[Told]) -> bytes:
+    return b"".join(map(_event, events))
+
+
+# What thousands are told at one time is put into words once.
+_shared_body = lru_cache(maxsize=8)(_body)
+
+
+def _event(one: Told) -> bytes:
+    marked = b"" if one.cursor is None else b"id: %s\n" % one.cursor.encode()
+    return b"%sevent: %s\ndata: %s\n\n" % (marked, one.name.encode(), one.data)

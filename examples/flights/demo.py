@@ -20,7 +20,7 @@ from cdc.errors import HeadwaterError
 from deploy.local.stack import LocalStack
 from examples.common import Passwords
 from examples.flights.live import Live, Visible
-from examples.flights.page import DemoPage
+from examples.flights.page import BOARD, DemoPage
 
 HERE = Path(__file__).parent
 PIPELINE = HERE / "pipeline.yaml"
@@ -74,7 +74,7 @@ class Demo:
         try:
             self.start_runner()
             with self.page() as page:
-                print(f"look at {page.url} meanwhile", flush=True)
+                print(f"look at {page.url} meanwhile, and at {page.url}{BOARD} for departures", flush=True)
                 self.wait_filled()
                 return self.shown(page)
         finally:
@@ -89,7 +89,7 @@ class Demo:
         line = self.verify()
         if sys.stdout.isatty():
             print(line, flush=True)
-            say(f"7. the page, while rows go on changing: {page.url} (Ctrl-C ends it)")
+            say(f"7. the page, while rows go on changing: {page.url} and {page.url}{BOARD} (Ctrl-C ends it)")
             page.keep_changing()
         return line
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,9 @@ ROWS, PAUSE_SECONDS = 20, 0.5
 FLIGHTS = 336_776
 # Each is written again as it is: Postgres logs an update, every sink gets it, and no value has changed.
 TOUCH = b"UPDATE flights SET dep_delay = dep_delay WHERE flight_id = ANY(%s)"
+# Those of the departures board are the first day's. What was added to a delay is taken off again in the end.
+BOARD, DEPARTURES = "/stream?view=departure", 842
+DELAY = b"UPDATE flights SET dep_delay = dep_delay + %s WHERE flight_id = %s AND dep_delay IS NOT NULL"
 
 
 class DemoPage:
@@ -67,12 +71,19 @@ class DemoPage:
 
     def keep_changing(self) -> None:
         """Write rows until somebody presses Ctrl-C."""
-        some = random.Random(2013)
+        some, added = random.Random(2013), Counter[int]()
         with Live(self.env, self.pipeline) as live:
             try:
                 while self._process.poll() is None:
+                    late, minutes = some.randrange(1, DEPARTURES + 1), some.choice((-5, 5, 10, 15))
                     with live.database.transaction():
                         live.database.execute(TOUCH, [some.sample(range(1, FLIGHTS), ROWS)])
+                        live.database.execute(DELAY, [minutes, late])
+                    added[late] += minutes
                     time.sleep(PAUSE_SECONDS)
             except KeyboardInterrupt:
-                return
+                pass
+            finally:
+                with live.database.transaction():
+                    for flight, minutes in added.items():
+                        live.database.execute(DELAY, [-minutes, flight])

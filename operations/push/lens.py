@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import jmespath
 import orjson
-from jmespath.exceptions import JMESPathError, JMESPathTypeError
+from jmespath.exceptions import JMESPathError
 
-from cdc.errors import ConfigError
+from cdc.filters import compiled
 
-MAX_CHARS = 1_000
 Op = Literal["created", "changed", "deleted", "entered", "left"]
 
 
@@ -37,7 +35,7 @@ class Lens:
             ConfigError: the filter is no JMESPath; says where (terminal).
         """
         text = (filter or "").strip()
-        return cls(text, tuple(dict.fromkeys(fields)), _compiled(text) if text else None)
+        return cls(text, tuple(dict.fromkeys(fields)), compiled(text) if text else None)
 
     def op(self, before: bytes | None, after: bytes | None) -> Op | None:
         """What a change is to who looks through this; None when nothing is to be seen of it."""
@@ -76,30 +74,3 @@ class Lens:
             return orjson.dumps({name: found[name] for name in self.fields if name in found})
         except (ValueError, TypeError):
             return b"null"
-
-
-def _compiled(text: str) -> Any:
-    if len(text) > MAX_CHARS:
-        raise ConfigError(f"the filter has {len(text):,} characters", fix=f"at most {MAX_CHARS:,} are taken")
-    try:
-        made = jmespath.compile(text)
-        made.search({})  # a function that there is not is only found now
-    except JMESPathTypeError:
-        return made  # an empty document has nothing that a function could take
-    except RecursionError:
-        raise ConfigError("the filter is nested too deep", fix="take parentheses out of it") from None
-    except JMESPathError as error:
-        raise _wrong(text, error) from error
-    return made
-
-
-def _wrong(text: str, error: JMESPathError) -> ConfigError:
-    at = getattr(error, "lex_position", getattr(error, "lexer_position", None))
-    # Its own words end with the expression, and an arrow that needs a fixed width.
-    said = str(error).split("\n")[0].partition(": Parse error")[0].rstrip(" :")
-    where = f"at character {int(at) + 1}" if at is not None else "in a function"
-    near = f", near {text[int(at) : int(at) + 20]!r}" if at is not None and text[int(at) :] else ""
-    return ConfigError(
-        f"filter: no JMESPath {where}{near}: {said}",
-        fix="texts stand in single quotes, numbers in backticks: status == 'open' && total > `100`",
-    )

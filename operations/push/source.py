@@ -8,10 +8,13 @@ from typing import Any
 from cdc.errors import ConfigError, HeadwaterError, SinkUnavailable, UnknownName
 from cdc.pipeline import Pipeline, RedisSink
 from operations.generations.targets import views_of_file
+from operations.push.cursor import Cursor
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.redis.client import ERRORS, connect, is_passing, reason_of
-from sinks.redis.read import Moving
+from sinks.redis.hooks import Hooks
+from sinks.redis.names import Names
+from sinks.redis.read import Moving, NoChanges
 from sinks.redis.settings import Settings, read_settings
 from sinks.redis.tail import Tail
 from spark.made_of import as_defined
@@ -64,6 +67,31 @@ def place_of(pipeline: Pipeline, view: str, sink: str | None = None) -> Place:
     return Place(having[0], view, _settings(pipeline, having[0], view))
 
 
+def kept_views(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Whose changes are kept: sinks and their views, in the order of the file."""
+    return [(name, view) for name in pipeline.sinks if _keeps(pipeline, name) for view in _views(pipeline, name)]
+
+
+def newest_but(place: Place, count: int) -> str | None:
+    """A cursor that the newest ``count`` changes follow; None while none are kept.
+
+    Raises:
+        HeadwaterError: the server does not answer, or refuses.
+    """
+    source = Source(place)
+    try:
+        standing = source.tail().standing()
+        if standing.mark is None:
+            return None
+        return Cursor(standing.generation, standing.mark, source.tail().newest(standing, count)).text()
+    except NoChanges:
+        return None
+    except TROUBLES as error:
+        raise told(error, place) from error
+    finally:
+        source.close()
+
+
 def _keeps(pipeline: Pipeline, name: str) -> bool:
     part = pipeline.sinks[name]
     return isinstance(part, RedisSink) and part.changes is not None
@@ -100,6 +128,16 @@ class Source:
         if self._client is None:
             self._client = connect(self.place.settings)
         return Tail(self._client, self.place.settings.key_prefix, self.place.view)
+
+    def hooks(self, name: str, token: str, lease_seconds: float) -> Hooks:
+        """What is kept of a webhook beside them; arguments as ``Hooks``.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        self.tail()
+        where = Names(self.place.settings.key_prefix, self.place.view)
+        return Hooks(self._client, where, name, token, int(lease_seconds * 1000))
 
     def close(self) -> None:
         """Give the connections back. Idempotent."""

@@ -3,37 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.errors import TooManyWaits
 from cdc.pipeline import Pipeline
+from operations.push.cursor import Cursor
 from operations.push.feed import PAUSE_SECONDS, Feed
 from operations.push.lens import Lens
 from operations.push.source import TROUBLES, Place, place_of, told
 from operations.push.told import Told
-from operations.push.walk import Walk
+from operations.push.walk import Walk, behind, seen
 from sinks.redis.client import is_passing
 from sinks.redis.read import Moving
 
 # Each holds a socket and some kilobytes.
 MOST = 20_000
 # After so long without an event a sign of life goes out, with the cursor: who was only filtered out stays resumable.
-QUIET_SECONDS = 15.0
-# Whether the server is about to end is looked at that often, for all of them.
-LEAVE_SECONDS = 0.5
+# Within a half of it more or less: all have heard of the same change, and would be due at one moment.
+QUIET_SECONDS = 12.0
+# Who is due, and whether the server is about to end, is looked at that often, for all of them: no timer each.
+TICK_SECONDS = 0.5
+# Pages of changes that are kept as they are told: all who see the same at one time are told the same.
+SAID = 32
+# From so many on a full collection of garbage, which looks at every object of each, would be felt: half a second of
+# 5,000, in which nobody is told anything.
+CROWD = 500
 # Where a view's changes are is read from files: not again for each of a thousand that come at once.
 PLACE_SECONDS = 2.0
 
 
 @dataclass(eq=False)
 class _Shared:
-    """A feed and who reads it."""
+    """A feed, who reads it, and what those are told who stand at one place: it is worked out once for all of them."""
 
     feed: Feed
     readers: set[Subscriber] = field(default_factory=set)
+    _next: dict[tuple[bytes, str, Lens], tuple[tuple[Told, ...], Cursor] | None] = field(default_factory=dict)
+
+    def news(self) -> None:
+        """There is something new."""
+        self._next.clear()
+        for reader in self.readers:
+            reader.wake()
+
+    def after(self, cursor: Cursor, lens: Lens) -> tuple[tuple[Told, ...], Cursor] | None:
+        """What follows a cursor, and where one stands then: the same objects for all who ask for the same; None when
+        the subscriber must ask Redis itself.
+        """
+        key = (cursor.place, cursor.mark, lens)
+        if key not in self._next:
+            entries = self.feed.after(cursor)
+            if len(self._next) >= SAID:
+                self._next.clear()
+            self._next[key] = None if entries is None else (tuple(seen(entries, lens, cursor)), behind(cursor, entries))
+        return self._next[key]
 
 
 class Streams:
@@ -48,6 +76,7 @@ class Streams:
         self._shared: dict[tuple[Any, ...], _Shared] = {}
         self._places: dict[tuple[Any, ...], tuple[float, Pipeline, Place]] = {}
         self._ticker: asyncio.Task[None] | None = None
+        self._frozen = self._before = 0
 
     @property
     def count(self) -> int:
@@ -86,11 +115,11 @@ class Streams:
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
         walk = Walk(shared.feed.source.tail(), place.view, lens, cursor, documents=documents)
-        subscriber = Subscriber(shared.feed, walk, self._leaving, lambda one: self._leave(place, one))
+        subscriber = Subscriber(shared, walk, lens, self._leaving, self._leave)
         shared.readers.add(subscriber)
         return subscriber
 
-    def _leave(self, place: Place, subscriber: Subscriber) -> None:
+    def _leave(self, subscriber: Subscriber) -> None:
         for key, shared in list(self._shared.items()):
             if subscriber in shared.readers:
                 shared.readers.discard(subscriber)
@@ -99,15 +128,30 @@ class Streams:
                     shared.feed.close()
 
     def _wake(self, key: tuple[Any, ...]) -> None:
-        for reader in self._shared[key].readers if key in self._shared else ():
-            reader.news.set()
+        if key in self._shared:
+            self._shared[key].news()
 
     async def _tick(self) -> None:
         while self._shared:
-            await asyncio.sleep(LEAVE_SECONDS)
-            if self._leaving():
-                for key in self._shared:
-                    self._wake(key)
+            await asyncio.sleep(TICK_SECONDS)
+            leaving, now = self._leaving(), time.monotonic()
+            self._settle(self.count)
+            for shared in self._shared.values():
+                for reader in shared.readers:
+                    if leaving or reader.due < now:
+                        reader.wake()
+        self._settle(0)
+
+    def _settle(self, count: int) -> None:
+        """Spare the garbage collector those who wait, once a crowd has come; when half has gone, it looks again."""
+        if count < self._frozen / 2:
+            gc.unfreeze()
+            self._frozen = 0
+        elif count == self._before and count > max(1.25 * self._frozen, CROWD):
+            gc.collect()
+            gc.freeze()
+            self._frozen = count
+        self._before = count
 
     def close(self) -> None:
         """End the feeds. Idempotent; from any thread."""
@@ -116,26 +160,43 @@ class Streams:
 
 
 class Subscriber:
-    """One subscriber. Made by ``Streams.subscribe``."""
+    """One subscriber. Made by ``Streams.subscribe``.
+
+    Attributes:
+        due: when a sign of life is, on the monotonic clock.
+    """
 
     def __init__(
-        self, feed: Feed, walk: Walk, leaving: Callable[[], bool], closed: Callable[[Subscriber], None]
+        self,
+        shared: _Shared,
+        walk: Walk,
+        lens: Lens,
+        leaving: Callable[[], bool],
+        closed: Callable[[Subscriber], None],
     ) -> None:
-        self._feed, self._walk, self._leaving, self._closed = feed, walk, leaving, closed
-        self._begun = self._gone = False
-        self.news = asyncio.Event()
+        self._shared, self._walk, self._lens, self._leaving, self._closed = shared, walk, lens, leaving, closed
+        self._begun = self._gone = self._news = False
+        self._waiting: asyncio.Future[None] | None = None  # an Event costs a third more, thousands of times
+        self.due = float("inf")
+
+    def wake(self) -> None:
+        """There is something to look at."""
+        self._news = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def leave(self) -> None:
         """Whoever reads has gone: ``told`` ends."""
         self._gone = True
-        self.news.set()
+        self.wake()
 
     def close(self) -> None:
         """Give it back. Idempotent."""
         self._closed(self)
 
-    async def told(self) -> AsyncIterator[list[Told] | str]:
-        """What there is to be told: events, or after a silence the cursor alone. Ends when the server does.
+    async def told(self) -> AsyncIterator[Sequence[Told] | str]:
+        """What there is to be told: events (a tuple: others are told the very same one), or after a silence the cursor
+        alone. Ends when the server does.
 
         Raises:
             HeadwaterError: no changes are kept, or the server refuses; if it does not answer, only at the beginning.
@@ -145,22 +206,20 @@ class Subscriber:
             if found is not None:
                 self._begun = True
                 yield found
+                self.due = time.monotonic() + QUIET_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 (no secret)
 
-    async def _next(self) -> list[Told] | str | None:
+    async def _next(self) -> Sequence[Told] | str | None:
         """The next events, or after a silence the cursor; None when there is to be asked again."""
-        feed, walk = self._feed, self._walk
-        self.news.clear()  # before the look: what comes after it wakes us
+        feed, walk = self._shared.feed, self._walk
+        self._news = False  # before the look: what comes after it wakes us
         if self._gone:
             return None
-        if walk.live and (entries := feed.after(walk.cursor)) is not None:
-            if entries:
-                return walk.advance(entries) or None
-            try:
-                async with asyncio.timeout(QUIET_SECONDS):
-                    await self.news.wait()
-            except TimeoutError:
-                return walk.cursor.text()
-            return None
+        if walk.live and (after := self._shared.after(walk.cursor, self._lens)) is not None:
+            shown, cursor = after
+            if cursor is walk.cursor:
+                return await self._quiet()
+            walk.passed(cursor)
+            return shown or None
         try:
             found = await asyncio.to_thread(walk.step)
         except TROUBLES as error:
@@ -171,6 +230,14 @@ class Subscriber:
         if not found and walk.live and feed.after(walk.cursor) is None:
             await asyncio.sleep(0.1)  # the feed has yet to begin, or to come as far
         return found or None
+
+    async def _quiet(self) -> str | None:
+        if time.monotonic() < self.due:
+            if not self._news:
+                self._waiting = asyncio.get_running_loop().create_future()
+                await self._waiting
+            return None
+        return self._walk.cursor.text()
 
 
 def _in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

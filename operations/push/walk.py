@@ -79,17 +79,14 @@ class Walk:
             raise
 
     def advance(self, entries: list[Entry]) -> list[Told]:
-        """Changes that somebody else has read: those that follow the cursor."""
-        cursor = self.cursor
-        if entries:
-            self._cursor = Cursor(cursor.generation, cursor.mark, entries[-1].place)
-        return self.seen(entries)
+        """Changes that follow the cursor, as they are told."""
+        found = seen(entries, self._lens, self.cursor)
+        self.passed(behind(self.cursor, entries))
+        return found
 
-    def seen(self, entries: list[Entry]) -> list[Told]:
-        """Entries of this stream through the lens."""
-        generation, mark = self.cursor.generation, self.cursor.mark
-        shown = (told.change(entry, self._lens, generation, mark) for entry in entries)
-        return [one for one in shown if one is not None]
+    def passed(self, cursor: Cursor) -> None:
+        """It stands there: what lies between was told by somebody else."""
+        self._cursor = cursor
 
     def _begin(self) -> list[Told]:
         """``reset``, and the place from which on changes matter."""
@@ -154,3 +151,14 @@ class Walk:
         else:
             self._why = BEHIND if now.mark == before.mark else ANEW
         return []
+
+
+def seen(entries: list[Entry], lens: Lens, cursor: Cursor) -> list[Told]:
+    """Entries of a cursor's stream, as they are seen through a lens."""
+    shown = (told.change(entry, lens, cursor.generation, cursor.mark) for entry in entries)
+    return [one for one in shown if one is not None]
+
+
+def behind(cursor: Cursor, entries: list[Entry]) -> Cursor:
+    """The cursor after entries that follow one; itself when there are none."""
+    return Cursor(cursor.generation, cursor.mark, entries[-1].place) if entries else cursor

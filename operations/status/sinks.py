@@ -13,6 +13,7 @@ from operations.accepted import file_status
 from operations.history_place import STREAM
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
+from operations.push.health import push_report
 from operations.status.evolving import evolving
 from operations.status.facts import FlowReport, Report, SinkReport, judged
 from operations.status.history import HistoryFolder, history_of, history_status
@@ -46,6 +47,7 @@ def status_report(pipeline: Pipeline, only: Sequence[str] = ()) -> dict[str, Any
         "file": file_status(pipeline),
         "source": {**source, **source_judged(report)},
         "evolving": evolving(pipeline),
+        "push": push_report(pipeline),
         "sinks": [with_judgement(sink, report.sinks[sink["sink"]]) for sink in sinks],
     }
 

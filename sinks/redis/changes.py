@@ -55,11 +55,11 @@ else
 end
 return redis.call('HSET', KEYS[1], field, ARGV[2] .. ':' .. mark)
 """
-# KEYS: pointer, stream. ARGV: generation, a mark.
+# KEYS: pointer, stream, what webhooks have refused (it holds documents too). ARGV: generation, a mark.
 _ANEW = b"""\
 local field = 'changes:' .. ARGV[1]
 local keep = string.match(redis.call('HGET', KEYS[1], field) or '', '^%d+')
-redis.call('UNLINK', KEYS[2])
+redis.call('UNLINK', KEYS[2], KEYS[3])
 if not keep then return 0 end
 redis.call('XADD', KEYS[2], '*', 'k', '', 'v', '-1', 'b', '', 'a', '')
 redis.call('HSET', KEYS[1], field, keep .. ':' .. ARGV[2])
@@ -82,7 +82,7 @@ def begin_anew(client: Client, where: Names) -> None:
     Raises:
         redis.RedisError: the server went away; call again.
     """
-    client.eval(_ANEW, 2, where.pointer, where.changes, where.generation, secrets.token_hex(8))
+    client.eval(_ANEW, 3, where.pointer, where.changes, where.letters, where.generation, secrets.token_hex(8))
 
 
 def kept(client: Client, where: Names) -> int:

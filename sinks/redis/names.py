@@ -6,6 +6,8 @@ value, hidden           ``<key_prefix><view>@<N>:<id>``        a document of gen
 version                 ``hw:v:{<own name of the value>}``     decimal digits; stays after a delete (fence)
 pointer                 ``<key_prefix><view>@live``            hash: which generation is where (pointer.py)
 changes                 ``<key_prefix><view>@<N>@changes``     stream of generation N's changes (changes.py)
+webhooks                ``<key_prefix><view>@hooks``           hash: how far each webhook is (hooks.py)
+refused by webhooks     ``<key_prefix><view>@letters``         stream of batches that a webhook did not take
 ======================  =====================================  =========================================
 
 A generation's *own* name is the plain one for generation 1 and the hidden one for all others. Versions keep to it;
@@ -64,6 +66,16 @@ class Names:
     def changes(self) -> bytes:
         """The key of this generation's changes: no id of any view can make it."""
         return f"{self.key_prefix}{self.view}@{self.generation}@changes".encode()
+
+    @cached_property
+    def hooks(self) -> bytes:
+        """The key of what webhooks keep, whichever generation readers see."""
+        return f"{self.key_prefix}{self.view}@hooks".encode()
+
+    @cached_property
+    def letters(self) -> bytes:
+        """The key of what webhooks have refused."""
+        return f"{self.key_prefix}{self.view}@letters".encode()
 
     def hidden_of(self, generation: int) -> bytes:
         """``hidden`` of another generation."""

@@ -254,6 +254,8 @@ class RedisSink:
             client.unlink(where.changes)
             client.eval(FORGET, 1, where.pointer, where.generation)
             if not client.exists(where.pointer):  # no generation is left
+                client.unlink(where.hooks)
+                client.unlink(where.letters)
                 self._claims.release(client, where.stem)
 
     def empty(self, target: str) -> None:

@@ -13,6 +13,13 @@ from sinks.redis.client import Client
 from sinks.redis.names import Names
 from sinks.redis.read import NoChanges, Reads, raised
 
+# Counted in the server: entries hold documents. KEYS: stream. ARGV: behind which entry.
+_PAGE = 1_000
+_COUNT = b"""\
+local found = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1000)
+return {#found, #found > 0 and found[#found][1] or ARGV[1]}
+"""
+
 
 class Entry(NamedTuple):
     """One change.
@@ -64,17 +71,17 @@ class Tail:
         generation = int(self._client.hget(self._where.pointer, "generation") or 1)
         return Standing(generation, _mark(self._client.hget(self._where.pointer, f"changes:{generation}")))
 
-    def newest(self, standing: Standing) -> bytes:
-        """The place of the newest change.
+    def newest(self, standing: Standing, but: int = 0) -> bytes:
+        """The place of the newest change, or of the one that so many follow; of the oldest when there are fewer.
 
         Raises:
             NoChanges: the stream is gone.
             redis.RedisError: the server does not answer.
         """
-        found = self._client.xrevrange(self._of(standing).changes, count=1)
+        found = self._client.xrevrange(self._of(standing).changes, count=but + 1)
         if not found:
             raise NoChanges
-        return bytes(found[0][0])
+        return bytes(found[-1][0])
 
     def after(self, standing: Standing, place: bytes, count: int) -> list[Entry]:
         """The next changes; empty when there are none.
@@ -100,6 +107,21 @@ class Tail:
             redis.RedisError: the server does not answer.
         """
         return bool(self._client.xread({self._of(standing).changes: place}, count=1, block=milliseconds))
+
+    def behind(self, standing: Standing, place: bytes, most: int = 20) -> int:
+        """How many changes follow a place; of more than ``most`` thousand, so many.
+
+        Raises:
+            redis.RedisError: the server does not answer.
+        """
+        count, key = 0, self._of(standing).changes
+        for _ in range(most):
+            found, last = self._client.eval(_COUNT, 1, key, place)
+            count += found
+            if found < _PAGE:
+                break
+            place = last
+        return count
 
     def pages(self, standing: Standing) -> Iterator[tuple[bytes, list[Held]]]:
         """All documents, page by page, each with the place of the newest change that is in it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ class Proxied(Migrating):
         if self.proxy is None:
             self.proxy = Proxy("127.0.0.1", urlsplit(self.stack.endpoints.elasticsearch_url).port or 9200)
         found["search"]["url"] = f"http://127.0.0.1:{self.proxy.port}"
+        found["cache"]["changes"] = {"keep": 1000}
         return found
 
 
@@ -93,3 +95,18 @@ def test_a_rebuild_is_begun_watched_and_promoted_by_clicks(at_work: tuple[Proxie
     expect(page.locator(".jobs")).to_contain_text("readers see generation 2", timeout=60_000)
     assert Register(made.folder / "state", made.name, "cache").living() == 2
     expect(page.get_by_role("link", name="Roll back to 1: what would it do?")).to_be_visible(timeout=10_000)
+
+
+def test_a_row_is_changed_in_postgres_and_its_cell_changes_by_itself(at_work: tuple[Proxied, Page, str]) -> None:
+    made, page, url = at_work
+    page.goto(f"{url}/sinks/cache")
+    expect(page.get_by_role("link", name=made.view("named"))).to_have_attribute("href", re.compile("/stream[?]view="))
+    page.goto(f"{url}/stream?view={made.view('named')}&sink=cache")
+    expect(page.locator("#board-state")).to_contain_text("Live", timeout=10_000)
+    cells = page.locator("#board tbody tr", has=page.locator("th", has_text="100000")).locator("td")
+    made.execute("UPDATE things SET a = 'before' WHERE id = 100000")
+    expect(cells.filter(has_text="before")).to_be_visible(timeout=30_000)
+    made.execute("UPDATE things SET a = 'after' WHERE id = 100000")
+    marked = cells.filter(has_text="after")
+    expect(marked).to_have_class("changed", timeout=30_000)
+    expect(marked).to_have_attribute("title", "was before")

@@ -48,6 +48,7 @@ class Pushed:
     subject: Subject
     folder: Path
     keep: int = 1_000
+    more: str = ""
     sink: RedisSink = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class Pushed:
         text = FILE.format(
             view=VIEW, url=self.subject.url, name=self.subject.name, folder=self.folder, keep=max(self.keep, 100)
         )
-        self.file.write_text(text)
+        self.file.write_text(text + self.more)
         self.sink = self.generation(1)
 
     def generation(self, number: int) -> RedisSink:

@@ -52,6 +52,12 @@ class Server:
         with (self.file.parent / "serve.log").open("a") as log, process.stderr as said:
             log.writelines(said)
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """As a crash does."""
         assert self._process is not None

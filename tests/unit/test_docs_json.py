@@ -17,7 +17,7 @@ from cdc.deadletter import DeadLetter
 from cdc.join.rows import Stamp
 from cdc.letter_book import Logged
 from cdc.log.letter_log import LetterLog
-from cdc.pipeline import Pipeline, Source, load
+from cdc.pipeline import Pipeline, Source, Webhook, load
 from cdc.view import View
 from connectors.actions import Action
 from connectors.foreign_keys import ForeignKey, Sizes
@@ -26,6 +26,8 @@ from connectors.survey import LeftOut, Survey
 from console.cli.check import to_dict
 from console.cli.main import cli
 from deploy.local.stack import ServiceState
+from operations.checked_warehouses import WAREHOUSE
+from operations.checked_webhooks import WEBHOOK
 from operations.edits.changes import Changes
 from operations.erase.eraser import Eraser, Options
 from operations.erase.places import Place
@@ -41,6 +43,7 @@ from operations.letters.replay import _told as _left
 from operations.preview.diff import _difference
 from operations.propose import proposal as proposed
 from operations.propose.proposal import Looked
+from operations.push.health import push_report
 from operations.query.answer import Answer as QueryAnswer
 from operations.query.answer import Told
 from operations.query.as_of import AsOf
@@ -84,6 +87,9 @@ def test_status(tmp_path: Path) -> None:
     report = judged(pipeline)
     source = {**SourceState(pipeline).report(), **source_judged(report)}
     assert example("status")["source"].keys() == source.keys()
+    hook = {"view": "plane", "url": "http://127.0.0.1:1", "secret": "whsec_" + "a" * 40, "sink": "cache"}
+    hooked = pipeline.model_copy(update={"push": {"departures": Webhook.model_validate(hook)}})
+    assert example("status")["push"][0].keys() == push_report(hooked)[0].keys()
     told = with_judgement(_sink(pipeline, "search", None), report.sinks["search"])
     assert sink.keys() == told.keys()
     assert sink["generations"][0].keys() == told["generations"][0].keys()
@@ -141,7 +147,7 @@ def test_check() -> None:
 
 def test_every_check_is_named() -> None:
     named = PAGE.partition("Checks: ")[2].partition("\n## ")[0]
-    assert sorted(re.findall(r"`([\w-]+)`", named)) == sorted(check.name for check in CHECKS)
+    assert sorted(re.findall(r"`([\w-]+)`", named)) == sorted(check.name for check in (*CHECKS, WAREHOUSE, WEBHOOK))
 
 
 def test_ps() -> None:

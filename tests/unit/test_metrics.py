@@ -14,7 +14,7 @@ from typing import cast
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdc.pipeline import Pipeline, load
+from cdc.pipeline import Pipeline, Webhook, load
 from console.http.app import make_app
 from console.http.guard import Access
 from console.http.served import Pipelines
@@ -26,6 +26,7 @@ from operations.freshness.note import (
     write_sink_note,
     write_source_note,
 )
+from operations.push.health import Health, write_note
 from operations.state_folder import register_of, state_dir
 from operations.status.judgement import JUDGEMENTS
 from operations.status.metrics import metrics
@@ -72,6 +73,9 @@ def pipeline(folder: Path, name: str = "p", *, verified: bool = True) -> Pipelin
         one = {"sink": "cache", "error": None, "views": [{**VIEW, "changed": []}]}
         totals.take({"at": now, "equal": True, "sample": None, "sinks": [one]})
         (state_dir(made) / name / "verify.prom").write_text(audit_metrics(name, totals))
+    hook = {"view": "v", "url": "http://127.0.0.1:1", "secret": "whsec_" + "a" * 40, "sink": "cache"}
+    made = made.model_copy(update={"push": {"hook": Webhook.model_validate(hook)}})
+    write_note(made, "hook", Health("failing", 12, now - 60, 30, 2, now - 50, "it answers 500"))
     return made
 
 
@@ -107,6 +111,9 @@ def test_what_is_told(tmp_path: Path) -> None:
     assert found["headwater_source_judgement", ("well", "p")] == 1
     assert found["headwater_source_slot_safe_bytes", ("p",)] == 9_000
     assert found["headwater_verify_repaired_total", ("p", "cache", "v")] == 2
+    hook = ("p", "hook")
+    assert found["headwater_push_well", hook] == 0 and found["headwater_push_lag_entries", hook] == 12
+    assert found["headwater_push_letters_total", hook] == 2 and found["headwater_push_events_total", hook] == 30
 
 
 def test_what_batches_take(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from types import SimpleNamespace
+
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import ConfigError
-from operations.push import feed, told
+from operations.push import feed, streams, told
 from operations.push.cursor import Cursor, parse_cursor
 from operations.push.feed import Ring
 from operations.push.lens import Lens
@@ -124,3 +127,40 @@ def test_the_ring_is_bounded_in_bytes_too() -> None:
         ring.add(entries(n, 1, size=1 << 20))
     assert ring.after(Cursor(1, MARK, b"60-0")) is None
     assert len(ring.after(Cursor(1, MARK, b"80-0")) or ()) == 19
+
+
+def shared(found: Ring) -> streams._Shared:
+    reads = SimpleNamespace(after=found.after)  # the thread that fills the ring is another test's
+    return streams._Shared(reads)  # type: ignore[arg-type]
+
+
+def test_all_who_stand_at_one_place_are_told_the_very_same() -> None:
+    ring = Ring(Standing(1, MARK), b"1-0")
+    ring.add(entries(2, 3))
+    here, lens, narrow = Cursor(1, MARK, b"1-0"), Lens.of(None), Lens.of("s == 'no'")
+    one = shared(ring)
+    first, again = one.after(here, lens), one.after(Cursor(1, MARK, b"1-0"), lens)
+    assert first is not None and first is again and len(first[0]) == 3 and first[1].place == b"4-0"
+    assert one.after(here, narrow) == ((), first[1]), "who sees nothing of it stands there too"
+    assert one.after(Cursor(1, MARK, b"0-5"), lens) is None, "he must ask Redis"
+    assert one.after(first[1], lens) == ((), first[1])
+    ring.add(entries(5, 1))
+    one.news()
+    more = one.after(first[1], lens)
+    assert more is not None and len(more[0]) == 1
+
+
+def test_a_crowd_is_spared_by_the_garbage_collector_until_half_has_gone() -> None:
+    crowd, frozen = streams.Streams(), gc.get_freeze_count()
+    try:
+        for count in (1_000, 2_000):
+            crowd._settle(count)
+            assert gc.get_freeze_count() == frozen, "more are coming"
+        crowd._settle(2_000)
+        assert gc.get_freeze_count() > frozen
+        crowd._settle(1_500)
+        assert gc.get_freeze_count() > frozen
+        crowd._settle(999)
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.unfreeze()

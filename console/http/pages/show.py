@@ -13,6 +13,7 @@ from console.http.pages.model import overview
 from console.http.pages.render import page
 from console.http.served import Served, known_sinks
 from operations.generations.promotion import promotion_report
+from operations.push.source import kept_views
 from operations.trace.report import trace_report
 
 # Without a key the page is the form alone.
@@ -49,7 +50,9 @@ def one_sink(request: Request, sink: str, asked: Shown, part: Part = None) -> HT
         view |= {"level": found["level"], "words": words}
     jobs = [job.to_dict() for job in asked.jobs.newest(sink)[:5]]
     template = "_sink.html" if part == "live" else "sink.html"
-    return page(request, template, pipeline=asked.pipeline.name, view=view, name=sink, sink=found, jobs=jobs)
+    streams = [name for keeper, name in kept_views(asked.pipeline) if keeper == sink]
+    more: dict[str, Any] = {"name": sink, "sink": found, "jobs": jobs, "streams": streams}
+    return page(request, template, pipeline=asked.pipeline.name, view=view, **more)
 
 
 @router.get("/sinks/{sink}/promote/{number}")

@@ -1,0 +1,141 @@
+// A table of the documents that were changed last, which moves by itself (docs/push.md tells what comes).
+"use strict";
+
+document.addEventListener("DOMContentLoaded", () => {
+  const MARKED_MS = 4000; // as long as a change is to be seen
+  const SAID_MS = 10000; // who hears the page is not told of each change
+  const MOST_COLUMNS = 20;
+  const table = document.getElementById("board");
+  const halt = document.getElementById("halt");
+  const state = document.getElementById("board-state");
+  if (!table) return;
+  const head = table.tHead.rows[0];
+  const body = table.tBodies[0];
+  const most = Number(table.dataset.rows);
+  const columns = [];
+  const rows = new Map(); // key -> {row, document}
+  let source = null;
+  let last = null; // where to go on after a pause
+  let news = 0;
+  let said = 0;
+
+  function say(level, words) {
+    if (state.textContent === words) return;
+    state.className = `state ${level}`;
+    state.textContent = words;
+  }
+
+  function text(value) {
+    if (value === undefined) return "";
+    if (value === null) return "–";
+    return typeof value === "object" ? JSON.stringify(value) : String(value);
+  }
+
+  // Columns are those of the documents, in the order in which they were first seen.
+  function learn(found) {
+    for (const name of Object.keys(found)) {
+      if (columns.includes(name) || columns.length >= MOST_COLUMNS) continue;
+      columns.push(name);
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = name;
+      head.append(cell);
+      for (const { row } of rows.values()) row.insertCell();
+    }
+  }
+
+  function mark(cell, words) {
+    cell.classList.add("changed");
+    if (words) cell.title = words;
+    clearTimeout(cell.until);
+    cell.until = setTimeout(() => cell.classList.remove("changed"), MARKED_MS);
+  }
+
+  function made(key) {
+    const row = document.createElement("tr");
+    const first = document.createElement("th");
+    first.scope = "row";
+    first.textContent = key;
+    row.append(first);
+    for (const _ of columns) row.insertCell();
+    rows.set(key, { row, document: null });
+    return rows.get(key);
+  }
+
+  function put(key, found) {
+    learn(found);
+    const known = rows.get(key) || made(key);
+    columns.forEach((name, at) => {
+      const cell = known.row.cells[at + 1];
+      const now = text(found[name]);
+      if (cell.textContent === now) return;
+      if (known.document) mark(cell, `was ${text(known.document[name])}`);
+      cell.textContent = now;
+    });
+    if (!known.document) mark(known.row.cells[0]);
+    known.document = found;
+    known.row.classList.remove("gone");
+    if (body.firstChild !== known.row) body.prepend(known.row);
+    while (body.rows.length > most) {
+      const oldest = body.lastChild;
+      for (const [other, one] of rows) if (one.row === oldest) rows.delete(other);
+      oldest.remove();
+    }
+  }
+
+  function drop(key) {
+    const known = rows.get(key);
+    if (!known) return;
+    known.row.classList.add("gone");
+    setTimeout(() => {
+      if (!known.row.classList.contains("gone")) return; // it has come again
+      rows.delete(key);
+      known.row.remove();
+    }, MARKED_MS);
+  }
+
+  function aloud(key) {
+    news += 1;
+    if (Date.now() - said < SAID_MS) return;
+    document.getElementById("announcer").textContent = `${news} changes, the newest of ${key}`;
+    said = Date.now();
+    news = 0;
+  }
+
+  function open() {
+    const url = new URL(table.dataset.stream, location.href);
+    if (last) url.searchParams.set("cursor", last);
+    source = new EventSource(url);
+    source.addEventListener("ready", (event) => {
+      last = event.lastEventId || last;
+      say("good", "Live: changes are shown as they come.");
+    });
+    source.addEventListener("reset", (event) => {
+      rows.clear();
+      body.replaceChildren();
+      say("busy", `Begins anew: ${JSON.parse(event.data).why}.`);
+    });
+    source.addEventListener("change", (event) => {
+      const told = JSON.parse(event.data);
+      last = event.lastEventId || last;
+      if (told.op === "deleted" || told.op === "left") drop(told.key);
+      else put(told.key, told.after);
+      aloud(told.key);
+    });
+    source.onopen = () => say("good", "Live: changes are shown as they come.");
+    source.onerror = () => {
+      say("bad", "The connection is lost, what stands below is old; it is tried again.");
+      if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000); // it was answered with an error
+    };
+  }
+
+  halt.hidden = false;
+  halt.addEventListener("click", () => {
+    const stop = halt.getAttribute("aria-pressed") === "false";
+    halt.setAttribute("aria-pressed", String(stop));
+    if (!stop) return open();
+    source.close();
+    say("idle", "Paused: what comes is shown when you go on.");
+  });
+  open();
+});

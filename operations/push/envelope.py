@@ -1,0 +1,61 @@
+"""Batches of events for a webhook, cut so that the same batch comes about when it is sent again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from operations.push.signing import message_id
+from operations.push.told import Told
+
+# A snapshot event has a quarter of this; a single event may be larger.
+BODY_BYTES = 1 << 20
+
+
+class Batch(NamedTuple):
+    """What one POST holds.
+
+    Attributes:
+        events: in order.
+        cursor: up to where everything was told once it is taken; None in the middle of a snapshot.
+    """
+
+    events: list[Told]
+    cursor: str | None
+
+    @property
+    def body(self) -> bytes:
+        """JSON: a list of events, each as ``tail --json`` prints it."""
+        return orjson.dumps(
+            [{"event": one.name, "data": orjson.Fragment(one.data), "cursor": one.cursor} for one in self.events]
+        )
+
+    def message(self, *about: str) -> str:
+        """Its id: follows from its end, so it is the same in every process that sends it again. In a snapshot nobody
+        goes on in the middle, and ``about`` says which one it is.
+        """
+        return message_id(*about, *(one.cursor or one.name for one in self.events))
+
+
+def cut(events: Sequence[Told], most: int, end: str | None = None) -> Batch:
+    """The next batch.
+
+    Args:
+        events: that are to be sent; at least one.
+        most: events of a batch.
+        end: the cursor at which the batch ended that somebody has begun to send before.
+    """
+    ends = [place for place, one in enumerate(events[:most], 1) if end is not None and one.cursor == end]
+    count = ends[0] if ends else _fitting(events[:most])
+    return Batch(list(events[:count]), events[count - 1].cursor)
+
+
+def _fitting(events: Sequence[Told]) -> int:
+    size = 0
+    for count, one in enumerate(events):
+        size += len(one.data)
+        if size > BODY_BYTES and count:
+            return count
+    return len(events)

@@ -1,0 +1,100 @@
+"""How a webhook is, and the note of it in the state folder, which `status` and metrics read.
+
+<state_dir>/<pipeline>/push/<webhook>.json
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cdc.pipeline import Pipeline
+from cdc.pipeline.checks_push import sink_of
+from operations.state_folder import state_dir
+from spark.files import write_atomic
+
+# Whoever runs it writes the note about every second; an older one is of a process that is gone.
+STALE_SECONDS = 15.0
+State = Literal["starting", "delivering", "failing", "standby", "stopped"]
+
+
+@dataclass
+class Health:
+    """How one is.
+
+    Attributes:
+        state: ``delivering``; ``failing``: it is tried again and again; ``standby``: another process sends.
+        lag_entries: changes of the view that are still to be looked at, at most some thousands; None if not known.
+        delivered_at: of the last batch that was taken, epoch seconds.
+        events: that were taken, ever.
+        letters: batches that were refused, ever.
+        failing_since: epoch seconds.
+        why: it fails, in words.
+    """
+
+    state: State = "starting"
+    lag_entries: int | None = None
+    delivered_at: float | None = None
+    events: int = 0
+    letters: int = 0
+    failing_since: float | None = None
+    why: str | None = None
+
+    def fail(self, why: str) -> bool:
+        """It does not go on; whether that is news."""
+        news = self.state != "failing" or self.why != why
+        self.state, self.why, self.failing_since = "failing", why, self.failing_since or time.time()
+        return news
+
+    def well(self) -> bool:
+        """It goes on; whether that is news."""
+        news = self.state == "failing"
+        self.state, self.why, self.failing_since = "delivering", None, None
+        return news
+
+    def take_over(self, kept: dict[str, str]) -> None:
+        """What was counted before, by whoever sent."""
+        self.delivered_at = float(kept["delivered_at"]) if "delivered_at" in kept else None
+        self.events, self.letters = int(kept.get("events", 0)), int(kept.get("letters", 0))
+        if self.failing_since is None and "failing_since" in kept:
+            self.failing_since = float(kept["failing_since"])
+
+
+def note_path(pipeline: Pipeline, name: str) -> Path:
+    """Where a webhook's note is."""
+    return state_dir(pipeline) / pipeline.name / "push" / f"{name}.json"
+
+
+def write_note(pipeline: Pipeline, name: str, health: Health) -> None:
+    """Say how it is.
+
+    Raises:
+        OSError, DiskFull: as ``write_atomic``.
+    """
+    write_atomic(note_path(pipeline, name), json.dumps({**asdict(health), "at": time.time()}))
+
+
+def read_notes(pipeline: Pipeline) -> Iterator[tuple[str, Health]]:
+    """How each webhook of the file is, as far as this state folder knows."""
+    for name in pipeline.push:
+        try:
+            found: dict[str, Any] = json.loads(note_path(pipeline, name).read_text())
+            at = float(found.pop("at"))
+            health = Health(**found)
+        except (OSError, ValueError, KeyError, TypeError):
+            health, at = Health(), 0.0
+        if time.time() - at > STALE_SECONDS:
+            health.state = "stopped"
+        yield name, health
+
+
+def push_report(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """How the webhooks of a file are; the shape of ``status --json``."""
+    return [
+        {"name": name, "view": pipeline.push[name].view, "sink": sink_of(pipeline, name), **asdict(health)}
+        for name, health in read_notes(pipeline)
+    ]

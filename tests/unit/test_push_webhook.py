@@ -1,0 +1,156 @@
+"""What a webhook is sent, how it is signed, and what becomes of its answers: without a server."""
+
+from __future__ import annotations
+
+import json
+import socket
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import PipelineFileError
+from cdc.pipeline import load
+from operations.checked_webhooks import checked_webhooks
+from operations.push import told
+from operations.push.cursor import Cursor
+from operations.push.envelope import BODY_BYTES, cut
+from operations.push.health import Health, push_report, write_note
+from operations.push.signing import signed
+from operations.push.told import Told
+from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+FILE = """
+version: 1
+name: hooked
+source: {{host: 127.0.0.1, port: 1, database: x, user: y, password: z, tables: [public.t]}}
+kafka: {{bootstrap: "127.0.0.1:1"}}
+connect: {{url: "http://127.0.0.1:1"}}
+views: {{thing: {{root: t}}, other: {{root: t}}}}
+sinks:
+  kept: {{type: redis, url: "redis://127.0.0.1:1/0", view: thing, changes: {{}}}}
+  bare: {{type: redis, url: "redis://127.0.0.1:1/1", view: other}}
+push: {{hook: {hook}}}
+engine: {{state_dir: {folder}/state}}
+"""
+PLAIN = {"view": "thing", "url": "http://127.0.0.1:1/in", "secret": SECRET}
+
+
+def file_of(folder: Path, **hook: object) -> Path:
+    path = folder / "hooked.yaml"
+    path.write_text(FILE.format(hook=json.dumps({**PLAIN, **hook}), folder=folder))
+    return path
+
+
+def events(count: int, size: int = 10) -> list[Told]:
+    return [Told("change", b'"%s"' % (b"x" * size), Cursor(1, "0" * 16, b"%d-0" % n).text()) for n in range(count)]
+
+
+def test_the_signature_of_the_published_example() -> None:
+    """https://github.com/standard-webhooks/standard-webhooks: the vector that its libraries are tested with."""
+    headers = signed(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, b'{"test": 2432232314}')
+    assert headers == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_an_answer_of_2xx_is_taken_and_a_lasting_no_is_put_aside() -> None:
+    assert {verdict(status).done for status in (200, 201, 204, 299)} == {"delivered"}
+    assert {verdict(status).done for status in (400, 401, 403, 404, 410, 413, 422)} == {"refused"}
+    passing = (None, 100, 301, 302, 307, 408, 425, 429, 500, 502, 503, 504, 599)
+    assert {verdict(status, "gone").done for status in passing} == {"again"}
+    assert "redirects are not followed" in verdict(302).why
+
+
+def test_pauses_grow_are_bounded_and_differ() -> None:
+    longest = [verdict(500, attempt=attempt, chance=lambda: 1.0).seconds for attempt in range(12)]
+    assert longest[:4] == [0.5, 1.0, 2.0, 4.0] and set(longest[7:]) == {MOST_SECONDS}
+    assert verdict(500, attempt=10_000, chance=lambda: 0.0).seconds == MOST_SECONDS / 2
+    assert verdict(503, retry_after="7", chance=lambda: 0.0).seconds == 7
+    assert verdict(503, retry_after="0", chance=lambda: 0.0).seconds == 0.25
+    assert verdict(429, retry_after="999999999").seconds == MOST_ASKED_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [(None, 0), ("12", 12), (" 3 ", 3), ("-1", 0), ("soon", 0), ("9" * 400, 999_999_999), (formatdate(1_000), 0)],
+)
+def test_what_a_receiver_asks_for(said: str | None, seconds: float) -> None:
+    assert asked(said) == seconds
+
+
+def test_a_date_is_asked_for() -> None:
+    assert asked(formatdate(2_000_000_060, usegmt=True), lambda: 2_000_000_000.0) == 60
+
+
+def test_a_batch_is_bounded_and_comes_about_again() -> None:
+    some = events(10)
+    first = cut(some, 4)
+    assert [one.cursor for one in first.events] == [one.cursor for one in some[:4]] and first.cursor == some[3].cursor
+    assert cut(some, 9, first.cursor).message("a") == first.message("a"), "the same id, whatever has come since"
+    assert cut(some, 9).message("a") != first.message("a") != first.message("b")
+    assert len(cut(events(10, BODY_BYTES // 3), 10).events) == 2
+    assert len(cut(events(2, BODY_BYTES * 2), 10).events) == 1, "a large one goes alone"
+    assert len(cut(some, 4, "an end that is not there").events) == 4
+
+
+def test_the_body_is_a_list_of_events() -> None:
+    body = json.loads(cut([told.reset("why"), *events(1)], 10).body)
+    assert [one["event"] for one in body] == ["reset", "change"] and body[0] == {
+        "event": "reset",
+        "data": {"why": "why"},
+        "cursor": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        ({"url": "ftp://x/y"}, "http"),
+        ({"secret": "whsec_c2hvcnQ="}, "24 to 64 bytes"),
+        ({"secret": "not base64!"}, "24 to 64 bytes"),
+        ({"filter": "a =="}, "no JMESPath at character 5"),
+        ({"batch": 501}, "500"),
+        ({"view": "thong"}, "thing"),
+        ({"sink": "bare"}, "keeps no changes"),
+        ({"sink": "cept"}, "kept"),
+        ({"view": "other"}, "has no view"),
+        ({"from": "yesterday"}, "from"),
+    ],
+)
+def test_what_the_file_may_not_say(tmp_path: Path, hook: dict[str, object], words: str) -> None:
+    with pytest.raises(PipelineFileError) as raised:
+        load(file_of(tmp_path, **hook))
+    assert words in str(raised.value) and "push" in str(raised.value)
+    assert "c2hvcnQ" not in str(raised.value), "a secret is not printed"
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    pipeline = load(file_of(tmp_path))
+    assert "127.0.0.1:1/in" not in str(pipeline.redacted()) + repr(pipeline)
+    assert SECRET not in str(pipeline.redacted()) + repr(pipeline)
+
+
+def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = load(file_of(tmp_path))
+    [never] = push_report(pipeline)
+    assert never["state"] == "stopped" and never["sink"] == "kept"
+    write_note(pipeline, "hook", Health("failing", 7, 1.0, 3, 1, 2.0, "it answers 500"))
+    [now] = push_report(pipeline)
+    assert (now["state"], now["lag_entries"], now["letters"], now["why"]) == ("failing", 7, 1, "it answers 500")
+    monkeypatch.setattr("operations.push.health.STALE_SECONDS", -1.0)
+    [later] = push_report(pipeline)
+    assert later["state"] == "stopped" and later["why"] == "it answers 500"
+
+
+def test_check_says_whether_anybody_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        [answer] = checked_webhooks(load(file_of(tmp_path, url=f"http://127.0.0.1:{port}/in?key=hidden")))
+        assert answer.state == "ok"
+    [answer] = checked_webhooks(load(file_of(tmp_path, url=f"http://127.0.0.1:{port}/in?key=hidden")))
+    assert answer.state == "warning" and str(port) in answer.findings[0].message
+    assert "hidden" not in str(answer.findings)

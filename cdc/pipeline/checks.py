@@ -11,6 +11,7 @@ from cdc.masking import mask_text
 from cdc.pipeline.checks_fold import check_fold
 from cdc.pipeline.checks_joins import check_joins, nothing_picked
 from cdc.pipeline.checks_outbox import check_outbox
+from cdc.pipeline.checks_queries import check_queries
 from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
@@ -46,6 +47,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
         yield from _sink(pipeline, name, sink)
     yield from _targets(pipeline)
     yield from _keys(pipeline)
+    yield from check_queries(pipeline)
     if {"wal_budget", "replication_slot_max_lag_mb"} <= pipeline.policy.model_fields_set:
         yield Wrong(
             ("policy", "replication_slot_max_lag_mb"),

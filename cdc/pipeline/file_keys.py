@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
+from cdc.pipeline.queries import Queries
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS, Changes
 from cdc.pipeline.source import Connect, Kafka, Outbox, Registry, Source
@@ -83,6 +84,7 @@ def sections() -> Iterator[Section]:
         yield Section(("sinks", "<name>"), kind, _doc(sink), tuple(keys))
         if kind == "redis":
             yield Section(("sinks", "<name>", "changes"), "", _doc(Changes), _keys(Changes))
+    yield Section(("queries", "<name>"), "", _doc(Queries), _keys(Queries))
     yield Section(("policy",), "", _doc(Policy), _keys(Policy))
     yield Section(("policy", "dead_letters"), "", _doc(DeadLetters), _keys(DeadLetters))
     yield Section(("policy", "alert"), "", _doc(Alert), _keys(Alert))

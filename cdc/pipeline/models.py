@@ -29,6 +29,7 @@ from cdc.pipeline.fields import (
     entry,
     wrong,
 )
+from cdc.pipeline.queries import Queries
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
@@ -201,6 +202,9 @@ class Pipeline(Part):
     )
     sinks: Annotated[Mapping[Name, Sink], Field(min_length=1)] = entry(
         description="Where the views are kept, by name; each sink runs and fails alone."
+    )
+    queries: Mapping[Name, Queries] = entry(
+        {}, "Views, by name, on whose changes standing queries are judged (docs/standing-queries.md)."
     )
     policy: Policy = entry(Policy(), "What to do when the source does what can't simply be followed.", active=True)
     engine: Engine = entry(Engine(), "Spark.", active=True)

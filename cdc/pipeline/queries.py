@@ -9,7 +9,7 @@ class Queries(Part):
     """Standing queries over one view, which the key names: searches that each version of a document is held against."""
 
     search: Name = entry(
-        description="The elasticsearch or opensearch sink that has this view: its server keeps the queries, and judges.",
+        description="The elasticsearch or opensearch sink that has this view: its server keeps queries, and judges.",
         example="search",
     )
     changes: Name = entry(

@@ -56,7 +56,9 @@ async def stream(
     streams = request.app.state.streams
     lens = Lens.of(filter, [name for name in (fields or "").split(",") if name])
     place = streams.place(asked.pipeline, view, sink)
-    subscriber = streams.subscribe(place, lens, last_event_id or cursor or None, documents=start == "snapshot")
+    subscriber = streams.subscribe(
+        place, told.Changes(lens), last_event_id or cursor or None, documents=start == "snapshot"
+    )
     events = subscriber.told()
     try:
         first = await anext(events, None)  # what is wrong is answered with a status, before anything was sent

@@ -8,9 +8,10 @@ from typing import Any
 from cdc.errors import ConfigError, HeadwaterError, SinkUnavailable, UnknownName
 from cdc.pipeline import Pipeline, RedisSink
 from operations.generations.targets import views_of_file
+from operations.push.follows import Follows
 from operations.state_folder import register_of
 from sinks.configure import plain_config
-from sinks.redis.client import ERRORS, connect, is_passing, reason_of
+from sinks.redis.client import ERRORS, Client, connect, is_passing, reason_of
 from sinks.redis.read import Moving
 from sinks.redis.settings import Settings, read_settings
 from sinks.redis.tail import Tail
@@ -24,6 +25,8 @@ class Place:
     Attributes:
         sink, view: their names.
         settings: how its server is reached; as the generation that readers see was made of.
+
+    What is followed there are the changes; a place of something else reads that.
     """
 
     sink: str
@@ -35,6 +38,10 @@ class Place:
         """Places of one key are the same, and are read once."""
         told = self.settings
         return self.sink, self.view, told.url, told.user, told.password, told.ca_certs, told.key_prefix
+
+    def read(self, client: Client) -> Follows:
+        """What reads it, over a connection."""
+        return Tail(client, self.settings.key_prefix, self.view)
 
 
 def place_of(pipeline: Pipeline, view: str, sink: str | None = None) -> Place:
@@ -91,7 +98,7 @@ class Source:
         self.place = place
         self._client: Any = None
 
-    def tail(self) -> Tail:
+    def tail(self) -> Follows:
         """What reads them.
 
         Raises:
@@ -99,7 +106,7 @@ class Source:
         """
         if self._client is None:
             self._client = connect(self.place.settings)
-        return Tail(self._client, self.place.settings.key_prefix, self.place.view)
+        return self.place.read(self._client)
 
     def close(self) -> None:
         """Give the connections back. Idempotent."""

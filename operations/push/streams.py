@@ -11,7 +11,7 @@ from typing import Any
 from cdc.errors import TooManyWaits
 from cdc.pipeline import Pipeline
 from operations.push.feed import PAUSE_SECONDS, Feed
-from operations.push.lens import Lens
+from operations.push.follows import Sees
 from operations.push.source import TROUBLES, Place, place_of, told
 from operations.push.told import Told
 from operations.push.walk import Walk
@@ -64,12 +64,12 @@ class Streams:
         self._places[key] = now, pipeline, found
         return found
 
-    def subscribe(self, place: Place, lens: Lens, cursor: str | None = None, *, documents: bool = True) -> Subscriber:
+    def subscribe(self, place: Place, sees: Sees, cursor: str | None = None, *, documents: bool = True) -> Subscriber:
         """A new subscriber; whoever asked closes it.
 
         Args:
             place: the view.
-            lens: what is to be seen.
+            sees: what is to be seen.
             cursor: as ``Walk``.
             documents: as ``Walk``.
 
@@ -85,7 +85,7 @@ class Streams:
             shared.feed.start()
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
-        walk = Walk(shared.feed.source.tail(), place.view, lens, cursor, documents=documents)
+        walk = Walk(shared.feed.source.tail(), place.view, sees, cursor, documents=documents)
         subscriber = Subscriber(shared.feed, walk, self._leaving, lambda one: self._leave(place, one))
         shared.readers.add(subscriber)
         return subscriber

@@ -6,6 +6,7 @@ value, hidden           ``<key_prefix><view>@<N>:<id>``        a document of gen
 version                 ``hw:v:{<own name of the value>}``     decimal digits; stays after a delete (fence)
 pointer                 ``<key_prefix><view>@live``            hash: which generation is where (pointer.py)
 changes                 ``<key_prefix><view>@<N>@changes``     stream of generation N's changes (changes.py)
+matches                 ``<key_prefix><view>@match…``, …       who matches which standing query (matches.py)
 ======================  =====================================  =========================================
 
 A generation's *own* name is the plain one for generation 1 and the hidden one for all others. Versions keep to it;
@@ -20,11 +21,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from cdc.keys import is_stray, stray_id, stray_name
 
 VERSION_PREFIX = b"hw:v:{"
 _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+
+
+class MatchKeys(NamedTuple):
+    """Where the matches of a view's standing queries are (matches.py)."""
+
+    matcher: bytes
+    matched: bytes
+    standing: bytes
+    matches: bytes
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,11 @@ class Names:
     def changes(self) -> bytes:
         """The key of this generation's changes: no id of any view can make it."""
         return f"{self.key_prefix}{self.view}@{self.generation}@changes".encode()
+
+    @cached_property
+    def matches(self) -> MatchKeys:
+        """The keys of its standing queries' matches, of all generations."""
+        return MatchKeys(*(f"{self.stem}@{name}".encode() for name in ("matcher", "matched", "standing", "matches")))
 
     def hidden_of(self, generation: int) -> bytes:
         """``hidden`` of another generation."""

@@ -186,6 +186,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
     from operations.schema.evolving import Evolving, catch_up
+    from operations.standing.watch import matching
     from operations.status.caught_up import Goal
 
     only, stop, master, until = wanted.only, wanted.stop, wanted.master, wanted.until
@@ -215,6 +216,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             _warn(engine, source)
             with (
                 LetterWatch(engine),
+                matching(engine),
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,
             ):

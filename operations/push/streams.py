@@ -28,6 +28,9 @@ LEAVE_SECONDS = 0.5
 PLACE_SECONDS = 2.0
 
 
+Find = Callable[[Pipeline, str, str | None], Place]
+
+
 @dataclass(eq=False)
 class _Shared:
     """A feed and who reads it."""
@@ -54,13 +57,13 @@ class Streams:
         """How many subscribers there are."""
         return sum(len(shared.readers) for shared in self._shared.values())
 
-    def place(self, pipeline: Pipeline, view: str, sink: str | None) -> Place:
-        """As ``place_of``, remembered for a moment."""
-        key, now = (pipeline.name, view, sink), time.monotonic()
+    def place(self, pipeline: Pipeline, view: str, sink: str | None, find: Find = place_of) -> Place:
+        """As ``place_of``, or another way to find it, remembered for a moment."""
+        key, now = (pipeline.name, view, sink, find), time.monotonic()
         known = self._places.get(key)
         if known is not None and known[1] is pipeline and now - known[0] < PLACE_SECONDS:
             return known[2]
-        found = place_of(pipeline, view, sink)
+        found = find(pipeline, view, sink)
         self._places[key] = now, pipeline, found
         return found
 

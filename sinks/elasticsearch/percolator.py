@@ -196,7 +196,7 @@ class Percolator:
         """Add queries; why some are not taken, by their ids."""
         said: dict[str, str] = {}
         for part in _parts(queries):
-            lines: list[bytes] = []
+            lines: list[Any] = []  # as they go over the wire
             for one in part:
                 own = {"id": one.id, "query": orjson.Fragment(one.query)}
                 lines += (orjson.dumps({"index": {"_id": one.id}}), orjson.dumps({OWN: own}))

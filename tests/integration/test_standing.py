@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import QueryRefused, SinkRefused
 from tests.support.servers import servers
 from tests.support.sinks import subject_on
 from tests.support.standing import Matching, StandingWorld, folded

@@ -31,6 +31,7 @@ from benchmarks import (
     schema,
     search,
     stack,
+    standing,
     state,
     status,
     suite,
@@ -67,6 +68,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "warehouse": warehouse.measure,
     "upkeep": upkeep.measure,
     "erase": erase.measure,
+    "standing": standing.measure,
     "upkeep_10k": upkeep.measure_all,
     "suite": suite.measure,
 }

@@ -79,8 +79,8 @@ class Searching:
 
     def __init__(self, place: StandingPlace) -> None:
         self._place = place
-        self._client: Elasticsearch = connect_search(place.search)
-        self.store = QueryStore(self._client, place.search, place.target)
+        self.client: Elasticsearch = connect_search(place.search)
+        self.store = QueryStore(self.client, place.search, place.target)
 
     def living(self) -> int:
         """The generation that readers see.
@@ -90,7 +90,7 @@ class Searching:
         """
         who, target = self._place.search.who, self._place.target
         with translated(who, "look-up of the alias"):
-            found = max(generations.seen(self._client, target).values(), default=0)
+            found = max(generations.seen(self.client, target).values(), default=0)
         if not found:
             raise SinkUnavailable(
                 f"{who}: there are no documents of view {target.view} yet, whose fields a query needs",
@@ -100,11 +100,11 @@ class Searching:
 
     def percolator(self, generation: int) -> Percolator:
         """The judge of a generation."""
-        return Percolator(self._client, self._place.search, replace(self._place.target, generation=generation))
+        return Percolator(self.client, self._place.search, replace(self._place.target, generation=generation))
 
     def close(self) -> None:
         """Give connections back. Idempotent."""
-        self._client.close()
+        self.client.close()
 
 
 class Caching:
@@ -115,11 +115,11 @@ class Caching:
     """
 
     def __init__(self, place: StandingPlace) -> None:
-        self._client: Client = connect(place.settings)
+        self.client: Client = connect(place.settings)
         prefix = place.settings.key_prefix
-        self.tail = Tail(self._client, prefix, place.view)
-        self.matches = Matches(self._client, prefix, place.view, place.keep)
+        self.tail = Tail(self.client, prefix, place.view)
+        self.matches = Matches(self.client, prefix, place.view, place.keep)
 
     def close(self) -> None:
         """Give connections back. Idempotent."""
-        self._client.close()
+        self.client.close()

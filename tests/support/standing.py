@@ -16,7 +16,7 @@ from operations.standing.queries import list_queries, put_query, remove_query
 from operations.standing.registered import ServerSearches
 from operations.standing.seen import Seen
 from sinks.contract import Item, Sink
-from tests.support.sinks import VIEW, Subject
+from tests.support.sinks import PROPERTIES, VIEW, Subject
 
 FILE = """
 version: 1
@@ -41,6 +41,7 @@ class StandingWorld:
     search: Subject
     folder: Path
     keep: int = 100_000
+    properties: dict[str, Any] = field(default_factory=lambda: dict(PROPERTIES))
     sinks: dict[int, Sink] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,8 +58,15 @@ class StandingWorld:
                 keep=self.keep,
             )
         )
-        self.search.open().setup()
+        self.index(1)
         self.sink = self.generation(1)
+
+    def index(self, number: int) -> Sink:
+        """A generation of the index, empty: what judges needs its fields, and none of its documents."""
+        target = {"index": self.search.name, "generation": number, "properties": self.properties}
+        sink = self.search.open(number, targets={VIEW: target})
+        sink.setup()
+        return sink
 
     @property
     def pipeline(self) -> Pipeline:
@@ -90,7 +98,7 @@ class StandingWorld:
         """Every event that there is, from the stream's beginning."""
         cache = Caching(standing_place(self.pipeline, VIEW))
         try:
-            found = cache._client.xrange(cache.matches.keys.matches)
+            found = cache.client.xrange(cache.matches.keys.matches)
             entries = [one for _, one in found if one[b"v"] != b"-1"]
             return [
                 {

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.metric_families import counter, gauge, histogram
+from operations.standing.metrics import standing_metrics
 from operations.state_folder import state_dir
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
@@ -58,6 +59,7 @@ class _Pipelines(Collector):
         yield from _source(reports)
         yield from _sinks(reports)
         yield from _flows(reports)
+        yield from standing_metrics(self.pipelines)
         yield from _audits(self.pipelines)
 
 

@@ -7,14 +7,15 @@ A query's document is ``{name, revision, query}`` under its name; ``query`` is s
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 from elasticsearch import BadRequestError, ConflictError, Elasticsearch, NotFoundError
 
 from cdc.errors import SinkRefused, SinkUnavailable
-from sinks.elasticsearch.client import reason_of, translated
-from sinks.elasticsearch.settings import Settings, Target
+from sinks.elasticsearch.client import connect, reason_of, translated
+from sinks.elasticsearch.settings import Settings, Target, read_settings
 
 # One answer of the percolator has all that match: it is bounded by how many there are.
 MOST = 50_000
@@ -202,6 +203,24 @@ class QueryStore:
 
     def _raced(self, name: str) -> SinkUnavailable:
         return SinkUnavailable(f"query {name}: somebody else has changed it at this very moment", fix="do it again")
+
+
+def drop_queries(config: Mapping[str, Any]) -> None:
+    """Remove the registered queries of all views of a sink: with the sink itself, not with one of its generations.
+
+    Args:
+        config: plain data, of ``sinks.configure``.
+
+    Raises:
+        SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
+    """
+    settings = read_settings(config)
+    client = connect(settings)
+    try:
+        for target in settings.targets.values():
+            QueryStore(client, settings, target).drop()
+    finally:
+        client.close()
 
 
 def settings_of() -> dict[str, Any]:

@@ -88,6 +88,7 @@ class ViewMatcher:
                     self._said = ""
                 if time.monotonic() - self._noted > NOTE_SECONDS:
                     self._note(_note_of(matcher, self._before), None)
+            self._note(_note_of(matcher, self._before), None)
         finally:
             self._before = _counted(matcher, self._before)
             search.close()

@@ -114,7 +114,8 @@ class Refused(ConfigError):
 
 
 class QueryRefused(ConfigError):
-    """An SQL statement over the warehouse is not one that is run, or it has failed; nothing was changed."""
+    """An SQL statement over the warehouse is none that is run, or has failed; or a search server can't parse a standing
+    query. Nothing was changed."""
 
     code = "query-refused"
 

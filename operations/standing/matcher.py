@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cdc.errors import SinkUnavailable
 from operations.push.cursor import Cursor, number_of, parse_cursor
 from operations.standing.judge import Looked, fold
-from operations.standing.registered import Registered, Searches
+from operations.standing.registered import UNJUDGED, Registered, Searches
 from operations.standing.work import Page, Work, work_for
 from sinks.redis.matches import Matches, State
 from sinks.redis.read import NoChanges
@@ -126,6 +126,7 @@ class Matcher:
         """Whether other queries are registered by now, or readers see another index.
 
         That these are followed is noted before any of the former ones goes: who judges by them meanwhile is overtaken.
+        So are their names: one that is removed before all documents were judged may have been matched by some.
         """
         assert self._state is not None
         noted = self._state.notes.get("registered")
@@ -137,7 +138,8 @@ class Matcher:
         if found is known and noted == found.mark:
             return
         if noted != found.mark:
-            self._write({"registered": found.mark})
+            new = found.queries.keys() - self._state.standing.keys()
+            self._write({"registered": found.mark}, dict.fromkeys(new, UNJUDGED))
         self._registered = self._searches.follow(found)
         self._work = None
 

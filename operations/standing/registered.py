@@ -70,6 +70,10 @@ class Registered:
         return orjson.dumps({"revision": self.queries[name].revision, "refused": self.refused.get(name)})
 
 
+# What is noted of a query before.
+UNJUDGED = orjson.dumps({"revision": 0, "refused": None})
+
+
 def revision_of(judged: bytes | None) -> int | None:
     """The revision that was judged last."""
     return None if judged is None else int(orjson.loads(judged)["revision"])

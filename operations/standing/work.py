@@ -10,6 +10,7 @@ from typing import NamedTuple
 from operations.push.cursor import Cursor
 from operations.standing.judge import CHANGE, QUERY
 from operations.standing.registered import Registered
+from sinks.contract import Held
 from sinks.redis.matches import Matches, State
 from sinks.redis.tail import Standing, Tail
 
@@ -74,9 +75,9 @@ def work_for(registered: Registered, state: State, tail: Tail, matches: Matches,
     notes = {"index": registered.index, "full": ""}
     if state.notes.get("full"):
         known = {name: registered.judged(name) for name in registered.queries}
-        pages = _gone(tail, matches, standing)
-        if registered.queries:
-            pages = chain(_all(tail, standing), pages)
+        if not known:  # whoever has matched something matches nothing now
+            return Work(None, False, CHANGE, notes, removed, _matching(tail, matches, standing))
+        pages = chain(_all(tail, standing), _gone(tail, matches, standing))
         return Work(None, True, CHANGE, notes, known | removed, pages)
     if pending:
         known = {name: registered.judged(name) for name in pending}
@@ -89,9 +90,7 @@ def work_for(registered: Registered, state: State, tail: Tail, matches: Matches,
 def _all(tail: Tail, standing: Standing) -> Iterator[Page]:
     """Every document."""
     for at, held in tail.pages(standing):
-        # What is no document of ours, or is empty, matches nothing.
-        found = [(one, one.document if isinstance(one.document, bytes) and one.document else None) for one in held]
-        yield Page(at, [Document(one.key, max(one.version, 0), document) for one, document in found])
+        yield Page(at, [_document(one) for one in held])
 
 
 def _gone(tail: Tail, matches: Matches, standing: Standing) -> Iterator[Page]:
@@ -101,18 +100,19 @@ def _gone(tail: Tail, matches: Matches, standing: Standing) -> Iterator[Page]:
         yield Page(at, [Document(key, kept.version, None) for key, kept in page.items() if key not in held])
 
 
-def _matching(tail: Tail, matches: Matches, standing: Standing, names: frozenset[str]) -> Iterator[Page]:
-    """Documents that match one of these queries."""
+def _matching(tail: Tail, matches: Matches, standing: Standing, names: frozenset[str] | None = None) -> Iterator[Page]:
+    """Documents that match one of these queries, or any."""
     for page in matches.pages():
-        keys = {key: kept.version for key, kept in page.items() if kept.names & names}
-        if not keys:
+        known = {key: kept for key, kept in page.items() if names is None or kept.names & names}
+        if not known:
             continue
-        at, held = tail.look(standing, list(keys))
-        documents = ((key, held.get(key), version) for key, version in keys.items())
+        at, held = tail.look(standing, list(known))
         yield Page(
-            at,
-            [
-                Document(key, version, one.document if one is not None and isinstance(one.document, bytes) else None)
-                for key, one, version in documents
-            ],
+            at, [_document(held[key]) if key in held else Document(key, known[key].version, None) for key in known]
         )
+
+
+def _document(held: Held) -> Document:
+    """As it stands; what is no document of ours, or is empty, matches nothing."""
+    document = held.document if isinstance(held.document, bytes) and held.document else None
+    return Document(held.key, max(held.version, 0), document)

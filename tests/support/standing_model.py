@@ -158,6 +158,7 @@ class Standings:
     def put(self, name: str, low: int, high: int) -> None:
         self.revision += 1
         self.queries[name], self.revisions[name] = (low, high), self.revision
+        self.judging[f"{name}@{self.revision}"] = low, high  # as it was tried out
 
     def remove(self, name: str) -> None:
         self.revision += 1
@@ -207,9 +208,9 @@ class Model:
         finally:
             self.memory.cut = ""
 
-    def until_idle(self) -> None:
+    def until_idle(self, which: int = 0) -> None:
         for _ in range(500):
-            if not self.step():
+            if not self.step(which):
                 return
         raise AssertionError("it never comes to an end")
 

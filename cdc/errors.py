@@ -114,8 +114,7 @@ class Refused(ConfigError):
 
 
 class QueryRefused(ConfigError):
-    """An SQL statement over the warehouse is none that is run, or has failed; or a search server can't parse a standing
-    query. Nothing was changed."""
+    """An SQL statement over the warehouse, or a standing query, is none that is taken; nothing was changed."""
 
     code = "query-refused"
 

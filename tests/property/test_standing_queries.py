@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operations.standing.judge import Looked, fold, judged
@@ -30,7 +30,7 @@ def actions(chance: random.Random, *, losses: bool) -> Iterator[Action]:
             case "write":
                 yield "write", chance.choice(KEYS), None if chance.random() < 0.25 else chance.choice(NUMBERS)
             case "step":
-                yield "step", chance.randrange(2), chance.choice(("", "before", "behind"))
+                yield "step", chance.randrange(2), chance.choice(("", "before", "behind", "before+", "behind+"))
             case "rest":
                 yield "rest", chance.randrange(2)
             case "put":

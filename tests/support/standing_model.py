@@ -196,20 +196,20 @@ class Model:
         return self.matchers.setdefault(which, Matcher(*tools))
 
     def step(self, which: int = 0, cut: str = "") -> bool:
-        """One step of a matcher, which looks whether queries have changed first; one that is cut is another one."""
-        self.memory.cut = cut
-        matcher = self.matcher(which)
-        matcher._looked = -1e9
+        """One step of a matcher; one that is cut is another one then, unless it has only had no answer."""
+        self.memory.cut = cut.removesuffix("+")
         try:
-            return matcher.step()
+            return self.matcher(which).step()
         except Cut:
-            del self.matchers[which]
+            if not cut.endswith("+"):
+                del self.matchers[which]
             return True
         finally:
             self.memory.cut = ""
 
     def until_idle(self, which: int = 0) -> None:
         for _ in range(500):
+            self.matcher(which)._looked = -1e9  # whether queries have changed
             if not self.step(which):
                 return
         raise AssertionError("it never comes to an end")

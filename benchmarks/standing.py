@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import orjson
@@ -84,7 +85,11 @@ def _rate(world: StandingWorld, documents: list[Document], standing: list[Docume
         _matched(matching)
         seconds = time.perf_counter() - began
         told = matching.matcher.told - told
-        print(f"{len(standing):,} queries: {VERSIONS:,} versions in {seconds:.1f} s, {told:,} of them concern some")
+        each = mean(len(one["queries"]) for one in world.told()[-5_000:])
+        print(
+            f"{len(standing):,} queries: {VERSIONS:,} versions in {seconds:.1f} s; {told:,} of them concern some, each of "
+            f"these {each:.1f}"
+        )
     finally:
         matching.close()
     return VERSIONS / seconds

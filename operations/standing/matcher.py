@@ -20,8 +20,9 @@ from sinks.redis.matches import Matches, State
 from sinks.redis.read import NoChanges
 from sinks.redis.tail import Entry, Standing, Tail
 
-# Versions of one request to the search server: its cost hardly grows with them, up to a few thousand. And their bytes.
-BATCH, BATCH_BYTES = 1_000, 8 << 20
+# Versions of one request to the search server: with many queries a request of four thousand costs it little more than one
+# of a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after.
+FIRST, BATCH, BATCH_BYTES = 250, 4_000, 8 << 20
 # Between two looks whether queries have changed.
 LOOK_SECONDS = 1.0
 # It waits in Redis for so long, and looks then whether it is to end.
@@ -52,7 +53,7 @@ class Matcher:
         self._registered: Registered | None = None
         self._looked = -1e9
         self._work: Work | None = None
-        self._batch = BATCH
+        self._batch = FIRST
         self.documents = self.told = self.unread = 0
 
     def step(self) -> bool:
@@ -161,13 +162,19 @@ class Matcher:
 
     def _follow(self, cursor: Cursor) -> bool:
         standing = Standing(cursor.generation, cursor.mark)
-        entries = _bounded(self._tail.after(standing, cursor.place, self._batch))
-        if entries:
-            self._apply(entries)
-            self._batch = min(BATCH, self._batch * 2)
+        if self._apply_next(self._tail.after(standing, cursor.place, self._batch)):
             return True
         self._tail.wait(standing, cursor.place, BLOCK_MS)
         return False
+
+    def _apply_next(self, found: Sequence[Entry]) -> bool:
+        """Judge as many of these as one request may hold; False when there are none. The next are as many as fit."""
+        entries = _bounded(found)
+        if entries:
+            self._apply(entries)
+            mean = sum(entry.size for entry in entries) // len(entries)
+            self._batch = max(1, min(BATCH, self._batch * 2, BATCH_BYTES // mean))
+        return bool(entries)
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         """Judge changes, and go on behind them."""
@@ -214,10 +221,8 @@ class Matcher:
             if number_of(at) <= cursor.number:
                 return
             entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, self._batch)
-            entries = [one for one in _bounded(entries) if number_of(one.place) <= number_of(at)]
-            if not entries:
+            if not self._apply_next([one for one in entries if number_of(one.place) <= number_of(at)]):
                 raise NoChanges  # the one at that place is gone already
-            self._apply(entries)
 
     def _tell(self, looks: Iterable[Looked], notes: Mapping[str, str] | None = None) -> None:
         made = list(looks)
@@ -243,11 +248,11 @@ def _cursor(state: State) -> Cursor | None:
     return parse_cursor(state.notes.get("cursor", ""))
 
 
-def _bounded(entries: list[Entry]) -> list[Entry]:
+def _bounded(entries: Sequence[Entry]) -> Sequence[Entry]:
     """As many as one request may hold, and one at the least."""
     size = 0
     for number, entry in enumerate(entries):
-        size += len(entry.after or b"")
+        size += entry.size
         if size > BATCH_BYTES and number:
             return entries[:number]
     return entries

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operations.standing.judge import Looked, fold, judged
@@ -79,7 +79,13 @@ def ended(model: Model) -> Model:
     return model
 
 
+# Each of these histories has found something: a removed query that had not been judged, a version of before, a gap
+# without queries, a step that was done and not answered.
 @patient
+@example(seed=1466)
+@example(seed=22)
+@example(seed=70)
+@example(seed=510)
 @given(seed=SEEDS)
 def test_what_is_told_adds_up_whatever_happens(seed: int) -> None:
     model = Model()

@@ -32,6 +32,7 @@ from benchmarks import (
     schema,
     search,
     stack,
+    standing,
     state,
     status,
     streams,
@@ -71,6 +72,7 @@ ALONE: Mapping[str, Callable[[], list[Measurement]]] = {
     "upkeep": upkeep.measure,
     "erase": erase.measure,
     "streams": streams.measure,
+    "standing": standing.measure,
     "upkeep_10k": upkeep.measure_all,
     "suite": suite.measure,
 }

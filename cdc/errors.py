@@ -114,7 +114,7 @@ class Refused(ConfigError):
 
 
 class QueryRefused(ConfigError):
-    """An SQL statement over the warehouse is not one that is run, or it has failed; nothing was changed."""
+    """An SQL statement over the warehouse, or a standing query, is none that is taken; nothing was changed."""
 
     code = "query-refused"
 

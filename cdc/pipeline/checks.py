@@ -12,6 +12,7 @@ from cdc.pipeline.checks_fold import check_fold
 from cdc.pipeline.checks_joins import check_joins, nothing_picked
 from cdc.pipeline.checks_outbox import check_outbox
 from cdc.pipeline.checks_push import check_push
+from cdc.pipeline.checks_queries import check_queries
 from cdc.pipeline.checks_timing import check_timing
 from cdc.pipeline.joins import standing
 from cdc.pipeline.models import Path, Pipeline
@@ -50,6 +51,7 @@ def check(pipeline: Pipeline) -> Iterator[Wrong]:
     yield from _targets(pipeline)
     yield from _keys(pipeline)
     yield from check_push(pipeline)
+    yield from check_queries(pipeline)
     if {"wal_budget", "replication_slot_max_lag_mb"} <= pipeline.policy.model_fields_set:
         yield Wrong(
             ("policy", "replication_slot_max_lag_mb"),

@@ -30,6 +30,7 @@ from cdc.pipeline.fields import (
     wrong,
 )
 from cdc.pipeline.push import Webhook
+from cdc.pipeline.queries import Queries
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import Sink
 from cdc.pipeline.source import Connect, Kafka, Source
@@ -204,6 +205,9 @@ class Pipeline(Part):
         description="Where the views are kept, by name; each sink runs and fails alone."
     )
     push: Mapping[Name, Webhook] = entry({}, "Webhooks that are sent a view's changes, by name (docs/push.md).")
+    queries: Mapping[Name, Queries] = entry(
+        {}, "Views, by name, on whose changes standing queries are judged (docs/standing-queries.md)."
+    )
     policy: Policy = entry(Policy(), "What to do when the source does what can't simply be followed.", active=True)
     engine: Engine = entry(Engine(), "Spark.", active=True)
 

@@ -57,6 +57,8 @@ def template() -> str:
             lines[-1:] = _alike(section, next(other for other in every if other.kind == ALIKE[section.kind]))
         elif section.path[0:1] == ("push",):
             lines += _push(section)
+        elif section.path[:1] == ("queries",):
+            lines += _queries(section)
         elif section.path[:1] != ("views",):
             lines += _section(section, every)
         elif len(section.path) == 2:
@@ -132,6 +134,16 @@ def _views(section: Section, nested: list[Section]) -> Iterator[str]:
         yield f"      #{JOIN_NAMES[join]}:"
         for key in below.keys:
             yield from _key(key, " " * 8, active=False)
+    yield ""
+
+
+def _queries(section: Section) -> Iterator[str]:
+    """They need a sink that is not there unless its own alternative is taken: so they are one too."""
+    yield from _comment(section.description, "")
+    yield "# or: queries:"
+    yield f"  # or: {VIEW}:"
+    for key in section.keys:
+        yield from _key(replace(key, alternative=True), "    ")
     yield ""
 
 

@@ -29,6 +29,7 @@ VERBS = {
     "run": "keep the sinks in sync",
     "status": "offsets, lag and last error of every sink",
     "tail": "print a view's changes as they come",
+    "queries": "standing queries: list, register, remove, and print what enters and leaves",
     "serve": "answer over HTTP: a page for operators, and an API",
     "pause": "leave a sink alone for a maintenance window",
     "resume": "let a paused sink go on",

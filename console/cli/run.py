@@ -187,6 +187,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
     from operations.schema.evolving import Evolving, catch_up
+    from operations.standing.watch import matching
     from operations.status.caught_up import Goal
 
     only, stop, master, until = wanted.only, wanted.stop, wanted.master, wanted.until
@@ -217,6 +218,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             with (
                 LetterWatch(engine),
                 Webhooks(lambda: (engine.pipeline, {build.sink for build in list(engine.builds)}), _say),
+                matching(engine),
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,
             ):

@@ -58,13 +58,14 @@ def command(
     from operations.push.following import follow
     from operations.push.lens import Lens
     from operations.push.source import Source, place_of
+    from operations.push.told import Changes
 
     lens = Lens.of(filter_, [name for name in (fields or "").split(",") if name])
     source = Source(place_of(load(file), view, sink))
     documents = start == "snapshot" or cursor is not None
     waiting = _Waiting()
     try:
-        for found in follow(source, lens, cursor, documents=documents, on_wait=waiting.say):
+        for found in follow(source, Changes(lens), cursor, documents=documents, on_wait=waiting.say):
             for one in found:
                 waiting.over()
                 _print(one, as_json=as_json)

@@ -14,7 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from cdc.errors import ConfigError, HeadwaterError, Refused, UnknownName
-from console.http import documents, events, freshness, jobs, metrics, overview, reports, stream
+from console.http import documents, events, freshness, jobs, matches, metrics, overview, queries, reports, stream
 from console.http.guard import Access, Guard
 from console.http.pages import act, letters, show
 from console.http.pages import stream as board
@@ -50,7 +50,8 @@ def make_app(pipelines: Pipelines, access: Access, leaving: Callable[[], bool] =
     )
     app.state.pipelines, app.state.access, app.state.leaving = pipelines, access, leaving
     app.state.streams = Streams(leaving)
-    for part in (reports, freshness, metrics, overview, documents, jobs, events, stream, show, board, letters, act):
+    doors = (reports, freshness, metrics, overview, documents, jobs, events, stream, queries, matches)
+    for part in (*doors, show, board, letters, act):
         app.include_router(part.router)
     app.mount("/static", _Static(directory=STATIC))
     app.add_exception_handler(HeadwaterError, _explained)

@@ -35,7 +35,7 @@ SHORTEST = 16
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # Waiting and asking change nothing, whatever the method.
 _READS = frozenset({"/v1/wait"})
-_STREAMS = "/v1/stream/"
+_STREAMS = ("/v1/stream/", "/v1/matches/")
 # What somebody needs who has yet to say who they are.
 _OPEN = ("/healthz", "/login", "/static/")
 FORM = "application/x-www-form-urlencoded"

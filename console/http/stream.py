@@ -57,18 +57,29 @@ async def stream(
     streams = request.app.state.streams
     lens = Lens.of(filter, [name for name in (fields or "").split(",") if name])
     place = streams.place(asked.pipeline, view, sink)
-    subscriber = streams.subscribe(place, lens, last_event_id or cursor or None, documents=start == "snapshot")
+    subscriber = streams.subscribe(
+        place, told.Changes(lens), last_event_id or cursor or None, documents=start == "snapshot"
+    )
+    return await begun(subscriber)
+
+
+async def begun(subscriber: Subscriber) -> Response:
+    """The answer that sends a subscriber's events; what is wrong is answered with a status, before anything was sent.
+
+    Raises:
+        HeadwaterError: as ``Subscriber.told``.
+    """
     events = subscriber.told()
     try:
-        first = await anext(events, None)  # what is wrong is answered with a status, before anything was sent
+        first = await anext(events, None)
     except BaseException:
         subscriber.close()
         raise
-    return _Events(subscriber, first, events)
+    return Events(subscriber, first, events)
 
 
-class _Events(Response):
-    """Sends events until either side has enough."""
+class Events(Response):
+    """Sends a subscriber's events until either side has enough."""
 
     media_type = "text/event-stream"
 

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, SearchSink
 from operations.history_place import HISTORY, history_folder
 from operations.rowstore import row_store_settings
 from operations.state_folder import chosen_sinks, register_of, state_dir
 from sinks.configure import plain_config
+from sinks.elasticsearch.queries import drop_queries
 from sinks.factory import open_target
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
@@ -66,6 +67,8 @@ def drop_sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> None:
                 drop_generation(as_defined(pipeline, generation), name, generation)
             finally:
                 generation.unlock()
+        if isinstance(pipeline.sinks[name], SearchSink) and (views := views_of_file(pipeline, name)):
+            drop_queries(plain_config(pipeline, name, 1, views))
         for path in _left(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if not history_folder(pipeline, name).exists():

@@ -10,14 +10,15 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from operations.push.cursor import Cursor, number_of
+from operations.push.follows import Follows, Placed
 from operations.push.source import TROUBLES, Place, Source
 from operations.push.walk import PAGE
 from sinks.redis.client import reason_of
 from sinks.redis.read import NoChanges
-from sinks.redis.tail import Entry, Standing, Tail
+from sinks.redis.tail import Standing
 
 log = logging.getLogger(__name__)
 
@@ -35,35 +36,31 @@ class Ring:
     def __init__(self, standing: Standing, place: bytes) -> None:
         self.standing = standing
         self._floor = number_of(place)  # what follows this is here
-        self._entries: list[Entry] = []
+        self._entries: list[Placed] = []
         self._numbers: list[tuple[int, int]] = []
         self._bytes = 0
 
-    def add(self, entries: list[Entry]) -> None:
+    def add(self, entries: Sequence[Placed]) -> None:
         """Take the next ones in; the oldest leave."""
         self._entries += entries
         self._numbers += [number_of(entry.place) for entry in entries]
-        self._bytes += sum(_size(entry) for entry in entries)
+        self._bytes += sum(entry.size for entry in entries)
         drop = max(0, len(self._entries) - RING_ENTRIES)
-        lighter = self._bytes - sum(_size(entry) for entry in self._entries[:drop])
+        lighter = self._bytes - sum(entry.size for entry in self._entries[:drop])
         while lighter > RING_BYTES and drop < len(self._entries):
-            lighter -= _size(self._entries[drop])
+            lighter -= self._entries[drop].size
             drop += 1
         if drop:
             self._floor = self._numbers[drop - 1]
             del self._entries[:drop], self._numbers[:drop]
         self._bytes = lighter
 
-    def after(self, cursor: Cursor) -> list[Entry] | None:
+    def after(self, cursor: Cursor) -> list[Placed] | None:
         """What follows a cursor, a page at most; None when that is not here (any more)."""
         if Standing(cursor.generation, cursor.mark) != self.standing or cursor.number < self._floor:
             return None
         first = bisect_right(self._numbers, cursor.number)
         return self._entries[first : first + PAGE]
-
-
-def _size(entry: Entry) -> int:
-    return len(entry.before or b"") + len(entry.after or b"") + 200
 
 
 class Feed:
@@ -84,7 +81,7 @@ class Feed:
         """Begin."""
         self._thread.start()
 
-    def after(self, cursor: Cursor) -> list[Entry] | None:
+    def after(self, cursor: Cursor) -> list[Placed] | None:
         """What follows a cursor, a page at most; None when the subscriber must ask Redis itself."""
         with self._lock:
             return None if self._ring is None else self._ring.after(cursor)
@@ -119,7 +116,7 @@ class Feed:
             self._ring = None
         self._wake()
 
-    def _follow(self, tail: Tail) -> None:
+    def _follow(self, tail: Follows) -> None:
         """Until the stream is another one."""
         standing = tail.standing()
         if standing.mark is None:

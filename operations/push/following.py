@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from operations.push.feed import BLOCK_MS, PAUSE_SECONDS
-from operations.push.lens import Lens
+from operations.push.follows import Sees
 from operations.push.source import TROUBLES, Source, told
 from operations.push.told import Told
 from operations.push.walk import Walk
@@ -17,7 +17,7 @@ from sinks.redis.tail import Standing
 
 def follow(
     source: Source,
-    lens: Lens,
+    sees: Sees,
     cursor: str | None = None,
     *,
     documents: bool = True,
@@ -28,7 +28,7 @@ def follow(
 
     Args:
         source: the view's changes; stays the caller's to close.
-        lens: what is to be seen.
+        sees: what is to be seen.
         cursor: to go on from; None: from the beginning.
         documents: as ``Walk``.
         stop: whether to end; looked at about every second.
@@ -37,7 +37,7 @@ def follow(
     Raises:
         HeadwaterError: no changes are kept, or the server refuses (terminal until somebody does something).
     """
-    walk = Walk(source.tail(), source.place.view, lens, cursor, documents=documents)
+    walk = Walk(source.tail(), source.place.view, sees, cursor, documents=documents)
     while not stop():
         try:
             found = walk.step()

@@ -9,9 +9,10 @@ from cdc.errors import ConfigError, HeadwaterError, SinkUnavailable, UnknownName
 from cdc.pipeline import Pipeline, RedisSink
 from operations.generations.targets import views_of_file
 from operations.push.cursor import Cursor
+from operations.push.follows import Follows
 from operations.state_folder import register_of
 from sinks.configure import plain_config
-from sinks.redis.client import ERRORS, connect, is_passing, reason_of
+from sinks.redis.client import ERRORS, Client, connect, is_passing, reason_of
 from sinks.redis.hooks import Hooks
 from sinks.redis.names import Names
 from sinks.redis.read import Moving, NoChanges
@@ -27,6 +28,8 @@ class Place:
     Attributes:
         sink, view: their names.
         settings: how its server is reached; as the generation that readers see was made of.
+
+    What is followed there are the changes; a place of something else reads that.
     """
 
     sink: str
@@ -38,6 +41,10 @@ class Place:
         """Places of one key are the same, and are read once."""
         told = self.settings
         return self.sink, self.view, told.url, told.user, told.password, told.ca_certs, told.key_prefix
+
+    def read(self, client: Client) -> Follows:
+        """What reads it, over a connection."""
+        return Tail(client, self.settings.key_prefix, self.view)
 
 
 def place_of(pipeline: Pipeline, view: str, sink: str | None = None) -> Place:
@@ -83,7 +90,7 @@ def newest_but(place: Place, count: int) -> str | None:
         standing = source.tail().standing()
         if standing.mark is None:
             return None
-        return Cursor(standing.generation, standing.mark, source.tail().newest(standing, count)).text()
+        return Cursor(standing.generation, standing.mark, source.changes().newest(standing, count)).text()
     except NoChanges:
         return None
     except TROUBLES as error:
@@ -119,7 +126,7 @@ class Source:
         self.place = place
         self._client: Any = None
 
-    def tail(self) -> Tail:
+    def tail(self) -> Follows:
         """What reads them.
 
         Raises:
@@ -127,6 +134,15 @@ class Source:
         """
         if self._client is None:
             self._client = connect(self.place.settings)
+        return self.place.read(self._client)
+
+    def changes(self) -> Tail:
+        """What reads changes, and nothing else.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        self.tail()
         return Tail(self._client, self.place.settings.key_prefix, self.place.view)
 
     def hooks(self, name: str, token: str, lease_seconds: float) -> Hooks:

@@ -14,7 +14,7 @@ from cdc.errors import TooManyWaits
 from cdc.pipeline import Pipeline
 from operations.push.cursor import Cursor
 from operations.push.feed import PAUSE_SECONDS, Feed
-from operations.push.lens import Lens
+from operations.push.follows import Sees
 from operations.push.source import TROUBLES, Place, place_of, told
 from operations.push.told import Told
 from operations.push.walk import Walk, behind, seen
@@ -37,13 +37,16 @@ CROWD = 500
 PLACE_SECONDS = 2.0
 
 
+Find = Callable[[Pipeline, str, str | None], Place]
+
+
 @dataclass(eq=False)
 class _Shared:
     """A feed, who reads it, and what those are told who stand at one place: it is worked out once for all of them."""
 
     feed: Feed
     readers: set[Subscriber] = field(default_factory=set)
-    _next: dict[tuple[bytes, str, Lens], tuple[tuple[Told, ...], Cursor] | None] = field(default_factory=dict)
+    _next: dict[tuple[bytes, str, Sees], tuple[tuple[Told, ...], Cursor] | None] = field(default_factory=dict)
 
     def news(self) -> None:
         """There is something new."""
@@ -51,16 +54,16 @@ class _Shared:
         for reader in self.readers:
             reader.wake()
 
-    def after(self, cursor: Cursor, lens: Lens) -> tuple[tuple[Told, ...], Cursor] | None:
+    def after(self, cursor: Cursor, sees: Sees) -> tuple[tuple[Told, ...], Cursor] | None:
         """What follows a cursor, and where one stands then: the same objects for all who ask for the same; None when
         the subscriber must ask Redis itself.
         """
-        key = (cursor.place, cursor.mark, lens)
+        key = (cursor.place, cursor.mark, sees)
         if key not in self._next:
             entries = self.feed.after(cursor)
             if len(self._next) >= SAID:
                 self._next.clear()
-            self._next[key] = None if entries is None else (tuple(seen(entries, lens, cursor)), behind(cursor, entries))
+            self._next[key] = None if entries is None else (tuple(seen(entries, sees, cursor)), behind(cursor, entries))
         return self._next[key]
 
 
@@ -83,22 +86,22 @@ class Streams:
         """How many subscribers there are."""
         return sum(len(shared.readers) for shared in self._shared.values())
 
-    def place(self, pipeline: Pipeline, view: str, sink: str | None) -> Place:
-        """As ``place_of``, remembered for a moment."""
-        key, now = (pipeline.name, view, sink), time.monotonic()
+    def place(self, pipeline: Pipeline, view: str, sink: str | None, find: Find = place_of) -> Place:
+        """As ``place_of``, or another way to find it, remembered for a moment."""
+        key, now = (pipeline.name, view, sink, find), time.monotonic()
         known = self._places.get(key)
         if known is not None and known[1] is pipeline and now - known[0] < PLACE_SECONDS:
             return known[2]
-        found = place_of(pipeline, view, sink)
+        found = find(pipeline, view, sink)
         self._places[key] = now, pipeline, found
         return found
 
-    def subscribe(self, place: Place, lens: Lens, cursor: str | None = None, *, documents: bool = True) -> Subscriber:
+    def subscribe(self, place: Place, sees: Sees, cursor: str | None = None, *, documents: bool = True) -> Subscriber:
         """A new subscriber; whoever asked closes it.
 
         Args:
             place: the view.
-            lens: what is to be seen.
+            sees: what is to be seen.
             cursor: as ``Walk``.
             documents: as ``Walk``.
 
@@ -114,8 +117,8 @@ class Streams:
             shared.feed.start()
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
-        walk = Walk(shared.feed.source.tail(), place.view, lens, cursor, documents=documents)
-        subscriber = Subscriber(shared, walk, lens, self._leaving, self._leave)
+        walk = Walk(shared.feed.source.tail(), place.view, sees, cursor, documents=documents)
+        subscriber = Subscriber(shared, walk, sees, self._leaving, self._leave)
         shared.readers.add(subscriber)
         return subscriber
 
@@ -170,11 +173,11 @@ class Subscriber:
         self,
         shared: _Shared,
         walk: Walk,
-        lens: Lens,
+        sees: Sees,
         leaving: Callable[[], bool],
         closed: Callable[[Subscriber], None],
     ) -> None:
-        self._shared, self._walk, self._lens, self._leaving, self._closed = shared, walk, lens, leaving, closed
+        self._shared, self._walk, self._sees, self._leaving, self._closed = shared, walk, sees, leaving, closed
         self._begun = self._gone = self._news = False
         self._waiting: asyncio.Future[None] | None = None  # an Event costs a third more, thousands of times
         self.due = float("inf")
@@ -214,7 +217,7 @@ class Subscriber:
         self._news = False  # before the look: what comes after it wakes us
         if self._gone:
             return None
-        if walk.live and (after := self._shared.after(walk.cursor, self._lens)) is not None:
+        if walk.live and (after := self._shared.after(walk.cursor, self._sees)) is not None:
             shown, cursor = after
             if cursor is walk.cursor:
                 return await self._quiet()

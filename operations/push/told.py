@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -14,7 +15,7 @@ from operations.push.lens import Lens
 from sinks.contract import Held
 from sinks.redis.tail import Entry
 
-Name = Literal["change", "reset", "snapshot", "ready", "slow"]
+Name = Literal["change", "match", "reset", "snapshot", "ready", "slow"]
 # Of one snapshot event: a page of documents becomes several.
 SNAPSHOT_BYTES = 256 << 10
 # A fill numbers its documents by slices, which are no positions.
@@ -49,7 +50,7 @@ def change(entry: Entry, lens: Lens, generation: int, mark: str) -> Told | None:
         "key": entry.key,
         # As text: a browser's numbers end at 2^53.
         "version": str(entry.version),
-        "lsn": _lsn(entry.version),
+        "lsn": lsn_of(entry.version),
         "op": op,
         "before": orjson.Fragment(lens.seen(entry.before)),
         "after": orjson.Fragment(lens.seen(entry.after)),
@@ -83,6 +84,21 @@ def _snapshot(shown: list[bytes]) -> Told:
     return Told("snapshot", b'{"documents":[' + b",".join(shown) + b"]}")
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Sees a view's changes through a lens; those of equal lenses are told the same."""
+
+    lens: Lens
+
+    def change(self, entry: Entry, generation: int, mark: str) -> Told | None:
+        """See ``follows.Sees``."""
+        return change(entry, self.lens, generation, mark)
+
+    def snapshot(self, documents: Iterable[Held]) -> Iterator[Told]:
+        """See ``follows.Sees``."""
+        return snapshot(documents, self.lens)
+
+
 def reset(why: str) -> Told:
     """Forget all that was told: what follows is everything."""
     return Told("reset", orjson.dumps({"why": why}))
@@ -100,7 +116,8 @@ def slow(cursor: str | None, seconds: float) -> Told:
     return Told("slow", orjson.dumps({"why": why, "cursor": cursor}), cursor)
 
 
-def _lsn(version: int) -> str | None:
+def lsn_of(version: int) -> str | None:
+    """The place in the source's log that a version stands for; None for one that is none."""
     try:
         return None if version <= _SLICES else format_lsn(unpack(version)[1])
     except StateError:

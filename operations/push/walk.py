@@ -8,16 +8,16 @@ anybody keeping a list of what was sent (docs/decisions/push.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cdc.errors import SinkUnavailable
 from operations.push import told
 from operations.push.cursor import Cursor, number_of, parse_cursor
-from operations.push.lens import Lens
+from operations.push.follows import Follows, Placed, Sees
 from operations.push.told import Told
 from sinks.contract import Held
 from sinks.redis.read import Moving, NoChanges
-from sinks.redis.tail import Entry, Standing, Tail
+from sinks.redis.tail import Standing
 
 # Changes of one page.
 PAGE = 500
@@ -33,9 +33,9 @@ class Walk:
     """Where one subscriber is.
 
     Args:
-        tail: reads the view's changes.
+        tail: reads the view's changes, or its matches.
         view: its name.
-        lens: what is to be seen.
+        sees: what is to be seen of them.
         cursor: to go on from; anything that is none begins with ``reset``; None: the beginning.
         documents: whether everything that is there is told first; else only what comes from now on.
 
@@ -43,8 +43,10 @@ class Walk:
         live: all that was there has been told, and what comes follows.
     """
 
-    def __init__(self, tail: Tail, view: str, lens: Lens, cursor: str | None = None, *, documents: bool = True) -> None:
-        self._tail, self._view, self._lens, self._documents = tail, view, lens, documents
+    def __init__(
+        self, tail: Follows, view: str, sees: Sees, cursor: str | None = None, *, documents: bool = True
+    ) -> None:
+        self._tail, self._view, self._sees, self._documents = tail, view, sees, documents
         self._cursor = None if cursor is None else parse_cursor(cursor)
         self._why = BEGUN if cursor is None else UNKNOWN if self._cursor is None else ""
         self._pages: Iterator[tuple[bytes, list[Held]]] | None = None
@@ -78,9 +80,9 @@ class Walk:
             self._why, self._pages, self.live = READ_ANEW, None, False
             raise
 
-    def advance(self, entries: list[Entry]) -> list[Told]:
+    def advance(self, entries: Sequence[Placed]) -> list[Told]:
         """Changes that follow the cursor, as they are told."""
-        found = seen(entries, self._lens, self.cursor)
+        found = seen(entries, self._sees, self.cursor)
         self.passed(behind(self.cursor, entries))
         return found
 
@@ -126,7 +128,7 @@ class Walk:
                 raise NoChanges  # the one at that place is gone already
             found = self.advance(entries)
         else:
-            self._held, found = None, list(told.snapshot(documents, self._lens))
+            self._held, found = None, list(self._sees.snapshot(documents))
         self._empty = self._empty and not found
         return [one._replace(cursor=None) for one in found]
 
@@ -138,7 +140,7 @@ class Walk:
             found.append(told.ready(self.cursor, self._view))
         return found
 
-    def _after(self) -> list[Entry]:
+    def _after(self) -> Sequence[Placed]:
         cursor = self.cursor
         return self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, PAGE)
 
@@ -153,12 +155,12 @@ class Walk:
         return []
 
 
-def seen(entries: list[Entry], lens: Lens, cursor: Cursor) -> list[Told]:
-    """Entries of a cursor's stream, as they are seen through a lens."""
-    shown = (told.change(entry, lens, cursor.generation, cursor.mark) for entry in entries)
+def seen(entries: Sequence[Placed], sees: Sees, cursor: Cursor) -> list[Told]:
+    """Entries of a cursor's stream, as a subscriber sees them."""
+    shown = (sees.change(entry, cursor.generation, cursor.mark) for entry in entries)
     return [one for one in shown if one is not None]
 
 
-def behind(cursor: Cursor, entries: list[Entry]) -> Cursor:
+def behind(cursor: Cursor, entries: Sequence[Placed]) -> Cursor:
     """The cursor after entries that follow one; itself when there are none."""
     return Cursor(cursor.generation, cursor.mark, entries[-1].place) if entries else cursor

@@ -19,7 +19,7 @@ from operations.push.feed import BLOCK_MS
 from operations.push.health import Health
 from operations.push.posting import Posting
 from operations.push.source import TROUBLES, Source, told
-from operations.push.told import Told
+from operations.push.told import Changes, Told
 from operations.push.walk import Walk
 from sinks.redis.tail import Standing
 
@@ -91,10 +91,10 @@ class Sender:
             Taken: somebody else sends.
             redis.RedisError, Moving, HeadwaterError: as ``Walk.step``.
         """
-        webhook, tail = self.webhook, source.tail()
+        webhook, tail = self.webhook, source.changes()
         hooks = source.hooks(webhook.name, self._token, LEASE_SECONDS)
         delivery = Delivery(webhook, hooks, tail, posting, self.health, self._say, self._stop)
-        walk = Walk(tail, webhook.place.view, webhook.lens, delivery.cursor, documents=webhook.documents)
+        walk = Walk(tail, webhook.place.view, Changes(webhook.lens), delivery.cursor, documents=webhook.documents)
         anew = delivery.cursor is None  # whether everything is being told
         while not self._stop.is_set():
             found = walk.step()

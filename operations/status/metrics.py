@@ -18,6 +18,7 @@ from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.metric_families import counter, gauge, histogram
 from operations.push.metrics import push_metrics
+from operations.standing.metrics import standing_metrics
 from operations.state_folder import state_dir
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
@@ -60,6 +61,7 @@ class _Pipelines(Collector):
         yield from _sinks(reports)
         yield from _flows(reports)
         yield from push_metrics(self.pipelines)
+        yield from standing_metrics(self.pipelines)
         yield from _audits(self.pipelines)
 
 

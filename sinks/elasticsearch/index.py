@@ -188,7 +188,7 @@ class Indices:
             SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
         """
         with translated(self._settings.who, "drop"):
-            for name in (target.concrete, target.fences):
+            for name in (target.concrete, target.fences, target.percolator):
                 if self._client.indices.exists(index=name):
                     self._check_owner(target, name)
                     self._client.indices.delete(index=name, ignore_unavailable=True)

@@ -92,6 +92,16 @@ class Target:
         return f"{self.concrete}_fences"
 
     @property
+    def queries(self) -> str:
+        """The hidden index of the view's registered queries (queries.py); no generation's."""
+        return f"{self.index}_queries"
+
+    @property
+    def percolator(self) -> str:
+        """The hidden index in which they judge this generation's documents (percolator.py)."""
+        return f"{self.concrete}_percolator"
+
+    @property
     def fence_writer(self) -> str:
         """The hidden write alias of ``fences``."""
         return f"{self.fences}_w{self.token}"

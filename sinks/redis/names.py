@@ -8,6 +8,7 @@ pointer                 ``<key_prefix><view>@live``            hash: which gener
 changes                 ``<key_prefix><view>@<N>@changes``     stream of generation N's changes (changes.py)
 webhooks                ``<key_prefix><view>@hooks``           hash: how far each webhook is (hooks.py)
 refused by webhooks     ``<key_prefix><view>@letters``         stream of batches that a webhook did not take
+matches                 ``<key_prefix><view>@match…``, …       who matches which standing query (matches.py)
 ======================  =====================================  =========================================
 
 A generation's *own* name is the plain one for generation 1 and the hidden one for all others. Versions keep to it;
@@ -22,11 +23,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from cdc.keys import is_stray, stray_id, stray_name
 
 VERSION_PREFIX = b"hw:v:{"
 _ENCODE = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+
+
+class MatchKeys(NamedTuple):
+    """Where the matches of a view's standing queries are (matches.py)."""
+
+    matcher: bytes
+    matched: bytes
+    standing: bytes
+    matches: bytes
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,11 @@ class Names:
     def letters(self) -> bytes:
         """The key of what webhooks have refused."""
         return f"{self.key_prefix}{self.view}@letters".encode()
+
+    @cached_property
+    def matches(self) -> MatchKeys:
+        """The keys of its standing queries' matches, of all generations."""
+        return MatchKeys(*(f"{self.stem}@{name}".encode() for name in ("matcher", "matched", "standing", "matches")))
 
     def hidden_of(self, generation: int) -> bytes:
         """``hidden`` of another generation."""

@@ -111,6 +111,17 @@ class Reads:
         if self.prefix(where) != prefix:
             raise Moving
 
+    def look(self, where: Names, keys: Sequence[str]) -> tuple[bytes, dict[str, Held]]:
+        """What is there under these keys, with the id of the newest change that is in it. Not for a cluster.
+
+        Raises:
+            Moving: values are being renamed.
+            NoChanges: none are kept, or not any more.
+        """
+        newest: list[Any] = []
+        page = list(self._page(where, self.prefix(where), [names.encoded(key) for key in keys], newest))
+        return (newest[0] if newest else _no_changes(where)), {held.key: held for held in page}
+
     def sample(self, where: Names, count: int, seed: int) -> Iterator[Held]:
         """Up to ``count`` of them, from a place chosen by ``seed`` on: the server keeps keys in the order of a hash.
 

@@ -13,6 +13,7 @@ from sinks.redis import changes, names, promotion
 from sinks.redis.claims import Claims
 from sinks.redis.client import Client
 from sinks.redis.forget import forget
+from sinks.redis.matches import Matches
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
 from sinks.redis.read import SCAN_COUNT, Reads
@@ -256,6 +257,8 @@ class RedisSink:
             if not client.exists(where.pointer):  # no generation is left
                 client.unlink(where.hooks)
                 client.unlink(where.letters)
+                if not self._settings.cluster:
+                    self._matches(client, where).drop()
                 self._claims.release(client, where.stem)
 
     def empty(self, target: str) -> None:
@@ -267,23 +270,31 @@ class RedisSink:
                 changes.begin_anew(client, where)
 
     def kept_changes(self, target: str) -> int:
-        """How many changes of its documents are kept for subscribers; 0 where none are.
+        """How many changes of its documents are kept for subscribers, and matches of queries; 0 where none are.
 
         Raises:
             SinkUnavailable: the server went away (transient); call again.
         """
         with self._server.once("look at"):
-            return 0 if self._settings.cluster else changes.kept(self._server.client(), self._where(target))
+            if self._settings.cluster:
+                return 0
+            client, where = self._server.client(), self._where(target)
+            return changes.kept(client, where) + self._matches(client, where).count()
 
     def forget_changes(self, target: str) -> None:
-        """Forget all of them: who subscribes is sent all documents anew.
+        """Forget all of them, and matches: who subscribes is sent all documents anew.
 
         Raises:
             SinkUnavailable: the server went away (transient); call again.
         """
         if not self._settings.cluster:
             with self._server.once("forget changes of"):
-                changes.begin_anew(self._server.client(), self._where(target))
+                client, where = self._server.client(), self._where(target)
+                changes.begin_anew(client, where)
+                self._matches(client, where).forget_events()
+
+    def _matches(self, client: Client, where: Names) -> Matches:
+        return Matches(client, self._settings.key_prefix, where.view, 0)
 
     def _unlink_all(self, client: Client, where: Names) -> bool:
         """Remove a generation's values; False, and nothing is done, where somebody else's may be among them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -36,6 +36,11 @@ class Entry(NamedTuple):
     version: int
     before: bytes | None
     after: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, about."""
+        return len(self.before or b"") + len(self.after or b"") + 200
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,15 @@ class Tail:
             redis.RedisError: the server does not answer.
         """
         return Reads(self._client, cluster=False).pages(self._of(standing))
+
+    def look(self, standing: Standing, keys: Sequence[str]) -> tuple[bytes, dict[str, Held]]:
+        """What is there under these keys, and the place of the newest change that is in it: of one moment.
+
+        Raises:
+            NoChanges: the stream is gone. Moving: keys are being renamed by a promotion.
+            redis.RedisError: the server does not answer.
+        """
+        return Reads(self._client, cluster=False).look(self._of(standing), keys)
 
     def _of(self, standing: Standing) -> Names:
         return replace(self._where, generation=standing.generation)

@@ -21,7 +21,7 @@ from console.http import stream
 from operations.push import streams, walk
 from operations.push.following import follow
 from operations.push.lens import Lens
-from operations.push.told import Told
+from operations.push.told import Changes, Told
 from tests.support.pushed import Event, Listening, Pushed, folded
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, held, subject_on
@@ -245,7 +245,7 @@ def test_tail_goes_on_from_where_it_was(pushed: Pushed, monkeypatch: pytest.Monk
     pushed.write(1, a={"n": 1})
     source = pushed.source()
     told: list[Told] = []
-    for found in follow(source, Lens.of(None)):
+    for found in follow(source, Changes(Lens.of(None))):
         told += found
         if not found:
             if len(told) < 4:

@@ -88,10 +88,10 @@ class Pushed:
 class Listening:
     """An EventSource in a thread: what has come, in order."""
 
-    def __init__(self, url: str, cursor: str | None = None, **query: str) -> None:
+    def __init__(self, url: str, cursor: str | None = None, path: str = f"/v1/stream/{VIEW}", **query: str) -> None:
         headers = {} if cursor is None else {"Last-Event-ID": cursor}
         self._connection = HTTPConnection(url.removeprefix("http://"), timeout=60)
-        self._connection.request("GET", f"/v1/stream/{VIEW}?{urlencode(query)}", headers=headers)
+        self._connection.request("GET", f"{path}?{urlencode(query)}", headers=headers)
         assert self._connection.sock is not None
         self._socket: socket.socket = self._connection.sock
         self.answer = self._connection.getresponse()

@@ -68,7 +68,9 @@ def test_what_the_template_comments_out_as_default_is_the_default() -> None:
 def test_no_key_is_missing_from_the_template() -> None:
     text = template()
     for section in sections():
-        start = {"sinks": f"type: {section.kind}", "views": "views:"}.get((section.path or ("",))[0])
+        start = {"sinks": f"type: {section.kind}", "views": "views:", "queries": "# or: queries:"}.get(
+            (section.path or ("",))[0]
+        )
         begin = text.index(start) if start else text.index(f"\n{section.path[0]}:" if section.path else "version:")
         part = text[begin:].split("\n\n")[0] if section.path else text
         for key in section.keys:

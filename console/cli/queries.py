@@ -1,0 +1,171 @@
+"""``headwater queries``: searches that stand on a view, and what enters and leaves by them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from cdc.errors import ConfigError
+from console.cli.options import json_option, pipeline_argument, print_json
+
+if TYPE_CHECKING:
+    from operations.push.told import Told
+
+# More of a query, or of a document, only hides the others; --json has all of it.
+MAX_SHOWN = 120
+view_argument = click.argument("view", metavar="VIEW")
+name_argument = click.argument("name", metavar="NAME")
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  headwater queries put pipeline.yaml order big --query '{"range": {"total": {"gte": 1000}}}'
+  headwater queries put pipeline.yaml order big --query @big.json
+  headwater queries list pipeline.yaml order
+  headwater queries tail pipeline.yaml order big
+  headwater queries remove pipeline.yaml order big
+"""
+)
+def command() -> None:
+    """Standing queries: searches that each new version of a document is held against.
+
+    `queries` in the pipeline file says on which views they may stand, and `headwater run` judges them
+    (docs/standing-queries.md). They are written in the search server's own language.
+    """
+
+
+@command.command("list")
+@pipeline_argument
+@view_argument
+@json_option
+def list_(file: Path, view: str, as_json: bool) -> None:
+    """List the queries that stand on a view."""
+    from cdc.pipeline import load
+    from operations.standing.queries import list_queries
+
+    report = list_queries(load(file), view)
+    if as_json:
+        print_json(report)
+        return
+    for one in report["queries"]:
+        why = f": {one['refused']}" if one["refused"] else ""
+        click.echo(f"{one['state']:8} {one['name']}  {_short(one['query'])}{why}")
+    if not report["queries"]:
+        click.echo(f"no queries stand on {view}")
+
+
+@command.command()
+@pipeline_argument
+@view_argument
+@name_argument
+@click.option(
+    "--query", required=True, metavar="JSON|@FILE", help="Query DSL, or @ and a file that has it (@-: input)."
+)
+@json_option
+def put(file: Path, view: str, name: str, query: str, as_json: bool) -> None:
+    """Register a query, or change the one of this name.
+
+    One that the search server can't parse is refused, with the server's words. It is `pending` until all documents were
+    held against it: what matches then is told as `entered`, and what a changed query matches no more as `left`.
+    """
+    from cdc.pipeline import load
+    from operations.standing.queries import put_query
+
+    report = put_query(load(file), view, name, _text(query))
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(f"{name}: {report['state']}, revision {report['revision']}")
+
+
+@command.command()
+@pipeline_argument
+@view_argument
+@name_argument
+@json_option
+def remove(file: Path, view: str, name: str, as_json: bool) -> None:
+    """Remove a query; what matched it is told as `left`."""
+    from cdc.pipeline import load
+    from operations.standing.queries import remove_query
+
+    report = remove_query(load(file), view, name)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(f"{name}: removed")
+
+
+@command.command()
+@pipeline_argument
+@view_argument
+@click.argument("names", metavar="[NAME…]", nargs=-1)
+@click.option("--from-now", "start", flag_value="now", default="now", help="What comes from now on (the usual).")
+@click.option("--snapshot", "start", flag_value="snapshot", help="First who matches now.")
+@click.option("--after", "cursor", metavar="CURSOR", help="What followed this cursor, of an event before.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line (documented, stable).")
+def tail(file: Path, view: str, names: tuple[str, ...], start: str, cursor: str | None, as_json: bool) -> None:
+    """Print what enters, changes and leaves, of these queries or all of the view's, until Ctrl-C.
+
+    It asks the Redis of the sink with `changes` itself, and needs no server of ours.
+    """
+    from cdc.pipeline import load
+    from operations.push.following import follow
+    from operations.push.source import Source
+    from operations.standing.place import standing_place
+    from operations.standing.seen import Seen
+
+    source = Source(standing_place(load(file), view))
+    documents = start == "snapshot" or cursor is not None
+    try:
+        for found in follow(source, Seen(names), cursor, documents=documents, on_wait=_wait):
+            for one in found:
+                _print(one, as_json=as_json)
+            if found:
+                sys.stdout.flush()
+    finally:
+        source.close()
+
+
+def _wait(why: str) -> None:
+    click.echo(f"waiting: {why}", err=True)
+
+
+def _text(query: str) -> bytes:
+    if not query.startswith("@"):
+        return query.encode()
+    if query == "@-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(query[1:]).read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{query[1:]} can't be read: {error.strerror}", fix="@ is followed by a file's path"
+        ) from error
+
+
+def _print(told: Told, *, as_json: bool) -> None:
+    if as_json:
+        cursor = b"null" if told.cursor is None else orjson.dumps(told.cursor)
+        click.echo(b'{"event":%s,"cursor":%s,"data":' % (orjson.dumps(told.name), cursor) + told.data + b"}")
+        return
+    value = told.value
+    if told.name == "match":
+        for name, op in value["queries"].items():
+            click.echo(f"{op:8} {name}  {value['key']}  {_short(value['document'])}")
+    elif told.name == "snapshot":
+        for one in value["documents"]:
+            click.echo(f"{'matches':8} {', '.join(one['queries'])}  {one['key']}")
+    elif told.name == "reset":
+        click.echo(f"reset: {value['why']}", err=True)
+    else:
+        click.echo(f"following the standing queries of {value['view']}", err=True)
+
+
+def _short(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

@@ -1,0 +1,1 @@
+"""Standing queries: searches that each new version of a view's documents is held against (docs/standing-queries.md)."""

@@ -1,0 +1,38 @@
+"""How matchers of standing queries are, as metrics: from what they have noted, so that a scrape waits for no server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from cdc.pipeline import Pipeline
+from operations.metric_families import counter, gauge
+from operations.standing.note import MatcherNote, read_notes
+
+# A matcher notes every two seconds, while a request takes longer now and then.
+STALE_SECONDS = 30.0
+_COUNTED = (
+    ("documents", "Versions of documents that were held against the standing queries."),
+    ("told", "Versions of which it was told that something entered, changed or left."),
+    ("unread", "Versions that the search server could not read: they match nothing."),
+)
+_GAUGED = (
+    ("lag_seconds", "How much younger the newest change is than those that were judged."),
+    ("queries", "Standing queries of the view."),
+    ("pending", "Standing queries that not all documents were held against yet."),
+)
+
+
+def standing_metrics(pipelines: Iterable[Pipeline]) -> Iterator[Metric]:
+    """One family a metric; no samples where no queries may stand."""
+    found: list[tuple[Mapping[str, str], MatcherNote]] = [
+        ({"pipeline": one.name, "view": view}, note) for one in pipelines for view, note in read_notes(one).items()
+    ]
+    for name, said in _COUNTED:
+        yield counter(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
+    for name, said in _GAUGED:
+        yield gauge(f"headwater_standing_{name}", said, [(of, getattr(note, name)) for of, note in found])
+    working = [(of, int(note.error is None and time.time() - note.at < STALE_SECONDS)) for of, note in found]
+    yield gauge("headwater_standing_working", "1 while the matcher goes on, 0 when it can't or is not run.", working)

@@ -1,0 +1,63 @@
+"""What a view's matcher is doing, for who asks no server: ``<state_dir>/<pipeline>/standing-<view>.json``."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.state_folder import state_dir
+from spark.files import write_atomic
+
+
+@dataclass(frozen=True)
+class MatcherNote:
+    """One matcher's.
+
+    Attributes:
+        documents: versions that were held against the queries since it began.
+        told: versions of which something was told.
+        unread: versions that the search server could not read: they match nothing.
+        lag_seconds: how much younger the newest change is than those that were judged.
+        queries: how many stand.
+        pending: how many of them wait until all documents were held against them.
+        error: why it does not go on; None while it does.
+        at: when it was written.
+    """
+
+    documents: int = 0
+    told: int = 0
+    unread: int = 0
+    lag_seconds: float = 0.0
+    queries: int = 0
+    pending: int = 0
+    error: str | None = None
+    at: float = field(default_factory=time.time)
+
+    def write(self, pipeline: Pipeline, view: str) -> None:
+        """Leave it.
+
+        Raises:
+            OSError: there is no room, or no right.
+        """
+        path = _path(pipeline, view)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(asdict(self)))
+
+
+def read_notes(pipeline: Pipeline) -> dict[str, MatcherNote]:
+    """The newest of each view whose matcher has left one."""
+    found = {}
+    for view in pipeline.queries:
+        try:
+            found[view] = MatcherNote(**json.loads(_path(pipeline, view).read_text()))
+        except (OSError, ValueError, TypeError, HeadwaterError):
+            continue
+    return found
+
+
+def _path(pipeline: Pipeline, view: str) -> Path:
+    return state_dir(pipeline) / pipeline.name / f"standing-{view}.json"

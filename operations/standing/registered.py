@@ -1,0 +1,137 @@
+"""The queries as the matcher knows them, and the search server that judges by them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import orjson
+
+from operations.standing.place import Searching
+from sinks.elasticsearch.percolator import Judged, Percolator
+from sinks.elasticsearch.queries import Query
+from sinks.redis.matches import State
+
+# Whether the documents' index has other fields by now is looked at that often; a registration looks too.
+FIELDS_SECONDS = 10.0
+
+
+class Judge(Protocol):
+    """What judges documents: ``Percolator``."""
+
+    def judge(self, documents: Sequence[bytes], asked: Sequence[str] | None = None) -> Judged: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Registered:
+    """All queries of a view at one time.
+
+    Attributes:
+        mark: tells it from what is registered at any other time, and where it is judged.
+        index: where it is judged; empty where there are no queries.
+        queries: by their names.
+        refused: those that the server does not take any more, and why.
+    """
+
+    mark: str
+    index: str
+    queries: Mapping[str, Query]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    _judge: Judge | None = field(default=None, compare=False, repr=False)
+
+    def judge(self, documents: Sequence[bytes], asked: frozenset[str] | None = None) -> Judged:
+        """Which of the queries each document matches, by name.
+
+        Args:
+            documents: JSON.
+            asked: only these; None for all.
+
+        Raises:
+            SinkUnavailable, SinkRefused: as ``Percolator.judge``.
+        """
+        names = {query.id: name for name, query in self.queries.items() if asked is None or name in asked}
+        if not names or not documents or self._judge is None:
+            return Judged([frozenset()] * len(documents), 0)
+        found = self._judge.judge(documents, None if len(names) == len(self.queries) else list(names))
+        # The judge may have revisions that are not registered yet, or not any more.
+        ids = [frozenset(names[one] for one in ids if one in names) for ids in found.ids]
+        return Judged(ids, found.unread)
+
+    def pending(self, state: State) -> list[str]:
+        """Those that not all documents were held against yet, as they are now and where they are judged now."""
+        if self.index != state.notes.get("index"):
+            return list(self.queries)
+        return [name for name, query in self.queries.items() if revision_of(state.standing.get(name)) != query.revision]
+
+    def judged(self, name: str) -> bytes:
+        """What is noted of a query once all documents were held against it."""
+        return orjson.dumps({"revision": self.queries[name].revision, "refused": self.refused.get(name)})
+
+
+# What is noted of a query before.
+UNJUDGED = orjson.dumps({"revision": 0, "refused": None})
+
+
+def revision_of(judged: bytes | None) -> int | None:
+    """The revision that was judged last."""
+    return None if judged is None else int(orjson.loads(judged)["revision"])
+
+
+class Searches(Protocol):
+    """Where queries are registered and judged."""
+
+    def look(self, known: Registered | None) -> Registered:
+        """What is registered now; ``known`` itself when that is it."""
+        ...
+
+    def follow(self, found: Registered) -> Registered:
+        """Have it judged by, and by nothing else."""
+        ...
+
+
+class ServerSearches:
+    """On the search server.
+
+    Args:
+        searching: the connection.
+    """
+
+    def __init__(self, searching: Searching) -> None:
+        self._searching = searching
+        self._seen: object = None
+        self._checked = -1e9
+
+    def look(self, known: Registered | None) -> Registered:
+        """See ``Searches``.
+
+        Raises:
+            SinkUnavailable: the server does not answer, or has no documents yet (transient). SinkRefused: it refuses.
+        """
+        change = self._searching.store.change()
+        if change is None:
+            return known if known is not None and known.mark == "none" else Registered("none", "", {})
+        generation = self._searching.living()
+        seen, now = (change, generation), time.monotonic()
+        if known is not None and seen == self._seen and now - self._checked < FIELDS_SECONDS:
+            return known
+        queries = self._searching.store.all()
+        judge: Percolator | None = self._searching.percolator(generation) if queries else None
+        index = "" if judge is None else judge.setup()
+        self._seen, self._checked = seen, now
+        mark = f"{change[0]}:{change[1]}:{index}"
+        if known is not None and known.mark == mark:
+            return known
+        return Registered(mark, index, queries, _judge=judge)
+
+    def follow(self, found: Registered) -> Registered:
+        """See ``Searches``.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        if not isinstance(found._judge, Percolator):
+            return found
+        said = found._judge.follow(found.queries)
+        return replace(found, refused={name: said[one.id] for name, one in found.queries.items() if one.id in said})

@@ -1,0 +1,248 @@
+"""Judges documents by standing queries: the server's own percolator, in an index of one generation's fields.
+
+The index has the mapping and the analysis of the generation's documents, and a document for each revision of each
+query. It goes with its generation; that of the next one is made of the registered queries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from elasticsearch import BadRequestError, Elasticsearch
+
+from cdc.errors import QueryRefused, SinkRefused
+from sinks.elasticsearch.client import reason_of, refused, translated
+from sinks.elasticsearch.mapping import flatten
+from sinks.elasticsearch.queries import MOST, Query, settings_of
+from sinks.elasticsearch.settings import Settings, Target
+
+# No column is called so.
+OWN = "@headwater"
+_PROPERTIES: dict[str, Any] = {"properties": {"id": {"type": "keyword"}, "query": {"type": "percolator"}}}
+# Settings of the documents' index without which a query would mean something else there, or could not be parsed.
+_SAME = ("index.analysis.", "index.similarity.", "index.mapping.", "index.query.")
+BULK = 500
+# Words in which a server says that it is a document that it can't read.
+_UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
+_JSON = {"accept": "application/json", "content-type": "application/json"}
+_SHOWN = "hits.hits._id,hits.hits.fields"
+
+
+class Judged(NamedTuple):
+    """What was found.
+
+    Attributes:
+        ids: of each document, the queries that it matches (``Query.id``).
+        unread: documents that the server can't read by this mapping, or that are no JSON objects: they match nothing.
+    """
+
+    ids: list[frozenset[str]]
+    unread: int
+
+
+class Percolator:
+    """The judge of one generation's documents.
+
+    Args:
+        client: of the sink's server.
+        settings: the sink's.
+        target: the view's, of the generation.
+    """
+
+    def __init__(self, client: Elasticsearch, settings: Settings, target: Target) -> None:
+        self._client, self._settings, self._target = client, settings, target
+        self.index = target.percolator
+
+    def setup(self) -> str:
+        """Make the index, or give it the fields that the documents' has got since; which one it is.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: there are no documents yet, the server has no percolator, or an
+                index of that name is not ours.
+        """
+        with translated(self._settings.who, "setup of the percolator"):
+            found = self._client.options(ignore_status=404).indices.get(index=self._target.concrete).body
+            if self._target.concrete not in found:
+                raise SinkRefused(
+                    f"{self._settings.who}: there is no index {self._target.concrete} yet, whose fields a query needs",
+                    fix="start `headwater run FILE` first",
+                )
+            documents = found[self._target.concrete]
+            if not self._client.indices.exists(index=self.index):
+                self._create(documents)
+            return self._checked(documents["mappings"].get("properties", {}))
+
+    def _create(self, documents: Mapping[str, Any]) -> None:
+        flat = flatten(documents["settings"])
+        same = {name: value for name, value in flat.items() if name.startswith(_SAME)}
+        own = {"index.max_result_window": MOST, "index.refresh_interval": "-1"}
+        mappings = {
+            "dynamic": False,
+            "_meta": {"headwater": self._owner},
+            "properties": {**documents["mappings"].get("properties", {}), OWN: _PROPERTIES},
+        }
+        try:
+            self._client.indices.create(index=self.index, mappings=mappings, settings=same | settings_of() | own)
+        except BadRequestError as error:
+            if "resource_already_exists_exception" in reason_of(error):
+                return
+            if "percolator" in reason_of(error):
+                raise SinkRefused(
+                    f"{self._settings.who}: {reason_of(error)}",
+                    means="this server has no percolator, which judges standing queries; documents are not concerned",
+                    fix="use a whole distribution of it: Elasticsearch's minimal one lacks the module",
+                ) from error
+            raise
+
+    def _checked(self, wanted: Mapping[str, Any]) -> str:
+        found = self._client.indices.get(index=self.index).body[self.index]
+        if (found["mappings"].get("_meta") or {}).get("headwater") != self._owner:
+            raise SinkRefused(
+                f"{self._settings.who}: index {self.index} exists, but is none of this sink's",
+                fix="choose another `index:` for this sink, or delete that index",
+            )
+        there = found["mappings"].get("properties", {})
+        if any(there.get(name) != how for name, how in wanted.items()):
+            self._client.indices.put_mapping(index=self.index, properties=dict(wanted))
+        return f"{self.index}:{found['settings']['index']['uuid']}"
+
+    def try_out(self, query: Query) -> None:
+        """Have the server parse a query; it is kept, and judges nothing until it is registered.
+
+        Raises:
+            QueryRefused: it can't, with its words (terminal). SinkUnavailable: transient.
+        """
+        with translated(self._settings.who, "a standing query"):
+            reason = self._put([query]).get(query.id)
+        if reason is not None:
+            raise QueryRefused(
+                f"query {query.name}: {reason}",
+                means="the server does not take it; nothing was changed",
+                fix="a query is what stands under `query` of a search on this view's index, of fields that it has",
+            )
+
+    def follow(self, queries: Mapping[str, Query]) -> dict[str, str]:
+        """Have exactly these queries here.
+
+        Returns:
+            Those that the server does not take any more, and why, by their ids.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "standing queries"):
+            self._client.indices.refresh(index=self.index)
+            there = self._ids()
+            wanted = {query.id: query for query in queries.values()}
+            said = self._put([query for name, query in wanted.items() if name not in there])
+            for part in _parts(sorted(there - wanted.keys())):
+                self._client.bulk(index=self.index, operations=[{"delete": {"_id": name}} for name in part])
+            self._client.indices.refresh(index=self.index)
+        return said
+
+    def judge(self, documents: Sequence[bytes], asked: Collection[str] | None = None) -> Judged:
+        """Which queries each document matches.
+
+        Args:
+            documents: JSON.
+            asked: only these queries, by their ids; None for all.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses, for another reason than a document's.
+        """
+        read = [number for number, document in enumerate(documents) if _is_object(document)]
+        found: list[set[str]] = [set() for _ in documents]
+        with translated(self._settings.who, "judging documents by standing queries"):
+            unread = self._judge(documents, read, asked, found) if read else 0
+        return Judged([frozenset(ids) for ids in found], unread + len(documents) - len(read))
+
+    def _judge(
+        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: list[set[str]]
+    ) -> int:
+        """Fill ``found``; a document that can't be read is found by halves, and counted."""
+        try:
+            answer = self._ask([documents[number] for number in numbers], asked)
+        except BadRequestError as error:
+            if not any(word in str(error.body) for word in _UNREAD):
+                raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
+            if len(numbers) == 1:
+                return 1
+            middle = len(numbers) // 2
+            parts = (numbers[:middle], numbers[middle:])
+            return sum(self._judge(documents, part, asked, found) for part in parts)
+        for hit in answer.get("hits", {}).get("hits", ()):
+            for slot in hit["fields"]["_percolator_document_slot"]:
+                found[numbers[slot]].add(hit["_id"])
+        return 0
+
+    def _ask(self, documents: Sequence[bytes], asked: Collection[str] | None) -> dict[str, Any]:
+        judge = {"percolate": {"field": f"{OWN}.query", "documents": [orjson.Fragment(one) for one in documents]}}
+        ids = [] if asked is None else [{"terms": {f"{OWN}.id": sorted(asked)}}]
+        body = {
+            "size": MOST,
+            "_source": False,
+            "sort": ["_doc"],  # no score is worked out
+            "track_total_hits": False,
+            "query": {"bool": {"filter": [*ids, judge]}},
+        }
+        params = {"filter_path": _SHOWN, "allow_partial_search_results": "false"}
+        path = f"/{self.index}/_search"
+        said: dict[str, Any] = self._client.perform_request("POST", path, params=params, headers=_JSON, body=body).body
+        return said
+
+    def _put(self, queries: Sequence[Query]) -> dict[str, str]:
+        """Add queries; why some are not taken, by their ids."""
+        said: dict[str, str] = {}
+        for part in _parts(queries):
+            lines: list[Any] = []  # as they go over the wire
+            for one in part:
+                own = {"id": one.id, "query": orjson.Fragment(one.query)}
+                lines += (orjson.dumps({"index": {"_id": one.id}}), orjson.dumps({OWN: own}))
+            for item in self._client.bulk(index=self.index, operations=lines, require_alias=False).body["items"]:
+                told = item["index"]
+                if "error" in told:
+                    said[told["_id"]] = _words(told["error"])
+        return said
+
+    def _ids(self) -> set[str]:
+        found: set[str] = set()
+        after: list[Any] | None = None
+        while True:
+            hits = self._client.search(
+                index=self.index,
+                size=10_000,
+                source=False,
+                sort=[{f"{OWN}.id": "asc"}],
+                search_after=after,
+                track_total_hits=False,
+            ).body["hits"]["hits"]
+            found |= {hit["_id"] for hit in hits}
+            if len(hits) < 10_000:
+                return found
+            after = hits[-1]["sort"]
+
+    @property
+    def _owner(self) -> dict[str, Any]:
+        return {"sink": self._settings.name, "view": self._target.view, "generation": self._target.generation}
+
+
+def _parts(things: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (things[start : start + BULK] for start in range(0, len(things), BULK))
+
+
+def _is_object(document: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(document), dict)
+    except ValueError:
+        return False
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    """Why, as the server says it: the cause that is furthest in says most."""
+    told = [f"{error.get('type')}: {error.get('reason')}"]
+    while isinstance(error.get("caused_by"), dict):
+        error = error["caused_by"]
+        told.append(f"{error.get('type')}: {error.get('reason')}")
+    return "; ".join(dict.fromkeys(told[-2:]))[:1_000]

@@ -1,0 +1,121 @@
+"""Standing queries without a server: what the file may say of them, what a query may be, what subscribers see."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import ConfigError, PipelineFileError, QueryRefused
+from cdc.pipeline import Pipeline, loads
+from operations.push.cursor import Cursor
+from operations.standing.note import MatcherNote, read_notes
+from operations.standing.queries import MAX_BYTES, _clause
+from operations.standing.seen import Seen
+from operations.status.metrics import metrics
+from sinks.contract import Held
+from sinks.redis.match_tail import Matched
+
+FILE = """
+version: 1
+name: standing
+source: {{host: h, database: d, user: u, password: p, tables: [public.t]}}
+kafka: {{bootstrap: "h:1"}}
+connect: {{url: "http://h:1"}}
+views: {{order: {{root: t}}, other: {{root: t}}}}
+sinks:
+  search: {{type: opensearch, url: "http://h:9200", view: order}}
+  cache: {{type: redis, url: "redis://h:1/0", views: [order, other], changes: {{}}}}
+  plain: {{type: redis, url: "redis://h:1/1", view: order}}
+queries: {queries}
+engine: {{state_dir: "{folder}"}}
+"""
+
+
+STANDING = "{order: {search: search, changes: cache}}"
+
+
+def load(queries: str, folder: str = "s") -> Pipeline:
+    return loads(FILE.format(queries=queries, folder=folder).encode(), "p.yaml")
+
+
+def noted(folder: Path) -> Pipeline:
+    """One whose matcher has left a note."""
+    made = load(STANDING, str(folder))
+    MatcherNote(7, 3, 1, 2.5, 4, 1).write(made, "order")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [
+        ("{ordr: {search: search, changes: cache}}", ["no view 'ordr'", "did you mean 'order'"]),
+        ("{order: {search: serch, changes: cache}}", ["no sink 'serch'", "did you mean 'search'"]),
+        ("{order: {search: cache, changes: cache}}", ["is no search server", "choose from search"]),
+        ("{order: {search: search, changes: search}}", ["is no redis sink", "choose from cache, plain"]),
+        ("{order: {search: search, changes: plain}}", ["keeps no changes", "changes: {}"]),
+        ("{other: {search: search, changes: cache}}", ["sinks.search has no view 'other'"]),
+        ("{order: {search: search}}", ["missing key 'changes'"]),
+        ("{order: {search: search, changes: cache, keep: 1}}", ["queries.order.keep"]),
+    ],
+)
+def test_what_does_not_fit_is_said_where_it_stands(queries: str, words: list[str]) -> None:
+    with pytest.raises(PipelineFileError) as wrong:
+        load(queries)
+    assert "p.yaml:12:" in str(wrong.value) and all(word in str(wrong.value) for word in words), wrong.value
+
+
+def test_queries_do_not_decide_what_a_sink_holds() -> None:
+    with_queries = load(STANDING)
+    assert all(with_queries.spec_hash(name) == load("{}").spec_hash(name) for name in with_queries.sinks)
+    assert with_queries.queries["order"].keep == 100_000
+
+
+def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:
+    clause = {"term": {"query": 1}}
+    assert json.loads(_clause("a", json.dumps(clause).encode())) == clause
+    assert json.loads(_clause("a.b-C_1", json.dumps({"query": clause}).encode())) == clause
+    for wrong in (b"{", b"[]", b"{}", b'{"query": 1}', b'"x"', b'{"a":"' + b"x" * MAX_BYTES + b'"}'):
+        with pytest.raises(QueryRefused):
+            _clause("a", wrong)
+    for name in ("", "a b", "-a", "a@1", "a" * 65, "ä"):
+        with pytest.raises(ConfigError, match="name of a query"):
+            _clause(name, b'{"match_all": {}}')
+
+
+def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:
+    mark = "0123456789abcdef"
+    entry = Matched(b"5-0", "k", 2**60, b'{"n":1.10}', b'{"a":"entered","b":"left"}', "change")
+    seen = Seen(["a"]).change(entry, 0, mark)
+    assert seen is not None and seen.name == "match" and seen.cursor == Cursor(0, mark, b"5-0").text()
+    assert seen.value["queries"] == {"a": "entered"} and seen.value["version"] == str(2**60)
+    assert b'"document":{"n":1.10}' in seen.data, "a number keeps its digits"
+    assert Seen(["c"]).change(entry, 0, mark) is None
+    both = Seen().change(entry._replace(document=None), 0, mark)
+    assert both is not None and both.value["document"] is None and both.value["queries"].keys() == {"a", "b"}
+    held = [Held("k", 3, b'["a","b"]'), Held("l", 4, b'["b"]')]
+    [told] = Seen(["a"]).snapshot(held)
+    assert told.value == {"documents": [{"key": "k", "version": "3", "queries": ["a"]}]}
+    assert list(Seen(["c"]).snapshot(held)) == []
+
+
+def test_what_a_matcher_does_is_measured(tmp_path: Path) -> None:
+    assert "headwater_standing_documents_total{" not in metrics([load(STANDING, str(tmp_path))])
+    pipeline = noted(tmp_path)
+    assert read_notes(pipeline)["order"].documents == 7
+    told = metrics([pipeline])
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    for name, value in (
+        ("documents_total", "7.0"),
+        ("told_total", "3.0"),
+        ("unread_total", "1.0"),
+        ("lag_seconds", "2.5"),
+        ("queries", "4.0"),
+        ("pending", "1.0"),
+        ("working", "1.0"),
+    ):
+        assert f'headwater_standing_{name}{{pipeline="standing",view="order"}} {value}' in told
+        assert f"headwater_standing_{name}`" in page
+    MatcherNote(error="away").write(pipeline, "order")
+    assert 'headwater_standing_working{pipeline="standing",view="order"} 0.0' in metrics([pipeline])

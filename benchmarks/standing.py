@@ -87,8 +87,8 @@ def _rate(world: StandingWorld, documents: list[Document], standing: list[Docume
         told = matching.matcher.told - told
         each = mean(len(one["queries"]) for one in world.told()[-5_000:])
         print(
-            f"{len(standing):,} queries: {VERSIONS:,} versions in {seconds:.1f} s; {told:,} of them concern some, each of "
-            f"these {each:.1f}"
+            f"{len(standing):,} queries: {VERSIONS:,} versions in {seconds:.1f} s; {told:,} of them concern some, each "
+            f"of these {each:.1f}"
         )
     finally:
         matching.close()

@@ -20,8 +20,8 @@ from sinks.redis.matches import Matches, State
 from sinks.redis.read import NoChanges
 from sinks.redis.tail import Entry, Standing, Tail
 
-# Versions of one request to the search server: with many queries a request of four thousand costs it little more than one
-# of a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after.
+# Versions of one request to the search server: with many queries one of four thousand costs it little more than one of
+# a thousand. Fewer to begin with, and of large documents: all of a batch is in memory, as it was before and after.
 FIRST, BATCH, BATCH_BYTES = 250, 4_000, 8 << 20
 # Between two looks whether queries have changed.
 LOOK_SECONDS = 1.0

@@ -235,7 +235,14 @@ def test_a_token_may_subscribe_and_no_more(pushed: Pushed, monkeypatch: pytest.M
     monkeypatch.setenv("HEADWATER_STREAM_TOKEN", "s" * 20)
     monkeypatch.setenv("HEADWATER_READ_TOKEN", "r" * 20)
     with pushed.served() as url:
-        for token, path, status in (("s", "stream/thing", 200), ("r", "stream/thing", 403), ("s", "status", 403)):
+        for token, path, status in (
+            ("s", "stream/thing", 200),
+            ("r", "stream/thing", 403),
+            ("s", "matches/thing", 404),
+            ("r", "matches/thing", 403),
+            ("s", "queries/thing", 403),
+            ("s", "status", 403),
+        ):
             headers = {"Authorization": f"Bearer {token * 20}"}
             with requests.get(f"{url}/v1/{path}", headers=headers, stream=True, timeout=10) as answer:
                 assert answer.status_code == status, (token, path)

@@ -94,8 +94,8 @@ def expected(
     if isinstance(view, TimedView):
         raise ConfigError(
             f"view {view.name} is {view.made}, and nothing computes that a second time yet",
-            means="nothing was compared",
-            fix="leave it out (`--view` names others), or fill a generation beside and compare the two",
+            means="it was not compared; other views were",
+            fix="fill a generation beside it from the log (`headwater rebuild FILE SINK`), and look at both",
         )
     if isinstance(view, FoldView):
         yield from _folded(view, events, spark, ids)

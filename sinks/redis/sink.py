@@ -267,7 +267,7 @@ class RedisSink:
                 changes.begin_anew(client, where)
 
     def kept_changes(self, target: str) -> int:
-        """How many changes of its documents are kept for subscribers; 0 where none are.
+        """How many changes of its documents are kept, for subscribers or as letters; 0 where none are.
 
         Raises:
             SinkUnavailable: the server went away (transient); call again.

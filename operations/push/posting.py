@@ -13,7 +13,7 @@ from operations.push.signing import signed
 # To connect, and until the answer begins; both together are less than a lease lasts (webhook.py).
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 10.0
 # Of an answer's body, which nobody reads: a short one is taken in so that the connection can be used again.
-MOST_BYTES = 64 << 10
+MOST_BYTES = 1 << 10
 
 
 class Answered(NamedTuple):
@@ -60,7 +60,7 @@ class Posting:
                 allow_redirects=False,
                 stream=True,
             ) as answer:
-                with suppress(requests.RequestException, OSError):
+                with suppress(requests.RequestException, OSError, ValueError):
                     if int(answer.headers.get("Content-Length", MOST_BYTES)) < MOST_BYTES:
                         answer.content  # noqa: B018 (taken in)
                 return Answered(answer.status_code, "", answer.headers.get("Retry-After"))

@@ -86,9 +86,9 @@ def begin_anew(client: Client, where: Names) -> None:
 
 
 def kept(client: Client, where: Names) -> int:
-    """How many changes there are.
+    """How many changes there are, and batches of them that a webhook has refused.
 
     Raises:
         redis.RedisError: the server went away; call again.
     """
-    return max(int(client.xlen(where.changes)) - 1, 0)
+    return max(int(client.xlen(where.changes)) - 1, 0) + int(client.xlen(where.letters))

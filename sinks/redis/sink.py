@@ -270,7 +270,7 @@ class RedisSink:
                 changes.begin_anew(client, where)
 
     def kept_changes(self, target: str) -> int:
-        """How many changes of its documents are kept for subscribers, and matches of queries; 0 where none are.
+        """How many changes of its documents are kept, for subscribers or as letters, and matches; 0 where none are.
 
         Raises:
             SinkUnavailable: the server went away (transient); call again.

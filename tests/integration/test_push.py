@@ -246,6 +246,8 @@ def test_a_token_may_subscribe_and_no_more(pushed: Pushed, monkeypatch: pytest.M
             headers = {"Authorization": f"Bearer {token * 20}"}
             with requests.get(f"{url}/v1/{path}", headers=headers, stream=True, timeout=10) as answer:
                 assert answer.status_code == status, (token, path)
+        shown = requests.get(f"{url}/stream", headers={"Authorization": f"Bearer {'r' * 20}"}, timeout=10).text
+        assert "sign in" in shown and "data-stream" not in shown
 
 
 def test_tail_goes_on_from_where_it_was(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,9 @@ def test_a_receiver_that_fails_is_asked_again_with_the_same_and_a_no_is_put_asid
         assert report["events"] == 4 and time.time() - report["delivered_at"] < 10
     with redis.Redis.from_url(pushed.subject.url) as client:
         [(_, letter)] = client.xrange(f"{pushed.subject.name}:{VIEW}@letters")
+        before = pushed.sink.kept_changes(VIEW)
         pushed.sink.forget_changes(VIEW)  # an erasure
+        assert before == 4 and pushed.sink.kept_changes(VIEW) == 0
         assert not client.exists(f"{pushed.subject.name}:{VIEW}@letters"), "it tells what a document was"
     assert letter[b"why"] == b"it answers 400" and json.loads(letter[b"body"])[0]["data"]["after"] == {"n": 2}
     assert any("it answers 500" in line for line in said) and any("takes events again" in line for line in said)

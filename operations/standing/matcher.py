@@ -9,7 +9,7 @@ they stand (docs/decisions/standing-queries.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cdc.errors import SinkUnavailable
 from operations.push.cursor import Cursor, number_of, parse_cursor
@@ -40,20 +40,22 @@ class Matcher:
         searches: the search server's side.
         tail: the view's changes.
         matches: what is kept of it.
+        batch: versions of a request, to begin with.
 
     Attributes:
+        batch: how many versions a request may hold now: fewer after a failure, which may be because of them.
         documents: versions that were judged.
         told: versions that something was told of.
         unread: versions that the search server could not read.
     """
 
-    def __init__(self, searches: Searches, tail: Tail, matches: Matches) -> None:
+    def __init__(self, searches: Searches, tail: Tail, matches: Matches, batch: int = FIRST) -> None:
         self._searches, self._tail, self._matches = searches, tail, matches
         self._state: State | None = None
         self._registered: Registered | None = None
         self._looked = -1e9
         self._work: Work | None = None
-        self._batch = FIRST
+        self.batch = batch
         self.documents = self.told = self.unread = 0
 
     def step(self) -> bool:
@@ -72,7 +74,7 @@ class Matcher:
         except BaseException:
             # Whether a step was done that nobody answered for is known from what is kept.
             self._state, self._work, self._registered = None, None, None
-            self._batch = max(1, self._batch // 4)
+            self.batch = max(1, self.batch // 4)
             raise
 
     @property
@@ -162,7 +164,7 @@ class Matcher:
 
     def _follow(self, cursor: Cursor) -> bool:
         standing = Standing(cursor.generation, cursor.mark)
-        if self._apply_next(self._tail.after(standing, cursor.place, self._batch)):
+        if self._apply_next(self._tail.after(standing, cursor.place, self.batch)):
             return True
         self._tail.wait(standing, cursor.place, BLOCK_MS)
         return False
@@ -173,7 +175,7 @@ class Matcher:
         if entries:
             self._apply(entries)
             mean = sum(entry.size for entry in entries) // len(entries)
-            self._batch = max(1, min(BATCH, self._batch * 2, BATCH_BYTES // mean))
+            self.batch = max(1, min(BATCH, self.batch * 2, BATCH_BYTES // mean))
         return bool(entries)
 
     def _apply(self, entries: Sequence[Entry]) -> None:
@@ -190,10 +192,13 @@ class Matcher:
 
     def _judge(self, documents: Sequence[bytes], asked: frozenset[str] | None = None) -> list[frozenset[str]]:
         assert self._registered is not None
-        found = self._registered.judge(documents, asked)
-        self.documents += len(documents)
-        self.unread += found.unread
-        return found.ids
+        ids: list[frozenset[str]] = []
+        for part in _parts(documents, self.batch):
+            found = self._registered.judge(part, asked)
+            ids += found.ids
+            self.documents += len(part)
+            self.unread += found.unread
+        return ids
 
     def _walk(self, work: Work) -> None:
         """One page of documents as they stand, behind all changes that are in it; after the last, what that means."""
@@ -220,7 +225,7 @@ class Matcher:
             assert cursor is not None
             if number_of(at) <= cursor.number:
                 return
-            entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, self._batch)
+            entries = self._tail.after(Standing(cursor.generation, cursor.mark), cursor.place, self.batch)
             if not self._apply_next([one for one in entries if number_of(one.place) <= number_of(at)]):
                 raise NoChanges  # the one at that place is gone already
 
@@ -256,3 +261,15 @@ def _bounded(entries: Sequence[Entry]) -> Sequence[Entry]:
         if size > BATCH_BYTES and number:
             return entries[:number]
     return entries
+
+
+def _parts(documents: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
+    """In requests of so many documents, and of bounded size: a server hangs up on one that is too large."""
+    start, size = 0, 0
+    for number, document in enumerate(documents):
+        if number > start and (number - start >= most or size + len(document) > BATCH_BYTES):
+            yield documents[start:number]
+            start, size = number, 0
+        size += len(document)
+    if start < len(documents):
+        yield documents[start:]

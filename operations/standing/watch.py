@@ -12,7 +12,7 @@ from typing import Protocol
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.push.source import TROUBLES
-from operations.standing.matcher import Matcher
+from operations.standing.matcher import FIRST, Matcher
 from operations.standing.note import MatcherNote
 from operations.standing.place import Caching, Searching, standing_place
 from operations.standing.registered import ServerSearches
@@ -52,7 +52,7 @@ class ViewMatcher:
         self._pipeline, self._view = pipeline, view
         self._stop = threading.Event()
         self._said, self._noted = "", 0.0
-        self._before = MatcherNote()
+        self._before, self._batch = MatcherNote(), FIRST
         self._thread = threading.Thread(target=self._run, name=f"standing queries of {view}", daemon=True)
         self._thread.start()
 
@@ -79,7 +79,7 @@ class ViewMatcher:
         """Until it is to end; each failure is told, and begun anew."""
         place = standing_place(self._pipeline, self._view)
         cache, search = Caching(place), Searching(place)
-        matcher = Matcher(ServerSearches(search), cache.tail, cache.matches)
+        matcher = Matcher(ServerSearches(search), cache.tail, cache.matches, self._batch)
         try:
             while not self._stop.is_set():
                 matcher.step()
@@ -90,7 +90,7 @@ class ViewMatcher:
                     self._note(_note_of(matcher, self._before), None)
             self._note(_note_of(matcher, self._before), None)
         finally:
-            self._before = _counted(matcher, self._before)
+            self._before, self._batch = _counted(matcher, self._before), matcher.batch
             search.close()
             cache.close()
 

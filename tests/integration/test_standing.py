@@ -27,6 +27,7 @@ from tests.support.servers import servers
 from tests.support.sinks import VIEW, client_of, subject_on
 from tests.support.source import eventually
 from tests.support.standing import Matching, StandingWorld, folded
+from tests.unit.test_docs_json import example
 
 pytestmark = pytest.mark.stack
 
@@ -235,7 +236,9 @@ def test_over_http_and_by_the_verb(world: StandingWorld) -> None:
         note = read_notes(world.pipeline)[VIEW]
         assert note.documents >= 1 and note.queries == 1 and note.error is None
         listed = CliRunner().invoke(command, ["list", str(world.file), VIEW, "--json"])
-        assert [one["name"] for one in json.loads(listed.stdout)["queries"]] == ["big"]
+        report, shown = json.loads(listed.stdout), example("queries")
+        assert [one["name"] for one in report["queries"]] == ["big"]
+        assert report.keys() == shown.keys() and report["queries"][0].keys() == shown["queries"][0].keys()
         gone = requests.delete(f"{url}/v1/queries/{VIEW}/big", headers={"Content-Type": "application/json"}, timeout=10)
         assert gone.status_code == 200
         assert requests.get(f"{url}/v1/queries/{VIEW}/big", timeout=10).status_code == 404

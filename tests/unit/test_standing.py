@@ -10,6 +10,7 @@ import pytest
 from cdc.errors import ConfigError, PipelineFileError, QueryRefused
 from cdc.pipeline import Pipeline, loads
 from operations.push.cursor import Cursor
+from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes
 from operations.standing.queries import MAX_BYTES, _clause
 from operations.standing.seen import Seen
@@ -70,6 +71,14 @@ def test_queries_do_not_decide_what_a_sink_holds() -> None:
     with_queries = load(STANDING)
     assert all(with_queries.spec_hash(name) == load("{}").spec_hash(name) for name in with_queries.sinks)
     assert with_queries.queries["order"].keep == 100_000
+
+
+def test_requests_are_of_bounded_count_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "BATCH_BYTES", 10)
+    documents = [b"x" * size for size in (4, 4, 4, 30, 1, 1, 1, 1)]
+    parts = list(matcher._parts(documents, 3))
+    assert [[len(one) for one in part] for part in parts] == [[4, 4], [4], [30], [1, 1, 1], [1]]
+    assert list(matcher._parts([], 3)) == []
 
 
 def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 VARIABLE = "HEADWATER_TEST_COMMIT"
-EVERY = 3
+EVERY = 4
 
 
 def commit() -> str:

@@ -21,6 +21,7 @@ from operations.push.posting import Posting
 from operations.push.source import TROUBLES, Source, told
 from operations.push.told import Changes, Told
 from operations.push.walk import Walk
+from sinks.redis.read import Moving
 from sinks.redis.tail import Standing
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Sender:
 
         Raises:
             Taken: somebody else sends.
-            redis.RedisError, Moving, HeadwaterError: as ``Walk.step``.
+            redis.RedisError, HeadwaterError: as ``Walk.step``.
         """
         webhook, tail = self.webhook, source.changes()
         hooks = source.hooks(webhook.name, self._token, LEASE_SECONDS)
@@ -97,7 +98,12 @@ class Sender:
         walk = Walk(tail, webhook.place.view, Changes(webhook.lens), delivery.cursor, documents=webhook.documents)
         anew = delivery.cursor is None  # whether everything is being told
         while not self._stop.is_set():
-            found = walk.step()
+            try:
+                found = walk.step()
+            except Moving:  # a promotion: the same walk begins anew
+                self._stop.wait(PAUSE_SECONDS)
+                delivery.word()
+                continue
             anew = anew or any(one.name == "reset" for one in found)
             shown = [one for one in found if anew or one.name != "ready"]
             anew = anew and not any(one.name == "ready" for one in found)

@@ -52,11 +52,12 @@ def documents(pushed: Pushed) -> dict[str, object]:
 def test_everything_there_is_and_then_every_change(pushed: Pushed, url: str) -> None:
     pushed.write(1, a={"n": 1}, b={"n": 2})
     listening = Listening(url)
-    assert names(listening.until("ready")) == ["reset", "snapshot", "ready"]
+    begun = names(listening.until("ready"))
+    assert [name for name, _ in itertools.groupby(begun)] == ["reset", "snapshot", "ready"]  # documents come in pages
     pushed.write(2, a={"n": 3}, b=None, c={"n": 4})
     pushed.write(2, a={"n": 3}, b=None, c={"n": 4})  # a batch again, after a crash
     pushed.write(3, c={"n": 5})
-    told = [one.data for one in listening.until("change", 4)[3:]]
+    told = [one.data for one in listening.until("change", 4)[len(begun) :]]
     assert [(one["key"], one["op"], one["before"], one["after"]) for one in told] == [
         ("a", "changed", {"n": 1}, {"n": 3}),
         ("b", "deleted", {"n": 2}, None),
@@ -141,7 +142,8 @@ def test_a_promotion_and_a_way_back_begin_anew(pushed: Pushed, url: str) -> None
     pushed.write(1, a={"n": 100}, b={"n": 200})
     other.promote(VIEW, 1)
     told = listening.until("ready", 2)
-    assert told[3].data["why"] == walk.PROMOTED and folded(told) == {"a": {"n": 100}, "b": {"n": 200}}
+    assert [one for one in told if one.name == "reset"][1].data["why"] == walk.PROMOTED
+    assert folded(told) == {"a": {"n": 100}, "b": {"n": 200}}
     late = Listening(url, cursor=cursor)
     assert late.until("ready")[0].data["why"] == walk.PROMOTED
     first.promote(VIEW, 2)
@@ -159,7 +161,8 @@ def test_a_stream_that_was_made_anew_is_another_one(pushed: Pushed, url: str) ->
     pushed.sink.empty(VIEW)
     pushed.write(2, b={"n": 2})
     told = listening.until("ready", 2)
-    assert told[3].data["why"] == walk.ANEW and folded(listening.events) == {"b": {"n": 2}}
+    assert [one for one in told if one.name == "reset"][1].data["why"] == walk.ANEW
+    assert folded(listening.events) == {"b": {"n": 2}}
 
 
 def test_a_filter_tells_who_enters_and_who_leaves(pushed: Pushed, url: str) -> None:
@@ -168,7 +171,7 @@ def test_a_filter_tells_who_enters_and_who_leaves(pushed: Pushed, url: str) -> N
     assert folded(listening.until("ready")) == {"a": {"n": 1}}
     pushed.write(2, a={"s": "open", "n": 1, "x": 1}, b={"s": "open", "n": 1})
     pushed.write(3, a={"s": "shut", "n": 1})
-    told = [one.data for one in listening.until("change", 2)[3:]]
+    told = [one.data for one in listening.until("change", 2) if one.name == "change"]
     assert [(one["key"], one["op"], one["after"]) for one in told] == [
         ("b", "entered", {"n": 1}),
         ("a", "left", {"n": 1}),

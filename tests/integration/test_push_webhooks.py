@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,9 @@ def test_everything_there_is_and_then_every_change_also_after_a_restart(pushed: 
     with sending(pushed):
         receiver.until(lambda: len(changes(receiver)) == 3)
         time.sleep(0.3)
-    assert [one.name for one in receiver.taken()] == ["reset", "snapshot", "ready", "change", "change", "change"]
+    names = [one.name for one in receiver.taken()]
+    assert [name for name, _ in groupby(names)] == ["reset", "snapshot", "ready", "change"]  # documents come in pages
+    assert names.count("change") == 3
     assert folded(receiver.taken()) == {"a": {"n": 3}, "c": {"n": 4}}
     assert {post.status for post in receiver.posts} == {200}, "each is signed"
     assert len({post.id for post in receiver.posts}) == len(receiver.posts), "each came once"
@@ -186,17 +189,19 @@ def test_a_promotion_and_a_cursor_that_is_too_old_begin_anew(pushed: Pushed, rec
     other = pushed.generation(2)
     with sending(pushed):
         pushed.write(1, a={"n": 1})
-        receiver.until(lambda: folded(receiver.taken()) == {"a": {"n": 1}})
+        receiver.until(lambda: folded(receiver.taken()) == {"a": {"n": 1}} and receiver.taken()[-1].name == "ready")
         pushed.sink = other
         pushed.write(1, a={"n": 100}, b={"n": 200})
         other.promote(VIEW, 1)
         receiver.until(lambda: folded(receiver.taken()) == {"a": {"n": 100}, "b": {"n": 200}})
+        receiver.until(lambda: receiver.taken()[-1].name == "ready")
     for version in range(2, 40):
         pushed.write(version, **{f"k{n}": {"n": version} for n in range(20)})
     with sending(pushed):
         receiver.until(lambda: len(folded(receiver.taken())) == 22)
         receiver.until(lambda: receiver.taken()[-1].name == "ready")
-    assert [one.data["why"] for one in receiver.taken() if one.name == "reset"][1:] == [PROMOTED, BEHIND]
+    why = [one.data["why"] for one in receiver.taken() if one.name == "reset"]
+    assert (why[1], why[-1]) == (PROMOTED, BEHIND)  # and perhaps once more, while keys are renamed
 
 
 def test_it_ends_at_once_though_the_receiver_hangs(pushed: Pushed, receiver: Receiver) -> None:

@@ -119,8 +119,7 @@ def _views(section: Section, nested: list[Section]) -> Iterator[str]:
             # They take the place of columns, fields and condition.
             yield from _comment(key.description, "    ")
             yield f"    # or: {key.name}:"
-            for inner in next(one for one in nested if one.path[2:] == (key.name,)).keys:
-                yield from _key(replace(inner, alternative=True), "      ")
+            yield from _stateful(key.name, nested)
         elif key.name not in JOINS:
             yield from _key(key, "    ")
     yield from _comment("A view with joins; it takes all keys of the one above too, and needs `row_store`.", "  ")
@@ -135,6 +134,19 @@ def _views(section: Section, nested: list[Section]) -> Iterator[str]:
         for key in below.keys:
             yield from _key(key, " " * 8, active=False)
     yield ""
+
+
+def _stateful(name: str, nested: list[Section]) -> Iterator[str]:
+    """The keys of a fold, a window or a match; what is a mapping of its own below them is shown once."""
+    keys = {one.path[3]: one.keys for one in nested if one.path[2:3] == (name,) and len(one.path) == 4}
+    for inner in next(one for one in nested if one.path[2:] == (name,)).keys:
+        if inner.name != next(iter(keys), None):
+            yield from _key(replace(inner, alternative=True), "      ")
+            continue
+        yield from _comment(inner.description, "      ")
+        yield f"      # or: {inner.name}:"
+        for below in keys[inner.name]:
+            yield from _key(replace(below, alternative=True), "        ")
 
 
 def _queries(section: Section) -> Iterator[str]:

@@ -137,7 +137,7 @@ def shared(found: Ring) -> streams._Shared:
 def test_all_who_stand_at_one_place_are_told_the_very_same() -> None:
     ring = Ring(Standing(1, MARK), b"1-0")
     ring.add(entries(2, 3))
-    here, lens, narrow = Cursor(1, MARK, b"1-0"), Lens.of(None), Lens.of("s == 'no'")
+    here, lens, narrow = Cursor(1, MARK, b"1-0"), told.Changes(Lens.of(None)), told.Changes(Lens.of("s == 'no'"))
     one = shared(ring)
     first, again = one.after(here, lens), one.after(Cursor(1, MARK, b"1-0"), lens)
     assert first is not None and first is again and len(first[0]) == 3 and first[1].place == b"4-0"

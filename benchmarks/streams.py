@@ -65,6 +65,7 @@ def _run(said: dict[str, Any]) -> float:
         if done.returncode:
             sys.exit(f"{said['operator']} {said['side']}: {done.stderr[-3000:]}")
         seconds = float(done.stdout.strip().splitlines()[-1])
+        print(f"{said['operator']} {said['side']}: {seconds:.1f} s", flush=True)
     return EVENTS / seconds
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import redis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 
@@ -110,13 +111,11 @@ def _ours(spark: SparkSession, said: Mapping[str, Any], folder: Path) -> tuple[A
 
 
 def _plain(spark: SparkSession, said: Mapping[str, Any], folder: Path) -> tuple[StreamingQuery, Path]:
-    fields = ", ".join(f"{name}: {'timestamp' if name == 'at' else 'string'}" for name in COLUMNS)
+    row = T.StructType.fromDDL(", ".join(f"`{one}` {'timestamp' if one == 'at' else 'string'}" for one in COLUMNS))
     read = spark.readStream.format("kafka").option("kafka.bootstrap.servers", said["kafka"])
     read = read.option("subscribe", said["topic"]).option("startingOffsets", "earliest")
     records = read.option("maxOffsetsPerTrigger", said["batch"]).load()
-    envelope = F.from_json(
-        F.col("value").cast("string"), f"after struct<{fields.replace(' ', ': ').replace(',:', ',')}>"
-    )
+    envelope = F.from_json(F.col("value").cast("string"), T.StructType([T.StructField("after", row)]))
     events = records.select(envelope.getField("after").alias("row")).select("row.*")
     made, mode = PLAIN[said["operator"]](events)
     url, prefix = said["redis"], f"plain-{said['topic']}:"
@@ -151,11 +150,11 @@ def _fold(events: DataFrame) -> tuple[DataFrame, str]:
     def step(key: Any, frames: Iterator[Any], state: GroupState) -> Iterator[Any]:
         import pandas as pd  # type: ignore[import-untyped]
 
-        count, total = state.get if state.exists else (0, 0.0)
+        count, total = state.get if state.exists else (0, 0.0)  # a tuple of the schema below
         for frame in frames:
             count, total = count + len(frame), total + float(frame["amount"].sum())
-        state.update((count, total))
-        yield pd.DataFrame({"key": [key[0]], "n": [count], "total": [total]})
+        state.update((int(count), float(total)))
+        yield pd.DataFrame({"key": [key[0]], "n": [int(count)], "total": [float(total)]})
 
     given = events.select("aggregateid", F.expr(AMOUNT).cast("double").alias("amount"))
     schema, state = "key string, n bigint, total double", "n bigint, total double"

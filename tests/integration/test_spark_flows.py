@@ -31,7 +31,11 @@ from spark.status import FlowStatus
 from tests.support.own_classes import own_classes_at_hand
 from tests.support.servers import servers
 
-pytestmark = pytest.mark.stack
+pytestmark = [
+    pytest.mark.stack,
+    # PySpark leaves sockets to the garbage collector, also those of an earlier test's machine.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 SECONDS = 60.0
 
 RESTING = "headwater.spark.RestingKafka"

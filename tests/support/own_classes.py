@@ -29,13 +29,17 @@ def own_classes_at_hand() -> Iterator[None]:
 
 
 def _end_machine_without() -> None:
-    """End an earlier test's Java machine that lacks our jar: jars are told to one when it starts, and never after."""
+    """End an earlier test's Java machine that lacks our jar or our log: both are told to one when it starts, and never
+    after."""
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return
     try:
         gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(OWN_SETTINGS[SOURCE])
+        lacking = gateway.jvm.System.getProperty("headwater.log") is None
     except Py4JJavaError:
+        lacking = True
+    if lacking:
         gateway.shutdown()
         gateway.proc.stdin.close()  # the machine ends with it
         gateway.proc.wait(60)

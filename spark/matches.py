@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -18,9 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.join.expressions import quoted
 from cdc.timed import Kind, MatchView
-from spark.expressions import Refuse, reason, unplaced
+from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
-from spark.measures import empty_frame
+from spark.measures import empty_frame, type_of
 from spark.timed import given_events, lacking, start_timed
 
 
@@ -43,24 +42,17 @@ def analyse_matches(spark: SparkSession, view: MatchView, refuse: Refuse = unpla
 
 
 def _fields(empty: DataFrame, view: MatchView, part: str, kind: Kind, refuse: Refuse) -> dict[str, str]:
-    known = _type(empty, view, (part, "where"), kind.where, refuse)
+    known = type_of(empty, view, ("match", part, "where"), kind.where, refuse, f"{part}.where")
     if known != T.BooleanType():
         what = f"view {view.name}: `{part}.where: {kind.where}` must be true or false for an event"
         raise refuse(("match", part, "where"), what, "compare something: `type = 'searched'`")
-    _type(empty, view, (part, "key"), kind.key, refuse)
+    type_of(empty, view, ("match", part, "key"), kind.key, refuse, f"{part}.key")
     return {
-        name: _type(empty, view, (part, "fields", name), said, refuse).simpleString()
+        name: type_of(
+            empty, view, ("match", part, "fields", name), said, refuse, f"{part}.fields.{name}"
+        ).simpleString()
         for name, said in kind.fields.items()
     }
-
-
-def _type(empty: DataFrame, view: MatchView, path: tuple[str, ...], said: str, refuse: Refuse) -> T.DataType:
-    try:
-        return empty.select(F.expr(said)).schema[0].dataType
-    except (AnalysisException, ParseException) as error:
-        where = ".".join(path)
-        what = f"view {view.name}: `{where}: {said}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
-        raise refuse(("match", *path), what, "use the table's own column names") from error
 
 
 def matches(spark: SparkSession, events: DataFrame, view: MatchView) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.join.expressions import quoted
 from cdc.timed import Measure, WindowView
 from cdc.view import View
-from spark.expressions import reason
+from spark.expressions import Refuse, reason
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,27 @@ def empty_frame(spark: SparkSession, view: View) -> DataFrame:
     """No rows, of the columns that expressions over an event see."""
     schema: Any = ", ".join(f"{quoted(name)} {kind}" for name, kind in view.spark_schema())
     return spark.createDataFrame([], schema)
+
+
+def type_of(
+    empty: DataFrame, view: View, path: tuple[str, ...], said: str, refuse: Refuse, name: str = ""
+) -> T.DataType:
+    """An expression's type.
+
+    Args:
+        empty: of ``empty_frame``.
+        view: whose expression it is.
+        path: where it stands below the view.
+        said: the expression.
+        refuse: makes the error for a part of the view.
+        name: what people know it by; the last of the path.
+    """
+    try:
+        return empty.select(F.expr(said)).schema[0].dataType
+    except (AnalysisException, ParseException) as error:
+        shown = name or path[-1]
+        what = f"view {view.name}: `{shown}: {said}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
+        raise refuse(path, what, "use the table's own column names") from error
 
 
 def planned(spark: SparkSession, view: WindowView, refuse: Refused) -> dict[str, Plan]:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -22,9 +21,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.errors import ConfigError
 from cdc.join.expressions import quoted
 from cdc.timed import WindowView
-from spark.expressions import Refuse, reason, unplaced
+from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
-from spark.measures import Plan, empty_frame, planned
+from spark.measures import Plan, empty_frame, planned, type_of
 from spark.timed import given_events, lacking, start_timed
 from spark.write import OWN
 
@@ -39,12 +38,12 @@ def analyse_windows(spark: SparkSession, view: WindowView, refuse: Refuse = unpl
         ConfigError: they do not parse, name what is not there, or can't be measured (terminal).
     """
     empty = empty_frame(spark, view)
-    if view.condition is not None and _type(empty, view, "where", view.condition, refuse, ()) != T.BooleanType():
+    if view.condition is not None and type_of(empty, view, ("where",), view.condition, refuse) != T.BooleanType():
         what = f"view {view.name}: `where: {view.condition}` must be true or false for an event"
         raise refuse(("where",), what, "compare something: `type = 'viewed'`")
     state: dict[str, str] = {"grouping": "string"} if len(view.groupings) > 1 else {}
     for name, said in view.by.items():
-        kind = _type(empty, view, name, said, refuse, ("window", "by"))
+        kind = type_of(empty, view, ("window", "by", name), said, refuse, name)
         if not isinstance(kind, _GROUPS):
             what = f"view {view.name}: `{name}: {said}` is a {kind.simpleString()}, by which nothing is grouped"
             raise refuse(("window", "by", name), what, "cast it: cast(… AS string)")
@@ -53,16 +52,6 @@ def analyse_windows(spark: SparkSession, view: WindowView, refuse: Refuse = unpl
     for name, plan in planned(spark, view, partial(_measure_refused, view, refuse)).items():
         state[name] = plan.type
     return replace(view, state=state | {"late": "bigint"})
-
-
-def _type(
-    empty: DataFrame, view: WindowView, name: str, said: str, refuse: Refuse, path: tuple[str, ...]
-) -> T.DataType:
-    try:
-        return empty.select(F.expr(said)).schema[0].dataType
-    except (AnalysisException, ParseException) as error:
-        what = f"view {view.name}: `{name}: {said}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
-        raise refuse((*path, name), what, "use the table's own column names") from error
 
 
 def _measure_refused(view: WindowView, refuse: Refuse, name: str, why: str) -> ConfigError:

@@ -106,18 +106,13 @@ public final class Matches {
 
     @Override
     public Iterator<Row> call(Row row) {
-      if (row.getString(Timed.VIEW).isEmpty()) {
-        return List.of(Timed.passed(row, null)).iterator();
-      }
-      if (row.getBoolean(Timed.AGAIN)) {
-        return List.<Row>of().iterator();
-      }
-      if (row.isNullAt(Timed.EVENT)) {
-        return List.of(Timed.passed(row, Timed.UNKNOWN)).iterator();
+      List<Row> apart = Timed.apart(row);
+      if (apart != null) {
+        return apart.iterator();
       }
       Row value = row.getStruct(Timed.EVENT).getStruct(0);
       long at = row.getLong(Timed.AT);
-      long before = row.isNullAt(Timed.CLOCK) ? Long.MIN_VALUE : row.getLong(Timed.CLOCK) - plan.delay;
+      long before = Timed.watermark(row, plan.delay);
       boolean late = at < before;
       List<Row> found = new ArrayList<>();
       for (int kind = FIRST; kind <= THEN; kind++) {
@@ -125,8 +120,7 @@ public final class Matches {
           continue;
         }
         if (late && at < before - plan.correct) {
-          long behind = (row.getLong(Timed.CLOCK) - at) / 1_000_000;
-          return List.of(Timed.passed(row, Timed.LATE + behind + " s behind the newest event before it")).iterator();
+          return List.of(Timed.late(row)).iterator();
         }
         Row[] said = new Row[2];
         said[kind] = value.getStruct(3 * kind + 2);

@@ -1,5 +1,6 @@
 package headwater.spark;
 
+import java.util.List;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -96,6 +97,28 @@ final class Timed {
     values[KEY] = "";
     values[P_FAILED] = failed;
     return RowFactory.create(values);
+  }
+
+  /** What becomes of a row that is no event to count, or of which nothing is known; null of one to be looked at. */
+  static List<Row> apart(Row row) {
+    if (row.getString(VIEW).isEmpty()) {
+      return List.of(passed(row, null));
+    }
+    if (row.getBoolean(AGAIN)) {
+      return List.of();
+    }
+    return row.isNullAt(EVENT) ? List.of(passed(row, UNKNOWN)) : null;
+  }
+
+  /** The moment before which an event is late. */
+  static long watermark(Row row, long delay) {
+    return row.isNullAt(CLOCK) ? Long.MIN_VALUE : row.getLong(CLOCK) - delay;
+  }
+
+  /** An event that came too late to count. */
+  static Row late(Row row) {
+    long behind = (row.getLong(CLOCK) - row.getLong(AT)) / 1_000_000;
+    return passed(row, LATE + behind + " s behind the newest event before it");
   }
 
   static Row placed(Row row, String key, long start, long end, boolean late, int grouping, Row value) {

@@ -115,21 +115,16 @@ public final class Windows {
 
     @Override
     public Iterator<Row> call(Row row) {
-      if (row.getString(Timed.VIEW).isEmpty()) {
-        return List.of(Timed.passed(row, null)).iterator();
-      }
-      if (row.getBoolean(Timed.AGAIN)) {
-        return List.<Row>of().iterator();
-      }
-      if (row.isNullAt(Timed.EVENT)) {
-        return List.of(Timed.passed(row, Timed.UNKNOWN)).iterator();
+      List<Row> apart = Timed.apart(row);
+      if (apart != null) {
+        return apart.iterator();
       }
       Row value = row.getStruct(Timed.EVENT).getStruct(0);
       if (!value.getBoolean(0)) {
         return List.<Row>of().iterator();
       }
       long at = row.getLong(Timed.AT);
-      long before = row.isNullAt(Timed.CLOCK) ? Long.MIN_VALUE : row.getLong(Timed.CLOCK) - plan.delay;
+      long before = Timed.watermark(row, plan.delay);
       List<Row> found = new ArrayList<>();
       boolean lost = false;
       if (plan.gap > 0) {
@@ -141,8 +136,7 @@ public final class Windows {
         }
       }
       if (lost) {
-        long behind = (row.getLong(Timed.CLOCK) - at) / 1_000_000;
-        found.add(Timed.passed(row, Timed.LATE + behind + " s behind the newest event before it"));
+        found.add(Timed.late(row));
       }
       return found.iterator();
     }

@@ -60,8 +60,10 @@ def change(entry: Entry, lens: Lens, generation: int, mark: str) -> Told | None:
 
 def snapshot(documents: Iterable[Held], lens: Lens) -> Iterator[Told]:
     """Documents that match, some in an event."""
-    shown: list[bytes] = []
-    size = 0
+    return bundled(_shown(documents, lens))
+
+
+def _shown(documents: Iterable[Held], lens: Lens) -> Iterator[bytes]:
     for one in documents:
         document = one.document if isinstance(one.document, bytes) else None
         if not document or not lens.matches(document):
@@ -71,13 +73,21 @@ def snapshot(documents: Iterable[Held], lens: Lens) -> Iterator[Told]:
             "version": str(max(one.version, 0)),
             "document": orjson.Fragment(lens.seen(document)),
         }
-        shown.append(orjson.dumps(body))
-        size += len(shown[-1])
+        yield orjson.dumps(body)
+
+
+def bundled(shown: Iterable[bytes]) -> Iterator[Told]:
+    """What is there, each as JSON, as events of a bounded size."""
+    some: list[bytes] = []
+    size = 0
+    for one in shown:
+        some.append(one)
+        size += len(one)
         if size > SNAPSHOT_BYTES:
-            yield _snapshot(shown)
-            shown, size = [], 0
-    if shown:
-        yield _snapshot(shown)
+            yield _snapshot(some)
+            some, size = [], 0
+    if some:
+        yield _snapshot(some)
 
 
 def _snapshot(shown: list[bytes]) -> Told:

@@ -8,7 +8,7 @@ import orjson
 
 from operations.push.cursor import Cursor
 from operations.push.lens import Lens
-from operations.push.told import SNAPSHOT_BYTES, Told, lsn_of
+from operations.push.told import Told, bundled, lsn_of
 from sinks.contract import Held
 from sinks.redis.match_tail import Matched
 
@@ -49,21 +49,11 @@ class Seen:
 
     def snapshot(self, documents: Iterable[Held]) -> Iterator[Told]:
         """Which documents match which of these queries, some in an event."""
-        shown: list[bytes] = []
-        size = 0
+        return bundled(self._shown(documents))
+
+    def _shown(self, documents: Iterable[Held]) -> Iterator[bytes]:
         for one in documents:
             assert isinstance(one.document, bytes)
             names = [name for name in orjson.loads(one.document) if not self._names or name in self._names]
-            if not names:
-                continue
-            shown.append(orjson.dumps({"key": one.key, "version": str(one.version), "queries": names}))
-            size += len(shown[-1])
-            if size > SNAPSHOT_BYTES:
-                yield _snapshot(shown)
-                shown, size = [], 0
-        if shown:
-            yield _snapshot(shown)
-
-
-def _snapshot(shown: list[bytes]) -> Told:
-    return Told("snapshot", b'{"documents":[' + b",".join(shown) + b"]}")
+            if names:
+                yield orjson.dumps({"key": one.key, "version": str(one.version), "queries": names})

@@ -21,8 +21,8 @@ from cdc.pipeline import Pipeline, View
 from cdc.pipeline.joins import Aggregate as AggregatePart
 from cdc.pipeline.joins import Child, Nested, Ref, standing
 from cdc.pipeline.messages import dotted
-from cdc.resolve_names import Path, columns_of, distinct, error, find_table, keyed, known, present
-from cdc.types import supported
+from cdc.resolve_names import MOMENTS, Path, columns_of, distinct, error, find_table, keyed, known, present
+from cdc.types import spark_type, supported
 
 On = tuple[tuple[str, str], ...]
 Columns = tuple[tuple[str, str], ...]
@@ -51,7 +51,21 @@ def resolve_tree(pipeline: Pipeline, catalogue: Catalogue, name: str, model: Vie
     found = Gathering()
     node = _Row(pipeline, catalogue, table, ("views", name)).node(name, "root", model, found)
     found.end()
+    _once(pipeline, name, node)
     return node
+
+
+def _once(pipeline: Pipeline, name: str, root: Node) -> None:
+    """Refuse a table that stands somewhere as it was, and somewhere else too: the store has rows or versions of it."""
+    for path, node in root.walk():
+        if node.as_of is None:
+            continue
+        mine = node.table.qualified
+        count = sum(one.table.qualified == mine for _, one in root.walk())
+        count += sum(item.table.qualified == mine for _, one in root.walk() for item in one.aggregates)
+        if count > 1:
+            what = f"view {name}: {mine} is shown as it was in `{'.'.join(path)}`, and the view has it a second time"
+            raise error(pipeline, ("views", name), what, "make a view of its own of the other place")
 
 
 @dataclass(frozen=True)
@@ -93,9 +107,24 @@ class _Row:
         table, found, on = self._table(model.table, path), Gathering(), On()
         with found.step():
             on = self._reaching(model.on, table, (*path, "on"))
+        if model.as_of is not None:
+            with found.step():
+                self._moment(model.as_of, on, table, (*path, "as_of"))
         node = _Row(self.pipeline, self.catalogue, table, path).node(name, "ref", model, found, on)
         found.end()
-        return node
+        return node if model.as_of is None else replace(node, as_of=present(self.table, model.as_of))
+
+    def _moment(self, name: str, on: On, table: Table, path: Path) -> None:
+        """Refuse what says no moment, and versions of a row that has no lasting name."""
+        name = present(self.table, name)
+        known(self.pipeline, self.table, name, path, f"{dotted(path)}: ")
+        kind = spark_type(self.table.by_name[name])
+        if kind not in MOMENTS:
+            what = f"column {name} of {self.table.qualified} is of type {kind}, which is no moment"
+            raise self._wrong(path, what, "name a column of type timestamptz, or timestamp (taken for UTC)")
+        if on and tuple(right for _, right in on) != table.primary_key:
+            what = f"a row as it was is found by its primary key, ({', '.join(table.primary_key)})"
+            raise self._wrong(path, what, "join by it, or leave `as_of` out for the row as it is")
 
     def child(self, name: str, model: Child) -> Node:
         path: Path = (*self.path, "children", name)

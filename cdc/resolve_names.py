@@ -13,6 +13,8 @@ from cdc.pipeline import Pipeline
 from cdc.types import supported, unsupported
 
 Path = tuple[str | int, ...]
+# Spark SQL types of columns that say when something was.
+MOMENTS = ("timestamp", "timestamp_ntz")
 # Columns that a message lists when no name is like the one that was written.
 MAX_SHOWN = 20
 DETERMINISTIC = 'ALTER TABLE {table} ALTER COLUMN {column} TYPE text COLLATE "C" (or another deterministic collation)'

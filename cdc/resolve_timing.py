@@ -9,11 +9,9 @@ from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline
 from cdc.pipeline.timing import Event, Match, Timing, Window
 from cdc.pipeline.views import View
-from cdc.resolve_names import Path, error, known
+from cdc.resolve_names import MOMENTS, Path, error, known
 from cdc.timed import Kind, MatchView, Measure, TimedView, WindowView, measure_of, micros_of
 from cdc.types import spark_type
-
-_MOMENTS = ("timestamp", "timestamp_ntz")
 
 
 def resolve_timing(pipeline: Pipeline, name: str, model: View, table: Table) -> TimedView:
@@ -78,6 +76,6 @@ def _moment(pipeline: Pipeline, table: Table, name: str | None, path: Path) -> N
         return
     known(pipeline, table, name, path)
     kind = spark_type(table.by_name[name])
-    if kind not in _MOMENTS:
+    if kind not in MOMENTS:
         what = f"{table.qualified}.{name} is a {table.by_name[name].type_name}, and no moment"
         raise error(pipeline, path, what, "name a column of type timestamptz, or timestamp (taken for UTC)")

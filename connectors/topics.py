@@ -10,11 +10,13 @@ from cdc.log.client import Topic
 from cdc.log.letters import MORE_BYTES
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
+from cdc.resolve_versions import kept_versions
 from connectors.actions import Action
 from connectors.debezium import beat_topic, marker_topic, notification_topic, signal_topic_of_table
 from connectors.outbox import event_topics
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+FOR_EVER = str((1 << 63) - 1)
 
 
 def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
@@ -35,8 +37,15 @@ def data_topics(pipeline: Pipeline, catalogue: Catalogue) -> list[Topic]:
         "min.compaction.lag.ms": str(int(kafka.compaction_lag_hours * HOUR_MS)),
         "max.message.bytes": str(kafka.max_message_bytes),
     }
+    # A view shows what these rows were: the cleaner leaves alone what is younger than for ever.
+    versions, whole = kept_versions(pipeline, catalogue), {**config, "min.compaction.lag.ms": FOR_EVER}
     topics = [
-        Topic(pipeline.topic(table), kafka.partitions, kafka.replication_factor, config)
+        Topic(
+            pipeline.topic(table),
+            kafka.partitions,
+            kafka.replication_factor,
+            whole if table in versions else config,
+        )
         for table in sorted(catalogue.tables)
         if not is_outbox(pipeline, table)
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import orjson
 
@@ -30,6 +30,7 @@ from truth.joins import expressions
 from truth.pages import Pages
 from truth.rows import Row, read_rows, rows_of_ids
 from truth.spark_sql import Broken, canonical_rows, computed, table_shape
+from truth.versions import History, Versions, history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ def expected(
     ids: Sequence[str] | None = None,
     *,
     words: bool = False,
-    events: Events | None = None,
+    events: Events | Versions | None = None,
 ) -> Iterator[Expected]:
     """What a sink must hold, row by row of the root.
 
@@ -83,7 +84,7 @@ def expected(
         spark: needed when ``needs_spark``.
         ids: only these documents; None for all.
         words: see ``truth.spark_sql.computed``.
-        events: reads the log's, which a folded view is compared with.
+        events: reads the log's, which a folded view, and what a joined one shows as it was, are compared with.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
@@ -98,13 +99,13 @@ def expected(
             fix="fill a generation beside it from the log (`headwater rebuild FILE SINK`), and look at both",
         )
     if isinstance(view, FoldView):
-        yield from _folded(view, events, spark, ids)
+        yield from _folded(view, cast("Events | None", events), spark, ids)
         return
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
     with ThreadPoolExecutor(1, "headwater-truth") as pool:
         ask = _Asking(spark, view, pool, words)
-        pages = _rows(view, connection, ask, ids) if tree is None else _joined(view, tree, connection, ask, ids)
+        pages = _rows(view, connection, ask, ids) if tree is None else _joined(view, tree, connection, ask, ids, events)
         before: _Page | None = None
         for page in pages:
             if before is not None:
@@ -172,13 +173,36 @@ def _rows(view: View, connection: Connection, ask: _Asking, ids: Sequence[str] |
         yield [rendered(row) for row in rows], asked
 
 
-def _joined(view: View, tree: Node, connection: Connection, ask: _Asking, ids: Sequence[str] | None) -> Iterator[_Page]:
-    pages = Pages(connection, view, tree, said_of(view), ask.spark, keep=ids is None)
+def _joined(
+    view: View, tree: Node, connection: Connection, ask: _Asking, ids: Sequence[str] | None, logged: Any
+) -> Iterator[_Page]:
+    if not tree.versioned():
+        yield from _assembled(view, tree, connection, ask, ids, None)
+        return
+    if logged is None:
+        raise ConfigError(
+            f"view {view.name} shows rows of {', '.join(sorted(tree.versioned()))} as they were",
+            means="Postgres does not know that any more: it is in the log alone",
+            fix="fill a generation beside (`headwater rebuild FILE SINK`), look at that, and promote it or drop it",
+        )
+    with history(tree, logged) as found:
+        yield from _assembled(view, tree, connection, ask, ids, found)
+
+
+def _assembled(
+    view: View,
+    tree: Node,
+    connection: Connection,
+    ask: _Asking,
+    ids: Sequence[str] | None,
+    found: History | None,
+) -> Iterator[_Page]:
+    pages = Pages(connection, view, tree, said_of(view), ask.spark, keep=ids is None, history=found)
     seen = sparks(pages.tree, said_of(view))
     shape = shape_of(seen, pages.kinds()) if view.needs_spark else None
-    for found in pages.documents(_roots(view, connection, pages.root_columns, ids)):
-        asked = ask(shape, [spark_row(seen, row) for _, row in found]) if view.needs_spark else None
-        yield [(key, orjson.dumps(document_of(pages.tree, row))) for key, row in found], asked
+    for page in pages.documents(_roots(view, connection, pages.root_columns, ids)):
+        asked = ask(shape, [spark_row(seen, row) for _, row in page]) if view.needs_spark else None
+        yield [(key, orjson.dumps(document_of(pages.tree, row))) for key, row in page], asked
 
 
 def _roots(view: View, connection: Connection, names: Sequence[str], ids: Sequence[str] | None) -> Iterator[list[Row]]:

@@ -18,6 +18,7 @@ from cdc.keys import document_id
 from truth.arithmetic import Cell, aggregate, cell_of_number, cell_of_result, cells_of, order, same_of
 from truth.placing import place
 from truth.values import remembered
+from truth.versions import History
 
 TextRow = Mapping[str, str | None]
 # (table, Spark SQL expressions) -> for each row of the table, in order, the expressions' values (int, Decimal, …).
@@ -68,6 +69,7 @@ def used_columns(root: Node, key: Sequence[str] = ()) -> dict[str, tuple[str, ..
         mine = used[node.table.qualified]
         mine.update(source for source, _ in node.columns)
         mine.update(right for _, right in node.on)
+        mine.update(below.as_of for below in node.nested if below.as_of is not None)
         if node.kind == "child":  # which are sorted, whatever is shown of them
             mine.update(node.table.primary_key, (one.column for one in node.order_by))
         for below in node.nested:
@@ -174,10 +176,11 @@ class Assembly:
     Args:
         root: the tree.
         key: the root's columns that make the id, in order.
+        history: of what the tree shows as it was.
     """
 
-    def __init__(self, root: Node, key: Sequence[str]) -> None:
-        self.root, self.key = root, key
+    def __init__(self, root: Node, key: Sequence[str], history: History | None = None) -> None:
+        self.root, self.key, self._history = root, key, history
         self.joined = _joined(root)
         tables, self._said = root.tables(), expressions(root)
         self._readers = {name: _Reader(tables[name], used) for name, used in used_columns(root, key).items()}
@@ -237,6 +240,9 @@ class Assembly:
             return values[reader.at[node.value]]
         out = {name: values[at] for name, at in columns}
         for below, lefts, rights in nested:
+            if below.as_of is not None:
+                place(below, self._as_it_was(below, [values[reader.at[left]] for left in lefts], values, reader), out)
+                continue
             held = self._held[below.table.qualified]
             numbers = held.matching(rights, reader.match(lefts, values))
             if below.kind == "ref":
@@ -252,6 +258,14 @@ class Assembly:
             cells = held.cells(item, held.matching(item.foreign_key, match))
             out[item.name] = aggregate(item.function, cells, distinct=item.distinct)
         return out
+
+    def _as_it_was(self, node: Node, key: Sequence[Any], above: Values, reader: _Reader) -> list[Any]:
+        """What a reference shows of the row that there was when the row above says."""
+        if self._history is None:
+            raise ValueError(f"{node.name} is shown as it was, and no history is at hand")
+        names = self._readers[node.table.qualified].at
+        row = self._history.shown(node.table.qualified, key, above[reader.at[str(node.as_of)]], names)
+        return [] if row is None else [self._document(node, tuple(row))]
 
     def _reference(self, node: Node, held: _Held, numbers: list[int]) -> Any:
         if not numbers:
@@ -270,8 +284,8 @@ _NOTHING = object()
 
 
 def _joined(root: Node) -> list[str]:
-    """Tables that stand below the root or are summed up; the root's own too if it is one of them."""
-    found = dict.fromkeys(node.table.qualified for path, node in root.walk() if path)
+    """Tables that stand below the root as they are or are summed up; the root's own too if it is one of them."""
+    found = dict.fromkeys(node.table.qualified for path, node in root.walk() if path and node.as_of is None)
     for _, node in root.walk():
         found |= dict.fromkeys(item.table.qualified for item in node.aggregates)
     return list(found)

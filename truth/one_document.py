@@ -12,6 +12,7 @@ from truth.expected import Form, expected, form_of
 from truth.folded import Events
 from truth.rows import snapshot
 from truth.values import canonical
+from truth.versions import Versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ def expected_document(
     key: str,
     spark: SparkSession | None,
     form: Form = "document",
-    events: Events | None = None,
+    events: Events | Versions | None = None,
 ) -> Wanted:
     """The document that a view must have under a key; only the rows that it is made of are read.
 

@@ -19,6 +19,7 @@ from truth.assembled import marked
 from truth.joins import Assembly, expressions, used_columns
 from truth.rows import Row, has_index, is_small, matching_rows, read_rows
 from truth.spark_sql import FAILED, ask, canonical_rows, table_shape, words
+from truth.versions import History
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ class Pages:
         said: Spark SQL over the assembled row, whose columns are read as well.
         spark: needed if the tree has aggregates with Spark SQL.
         keep: read small tables whole; not worth it for a few documents.
+        history: of what the tree shows as it was.
     """
 
     def __init__(
@@ -51,12 +53,13 @@ class Pages:
         spark: SparkSession | None,
         *,
         keep: bool = True,
+        history: History | None = None,
     ) -> None:
         self.tree = marked(tree, said)
         self._connection, self._view, self._spark = connection, view, spark
         self._tables, self._said = self.tree.tables(), expressions(self.tree)
         self._names = {name: self._needed(table) for name, table in self._tables.items()}
-        self._assembly = Assembly(self.tree, view.key)
+        self._assembly = Assembly(self.tree, view.key, history)
         self._paged = self._hold_small(KEPT_ROWS if keep else 0)
         self.size = self._page_size()
 
@@ -140,7 +143,7 @@ class Pages:
 
     def _descend(self, node: Node, above: Sequence[Row], reached: dict[str, dict[tuple[str | None, ...], Row]]) -> None:
         for below in node.nested:
-            if not reached.keys().isdisjoint(below.tables()):
+            if below.as_of is None and not reached.keys().isdisjoint(below.tables()):
                 self._descend(below, self._fetch(below.table, below.on, above, reached), reached)
         for item in node.aggregates:
             if item.table.qualified in reached:

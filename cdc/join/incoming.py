@@ -15,6 +15,7 @@ from cdc.join.expressions import mentions
 from cdc.join.layout import TableLayout
 from cdc.join.rows import Stamp
 from cdc.join.tree import Aggregate
+from cdc.join.versions import told, version_id
 from cdc.keys import document_id
 
 
@@ -95,6 +96,8 @@ class RowMaker:
         stamp = Stamp(position, change.offset, change.partition)
         try:
             key = self.key(change.key)
+            if self.layout.versions:
+                return self._version(change, key, stamp, where)
             if change.after is None:
                 return Incoming(change.table, key, stamp, None, (), change.ts_ms, change.topic)
             row, holes = self._row(change.after, change.unavailable, computed, where)
@@ -105,6 +108,13 @@ class RowMaker:
                 fix="run `headwater apply` and start again; the record is in the dead letters",
             ) from error
         return Incoming(change.table, key, stamp, row, holes, change.ts_ms, change.topic)
+
+    def _version(self, change: Change, key: str, stamp: Stamp, where: str) -> Incoming:
+        """A change of a table whose versions are kept: a row of its own, also if it ends the row."""
+        row, holes = self._row(change.after or dict(change.key), change.unavailable, (), where)
+        row += told(change)
+        named = version_id(key, stamp.position, stamp.offset)
+        return Incoming(change.table, named, stamp, row, holes, change.ts_ms, change.topic)
 
     def _row(
         self, after: dict[str, Any], unavailable: Sequence[str], computed: Sequence[Any], where: str

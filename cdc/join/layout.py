@@ -15,6 +15,11 @@ from cdc.catalogue import Table
 from cdc.join.expressions import mentions
 from cdc.join.tree import Aggregate, Node, Order
 
+# What versions are arranged by: no column has an empty name.
+SINCE = ""
+# The number of what is found by an arrangement alone.
+NO_INDEX = -1
+
 
 @dataclass(frozen=True)
 class Index:
@@ -82,6 +87,8 @@ class TableLayout:
         columns: stored columns, in the table's order.
         routes: those that a climb or an index needs: all foreign keys, and unique keys that rows are joined by.
         aggregates: whose contributions a row of this table carries.
+        versions: each change is a row of its own, with when it began (microseconds since 1970) and what it was
+            (``cdc.join.versions``) in the place of contributions.
     """
 
     number: int
@@ -90,6 +97,7 @@ class TableLayout:
     routes: tuple[str, ...]
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[Group, ...] = ()
+    versions: bool = False
 
     def places(self, names: Sequence[str]) -> tuple[int, ...]:
         """Where columns stand in a stored row."""
@@ -105,12 +113,16 @@ class Layout:
         indexes: (table, columns) -> index.
         groups: all groups of aggregates.
         ordered: arrangements of children of which only some are shown.
+        dated: by the path of a node that is shown as it was: the rows that refer to it, by their moments.
+        versions: tables of which all versions are kept: these by when they began.
     """
 
     tables: dict[str, TableLayout] = field(default_factory=dict)
     indexes: dict[tuple[str, tuple[str, ...]], Index] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
     ordered: tuple[Ordered, ...] = ()
+    dated: tuple[Ordered, ...] = ()
+    versions: tuple[Ordered, ...] = ()
 
     @classmethod
     def of(cls, root: Node, expressions: Sequence[str] = ()) -> Layout:
@@ -125,6 +137,8 @@ class Layout:
         pairs: list[tuple[str, tuple[str, ...]]] = []
         limited: list[tuple[tuple[str, ...], Node]] = []
         grouped: dict[_Grouped, list[Aggregate]] = {}
+
+        dated: list[tuple[tuple[str, ...], Node, Node]] = []
 
         def keyed(table: Table, key: tuple[str, ...]) -> None:
             if key != table.primary_key:
@@ -141,6 +155,11 @@ class Layout:
             for nested in node.nested:
                 holder, columns = _holder(node, nested)
                 routes[holder.qualified] |= set(columns)
+                if nested.as_of is not None:
+                    used[name].add(nested.as_of)
+                    routes[nested.table.qualified] |= set(nested.rights)
+                    dated.append(((*path, nested.name), node, nested))
+                    continue
                 pairs.append((holder.qualified, columns))
                 keyed(*_named(node, nested))
             for aggregate in node.aggregates:
@@ -160,21 +179,25 @@ class Layout:
                 tuple(c for c in kept if c in routes[name]),
                 tuple(aggregate for group in mine for aggregate in group.aggregates),
                 mine,
+                name in root.versioned(),
             )
         indexes = {pair: Index(number, *pair) for number, pair in enumerate(dict.fromkeys(pairs))}
         ordered = tuple(
             Ordered(number, path, indexes[node.table.qualified, node.rights], _first(node))
             for number, (path, node) in enumerate(limited)
         )
-        return cls(tables, indexes, groups, ordered)
+        return cls(tables, indexes, groups, ordered, *_dated(dated, len(ordered)))
 
     def description(self) -> dict[str, object]:
         """What stored rows depend on, as plain data: rows that were stored under another one can't be read."""
+        dated = [[one.number, one.index.table, [*one.index.columns, one.order.column]] for one in self.dated]
+        versions = [[one.number, one.index.table, list(one.index.columns)] for one in self.versions]
         return {
             "tables": {
                 name: [table.number, list(table.columns), [a.name for a in table.aggregates]]
                 for name, table in self.tables.items()
             },
+            **({"dated": dated, "versions": versions} if dated else {}),
             "indexes": [[index.number, index.table, list(index.columns)] for index in self.indexes.values()],
             "groups": [[group.number, group.table, list(group.foreign_key)] for group in self.groups],
             "ordered": [[one.number, one.index.table, [*one.index.columns, one.order.column]] for one in self.ordered],
@@ -207,6 +230,11 @@ class Layout:
         """The index by which rows are found that hold a unique value; None for the primary key, which is their id."""
         return None if key == table.primary_key else self.indexes[table.qualified, key]
 
+    def as_of(self, path: tuple[str, ...]) -> tuple[Ordered, Ordered] | None:
+        """Of a node that is shown as it was: what refers to it by moments, and its versions; None for another."""
+        dated = next((one for one in self.dated if one.path == path), None)
+        return None if dated is None else (dated, next(one for one in self.versions if one.path == path))
+
 
 # (path of the node, ``schema.table``, foreign key, key that it names)
 _Grouped = tuple[tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]
@@ -225,6 +253,20 @@ def _named(above: Node, nested: Node) -> tuple[Table, tuple[str, ...]]:
 def _first(node: Node) -> Order:
     """What a node's rows are sorted by first."""
     return node.order_by[0] if node.order_by else Order(node.table.primary_key[0])
+
+
+def _dated(
+    found: Sequence[tuple[tuple[str, ...], Node, Node]], first: int
+) -> tuple[tuple[Ordered, ...], tuple[Ordered, ...]]:
+    """Rows that refer to others as they were, and the versions of these; these have no plain index besides."""
+    dated, versions = list[Ordered](), list[Ordered]()
+    for number, (path, above, node) in enumerate(found):
+        at = first + 2 * number
+        referring = Index(NO_INDEX, above.table.qualified, node.lefts)
+        dated.append(Ordered(at, path, referring, Order(str(node.as_of))))
+        own = Index(NO_INDEX, node.table.qualified, node.rights)
+        versions.append(Ordered(at + 1, path, own, Order(SINCE)))
+    return tuple(dated), tuple(versions)
 
 
 def _groups(grouped: dict[_Grouped, list[Aggregate]]) -> tuple[Group, ...]:

@@ -90,6 +90,8 @@ class Node:
         one: of children: at most one row points at the row above, and it stands there as a reference would.
         value: the row is no object but the value of this column, the only one of ``columns``.
         hide: the row is not shown; what is below it stands in the row above (``shown``). It has no ``columns``.
+        as_of: of a reference: a column of the row above, and the row is shown as it was at that moment. All versions
+            of the table's rows are kept then.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Node:
     one: bool = False
     value: str | None = None
     hide: bool = False
+    as_of: str | None = None
 
     @property
     def many(self) -> bool:
@@ -167,6 +170,10 @@ class Node:
         yield path, self
         for node in self.nested:
             yield from node.walk((*path, node.name))
+
+    def versioned(self) -> frozenset[str]:
+        """Tables of which every version is kept: ``schema.table``."""
+        return frozenset(node.table.qualified for _, node in self.walk() if node.as_of is not None)
 
     def tables(self) -> Mapping[str, Table]:
         """Every table that the tree reads, aggregates included: ``schema.table`` -> Table."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cdc.join.order import TextError, parse_aggregate, parse_order
-from cdc.pipeline.joins import MAX_DEPTH, Aggregate, Child, Nested, standing
+from cdc.pipeline.joins import MAX_DEPTH, Aggregate, Child, Nested, Ref, standing
 from cdc.pipeline.messages import dotted
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, shown
@@ -52,6 +52,7 @@ def _below(part: View | Nested, path: Path, tables: Tables, depth: int) -> Itera
                 yield Wrong(at, f"{where}: nested deeper than {MAX_DEPTH}", "make a view of its own of what is below")
                 continue
             yield from _words(item, at)
+            yield from _as_of(item, at)
             if isinstance(item, Child) and item.order_by is not None:
                 yield from _text(parse_order, item.order_by, (*at, "order_by"))
             yield from _names(item, at, ())
@@ -116,6 +117,16 @@ def _words(item: Nested, path: Path) -> Iterator[Wrong]:
             if getattr(item, name) is not None:
                 fix = "leave it out; the first of several is an array of one: `limit: 1` without `one`"
                 yield Wrong((*path, name), f"{at}: one row at the most, and here is {name}", fix)
+
+
+def _as_of(item: Nested, path: Path) -> Iterator[Wrong]:
+    """A version of a row has no foreign keys that anything is looked up by."""
+    if not isinstance(item, Ref) or item.as_of is None:
+        return
+    for name in JOINS:
+        if getattr(item, name):
+            what = f"{dotted(path)}: nothing hangs below a row that is shown as it was, and here are {name}"
+            yield Wrong((*path, name), what, "join that to the row above, or make a view of its own")
 
 
 def nothing_picked(part: View | Nested, path: Path) -> Iterator[Wrong]:

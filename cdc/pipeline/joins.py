@@ -10,7 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from cdc.pipeline.fields import NAMESPACE, Columns, Flag, Part, RowLimit, TableName, Text, entry
 
 # Keys of nested rows that came after the first version: a file that says nothing of them must keep its hash.
-LATER = ("value", "hide", "one")
+LATER = ("value", "hide", "one", "as_of")
 # Levels below the root. Elasticsearch itself refuses documents deeper than 20 objects.
 MAX_DEPTH = 16
 # A name of a row or value in the document of the row above: an identifier to Spark SQL, no path to Elasticsearch.
@@ -110,6 +110,15 @@ class Ref(Nested):
         description="{column of the row above: column of this table}; the right ones are the whole primary key of this "
         "table, or another unique key of it.",
         example=_TO_REFERRER,
+        content=True,
+    )
+    as_of: Text | None = entry(
+        None,
+        "A column of the row above with a moment: the row stands in the document as it was then, whatever became of it "
+        "(docs/as-of-joins.md). All versions of this table's rows are kept for that.",
+        shown_default="the row as it is",
+        example="ordered_at",
+        alternative=True,
         content=True,
     )
 

@@ -13,6 +13,7 @@ from cdc.keys import split_id
 from cdc.log.registry import encoding_of
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
+from cdc.resolve_versions import kept_versions
 from cdc.view import View
 from connectors.postgres import connect
 from operations.catalogue import captured_table, source_catalogue
@@ -53,6 +54,7 @@ class Subject:
         found = captured_table(catalogue, table)
         _refuse_events(pipeline, found)
         _refuse_odd(found, key)
+        _refuse_versions(pipeline, catalogue, found)
         return cls(pipeline, catalogue, found, key, say)
 
     @property
@@ -110,6 +112,18 @@ def _refuse_events(pipeline: Pipeline, table: Table) -> None:
             f"the rows of {table.qualified} are events, and their topics keep every record (they are not compacted)",
             means="nothing was erased: the sinks could forget the event, and the log would bring it back",
             fix="docs/erasure.md#events says what can be done; source.outbox.keep_days bounds how long events stay",
+        )
+
+
+def _refuse_versions(pipeline: Pipeline, catalogue: Catalogue, table: Table) -> None:
+    shown = kept_versions(pipeline, catalogue).get(table.qualified, [])
+    if shown:
+        raise ConfigError(
+            f"all versions of the rows of {table.qualified} are kept, for view{'s' * (len(shown) > 1)} "
+            f"{', '.join(shown)} (`as_of`)",
+            means="nothing was erased: documents show what the row was, and to compact its topic would forget what all "
+            "other rows were",
+            fix="docs/as-of-joins.md#erasing says what can be done",
         )
 
 

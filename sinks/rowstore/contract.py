@@ -140,6 +140,21 @@ class RowStore(Protocol):
         """The first so many rows of arrangements, and all others that share the last one's place."""
         ...
 
+    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """Of arrangements, the rows with the last place that is not behind one, or, if there is none, with the first.
+
+        Args:
+            asked: (arrangement's key, place).
+
+        Returns:
+            all that share that place.
+        """
+        ...
+
+    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
+        """The rows of an arrangement from a place on, some ``count`` at a time; one may come twice."""
+        ...
+
     def sizes(self, names: Sequence[str]) -> list[int]:
         """How many members indexes have."""
         ...

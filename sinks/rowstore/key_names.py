@@ -4,6 +4,7 @@
 row             ``<ns>r<table>:<primary key>``              see cdc/join/rows.py
 index           ``<ns>i<index>:<foreign key>``              set of primary keys
 arranged        ``<ns>f<order>:<foreign key>``              sorted set of primary keys, the first ones lowest
+                                                            (rows by their moment, and versions by their beginning)
 contributions   ``<ns>c<group>:{<parent>}``                 hash: child -> what it contributes, JSON
 totals          ``<ns>t<group>:{<parent>}``                 hash: counts and limbs
 distinct        ``<ns>d<group>:{<parent>}``                 hash: aggregate:value -> how many children have it

@@ -156,6 +156,25 @@ class MemoryStore:
             found.append([member for place, member in places if last is None or place <= last])
         return found
 
+    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """See RowStore."""
+        found = []
+        for key, most in asked:
+            self.step("beginning")
+            places = self._read(key, {})
+            before = [place for place in places.values() if place <= most]
+            chosen = max(before) if before else min(places.values(), default=0.0)
+            found.append(sorted(member for member, place in places.items() if place == chosen))
+        return found
+
+    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
+        """See RowStore."""
+        self.step("onward")
+        members = [member for at, member in sorted((at, m) for m, at in self._read(key, {}).items()) if at >= place]
+        for start in range(0, len(members), count):
+            self.step("onward")
+            yield members[start : start + count]
+
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""
         found = []

@@ -33,6 +33,7 @@ from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 from sinks.rowstore.key_names import REGISTRY
 from sinks.rowstore.scripts import (
     ADOPT,
+    BEGINNING,
     CALL,
     CHANGE,
     CLAIM,
@@ -152,6 +153,30 @@ class RedisRowStore(Talk):
             named, counts = [self.name(key) for key, _ in chunk], [str(count) for _, count in chunk]
             calls.append(("EVALSHA", FOREMOST.sha, len(named), *named, *counts))
         return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
+
+    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """See RowStore."""
+        self._seen([key for key, _ in asked])
+        calls: list[Command] = []
+        for chunk in self._chunks(asked):
+            named, places = [self.name(key) for key, _ in chunk], [repr(place) for _, place in chunk]
+            calls.append(("EVALSHA", BEGINNING.sha, len(named), *named, *places))
+        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
+
+    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
+        """See RowStore."""
+        self._seen([key])
+        name, least = self.name(key), repr(place)
+        while True:
+            [found] = self.pipeline([("ZRANGEBYSCORE", name, least, "+inf", "WITHSCORES", "LIMIT", 0, count)])
+            members, scores = found[::2], found[1::2]
+            if members:
+                yield [member.decode() for member in members]
+            if len(members) < count:
+                return
+            # By place and not by number: others may take rows out meanwhile, and none may be passed over.
+            last = scores[-1].decode()
+            least, count = last, count * 2 if float(last) == float(least) else count
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""

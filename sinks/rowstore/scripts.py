@@ -166,6 +166,20 @@ return out
     guard="",
 )
 
+# KEYS: sorted sets. ARGV: a score each. Members with the greatest score that is not above it, or else with the least.
+BEGINNING = _script(
+    """\
+local out = {}
+for i, key in ipairs(KEYS) do
+  local last = redis.call('ZREVRANGEBYSCORE', key, ARGV[i], '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if not last[1] then last = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES') end
+  if last[1] then out[i] = redis.call('ZRANGEBYSCORE', key, last[2], last[2]) else out[i] = {} end
+end
+return out
+""",
+    guard="",
+)
+
 # KEYS: marks, deferred, claimed, claim. ARGV: guard's, the claim. The claimed may be left from a job that was killed:
 # it is done first.
 CLAIM = _script("""\
@@ -243,4 +257,20 @@ end
 return out
 """)
 
-ALL = (SWAP, TAKE, RAISE, FADE, CONTRIBUTE, EXTREME, FOREMOST, CLAIM, SETTLE, NOTE, OPEN, ADOPT, MANY, CHANGE)
+ALL = (
+    SWAP,
+    TAKE,
+    RAISE,
+    FADE,
+    CONTRIBUTE,
+    EXTREME,
+    FOREMOST,
+    BEGINNING,
+    CLAIM,
+    SETTLE,
+    NOTE,
+    OPEN,
+    ADOPT,
+    MANY,
+    CHANGE,
+)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import orjson
 
 from cdc.catalogue import Table
 from cdc.join.aggregates import extreme, summed, value_kind
-from cdc.join.document import Part, Shape
+from cdc.join.document import Part, Shape, rank_of
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Group, Layout
 from cdc.join.ordering import is_text
 from cdc.join.rows import STAMP, read_row
-from cdc.join.tree import Node
+from cdc.join.tree import Node, Order
+from cdc.join.versions import by_time, shown
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 
@@ -52,11 +54,15 @@ class _Reader:
         self.shape = shape
         # For a reference by a unique key: the index of its rows by that key, and the key's value of a row.
         self.unique: tuple[int, KeyOf] | None = None
+        # For a reference to a row as it was: its versions, and the moment of the row above.
+        self.as_of: tuple[int, Callable[[Sequence[Any]], float]] | None = None
+        self.layout = layout.tables[node.table.qualified]
         self.held: dict[str, Part | None] = {}
         self.table = layout.tables[node.table.qualified].number
         self.refs: list[tuple[_Reader, KeyOf]] = []
         for below in shape.refs:
             reader = _Reader(below, layout, (*path, below.node.name))
+            reader.as_of = _as_of(layout, node, below.node, (*path, below.node.name))
             index = layout.unique(below.node.table, below.node.rights)
             if index is not None:
                 reader.unique = index.number, value_of(layout, below.node.table, below.node.rights)
@@ -72,6 +78,17 @@ class _Reader:
             self.children.append((reader, key, named, layout.index(node, below.node).number))
         self.groups = [(g, name_of(layout, node.table, g.named)) for g in layout.groups if g.path == path]
         self.where = {id(a): (group, n) for group, _ in self.groups for n, a in enumerate(group.aggregates)}
+
+
+def _as_of(
+    layout: Layout, above: Node, node: Node, path: tuple[str, ...]
+) -> tuple[int, Callable[[Sequence[Any]], float]] | None:
+    """Of a node that is shown as it was: its versions' number, and when a row above says it is to be."""
+    found = layout.as_of(path)
+    if found is None or node.as_of is None:
+        return None
+    at = layout.tables[above.table.qualified].places((node.as_of,))[0]
+    return found[1].number, rank_of(above.table.by_name[node.as_of], at, Order(node.as_of))
 
 
 class Assembler:
@@ -156,6 +173,9 @@ class Assembler:
         if not parts:
             return
         for below, key in reader.refs:
+            if below.as_of is not None:
+                self._as_they_were(parts, below, key, *below.as_of)
+                continue
             named = [key(part.row) for part in parts]
             found = self._referred(below, {name: None for name in named if name is not None})
             for part, name in zip(parts, named, strict=True):
@@ -164,6 +184,28 @@ class Assembler:
             self._children(parts, below, value, named_by, index)
         if reader.groups:
             self._aggregates(reader, parts)
+
+    def _as_they_were(
+        self,
+        parts: Sequence[Part],
+        below: _Reader,
+        key: KeyOf,
+        versions: int,
+        moment_of: Callable[[Sequence[Any]], float],
+    ) -> None:
+        """Rows that are referred to, each as it was at the moment of the one that refers to it."""
+        named = [(key(part.row), moment_of(part.row)) for part in parts]
+        wanted = list(dict.fromkeys((name, at) for name, at in named if name is not None and at != -inf))
+        asked = [(key_names.arranged(versions, name), at) for name, at in wanted]
+        members = self.store.beginning(asked) if asked else []
+        found = self._rows(below.table, (member for of in members for member in of))
+        were: dict[tuple[str | None, float], Part | None] = {}
+        for (name, at), of in zip(wanted, members, strict=True):
+            held = [found[member] for member in sorted(of, key=by_time) if member in found]
+            row = shown(below.layout, [part.row for part in held], at)
+            were[name, at] = None if row is None else next(part for part in held if part.row is row)
+        for part, at_its_time in zip(parts, named, strict=True):
+            part.refs.append(were.get(at_its_time))
 
     def _referred(self, below: _Reader, wanted: Mapping[str, None]) -> Mapping[str, Part | None]:
         """Rows that are referred to, with all that hangs on them."""

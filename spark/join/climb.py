@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from math import inf
 
 from cdc.catalogue import Table
 from cdc.join.keying import KeyOf, key_of
 from cdc.join.layout import Layout, TableLayout
 from cdc.join.rows import read_row
 from cdc.join.tree import Node
+from cdc.join.versions import since_of
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 from spark.join.maintain import Touched
@@ -38,12 +40,15 @@ class _Step:
         from_routes: the values, from a row's routes: children have a foreign key, and references by a unique key
             that one. None if they are the row's own primary key.
         from_row: the same from a whole stored row.
+        as_of: of a row that is shown as it was: numbers of the arrangements of rows that refer to it, by their
+            moments, and of its versions. Always the first step of a way.
     """
 
     stored: TableLayout
     index: int | None
     from_routes: KeyOf | None = None
     from_row: KeyOf | None = None
+    as_of: tuple[int, int] | None = None
 
 
 class Climber:
@@ -66,7 +71,7 @@ class Climber:
         nodes: dict[tuple[str, ...], Node] = {}
         for path, node in root.walk():
             nodes[path] = node
-            ways[path] = (_step(layout, nodes[path[:-1]], node), *ways[path[:-1]]) if path else ()
+            ways[path] = (_step(layout, nodes[path[:-1]], node, path), *ways[path[:-1]]) if path else ()
             self._places.setdefault(node.table.qualified, []).append(ways[path])
         for group in layout.groups:
             step = _to_key(layout, layout.tables[group.table], group.foreign_key, nodes[group.path].table, group.named)
@@ -83,6 +88,9 @@ class Climber:
             by_table.setdefault(touch.table, []).append(touch)
         for table, rows in by_table.items():
             for way in (*self._places.get(table, ()), *self._sums.get(table, ())):
+                if way and way[0].as_of is not None:
+                    yield from self._concerned(rows, way)
+                    continue
                 if not way or way[0].from_routes is None:
                     values = {touch.key: touch.position for touch in rows}
                 else:
@@ -91,6 +99,35 @@ class Climber:
                     yield from self._above(values, way)
                 else:
                     yield values
+
+    def _concerned(self, rows: Sequence[Touched], way: Sequence[_Step]) -> Iterator[Ids]:
+        """The roots of rows that refer to versions of others: those of moments since a version began.
+
+        The oldest version that is known concerns also what was before it."""
+        step, rest = way[0], way[1:]
+        assert step.as_of is not None and step.from_routes is not None
+        dated, versions = step.as_of
+        began = since_of(step.stored)
+        found: dict[str, tuple[float, int]] = {}
+        for touch in rows:
+            assert touch.row is not None
+            name, since = str(step.from_routes(touch.seen[0])), began(touch.row)
+            least, position = found.get(name, (since, 0))
+            found[name] = min(least, since), max(position, touch.position)
+        firsts = self.store.beginning([(key_names.arranged(versions, name), -inf) for name in found])
+        touched = {touch.key for touch in rows}
+        for (name, (least, position)), first in zip(found.items(), firsts, strict=True):
+            whole = not touched.isdisjoint(first)
+            key = key_names.arranged(dated, name)
+            pieces = self.store.onward(key, -inf if whole else least, min(PIECE, self.defer_above))
+            held = next(pieces, [])
+            rest_of = next(pieces, None)
+            if rest_of is None:
+                yield from self._up(dict.fromkeys(held, position), rest)
+                continue
+            for members in chain([held, rest_of], pieces):
+                for piece in self._up(dict.fromkeys(members, position), rest):
+                    self.store.defer(piece)
 
     def _up(self, ids: Ids, way: Sequence[_Step]) -> Iterator[Ids]:
         if not ids:
@@ -151,8 +188,11 @@ class Climber:
         return found
 
 
-def _step(layout: Layout, above: Node, node: Node) -> _Step:
+def _step(layout: Layout, above: Node, node: Node, path: Names) -> _Step:
     stored = layout.tables[node.table.qualified]
+    as_of = layout.as_of(path)
+    if as_of is not None:
+        return _Step(stored, None, *_both(stored, node.rights), (as_of[0].number, as_of[1].number))
     if node.kind == "child":
         return _to_key(layout, stored, node.rights, above.table, node.lefts)
     index = layout.index(above, node).number

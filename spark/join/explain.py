@@ -190,6 +190,11 @@ class _Walk:
 
     def _referred(self, node: Node, ref: Part | None, path: str, value: str) -> None:
         """A reference's row, and what else has or had the unique value by which it is found."""
+        if node.as_of is not None:
+            # Other versions are no rows that the document might show instead.
+            key = ref.key if ref is not None else value
+            self.ask(path, node.table.qualified, key, "shown" if ref is not None else "missing")
+            return
         unique = self.layout.unique(node.table, node.rights)
         if unique is None or ref is not None:
             key = value if ref is None else ref.key

@@ -23,10 +23,11 @@ from cdc.join.aggregates import Delta, value_kind
 from cdc.join.document import rank_of
 from cdc.join.incoming import TOMBSTONE, Incoming, filled
 from cdc.join.keying import KeyOf, key_of
-from cdc.join.layout import Group, Layout, TableLayout
+from cdc.join.layout import SINCE, Group, Layout, TableLayout
 from cdc.join.ordering import is_text, score
 from cdc.join.rows import Replaced, Stored, body_of, read, write
 from cdc.join.tree import Order
+from cdc.join.versions import since_of
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, RowStore, Swap
 from spark.join.task import Part, Task
@@ -84,7 +85,7 @@ class _Table:
         self.indexes = [(index.number, by_routes(index.columns)) for index in mine]
         self.arranged = [
             (one.number, by_routes(one.index.columns), _place(layout, one.order))
-            for one in whole.ordered
+            for one in (*whole.ordered, *whole.dated, *whole.versions)
             if one.index.table == table.qualified
         ]
         self.groups = [(group, by_routes(group.foreign_key)) for group in layout.groups]
@@ -336,6 +337,8 @@ class Maintainer:
 
 
 def _place(layout: TableLayout, order: Order) -> Place:
+    if order.column == SINCE:
+        return since_of(layout)
     return rank_of(layout.table.by_name[order.column], layout.places((order.column,))[0], order)
 
 

@@ -78,6 +78,8 @@ class RecordReader:
             decoder, change = self._decoders[topic], None
             try:
                 change = decoder.decode(key, value, topic, partition, offset)
+                if change.op is Op.TOMBSTONE and self._makers[change.table].layout.versions:
+                    continue  # the deletion before it was a version; this is nothing but leave to compact
                 computed, without = self._values(change, columns, at)
                 made = self._makers[change.table].make(change, computed)
                 self._check_holes(made)

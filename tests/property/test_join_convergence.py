@@ -105,12 +105,24 @@ TestAnyHistoryConverges = JoinMachine.TestCase
         Chances(),
         Chances(crashes=0.1, small=True),
         Chances(crashes=0.1, small=True, limited=True),
+        Chances(crashes=0.1, small=True, dated=True),
         Chances(fill=True),
+        Chances(crashes=0.1, small=True, dated=True, fill=True),
         Chances(losses=0.2, flushes=0.01),
         Chances(losses=0.2, flushes=0.01, nodes=3),
         Chances(losses=0.2, flushes=0.01, nodes=3, fill=True),
     ],
-    ids=["crashes", "dense", "the first of several", "fill", "losses", "one node of three", "all at once"],
+    ids=[
+        "crashes",
+        "dense",
+        "the first of several",
+        "as it was",
+        "fill",
+        "fill as it was",
+        "losses",
+        "one node of three",
+        "all at once",
+    ],
 )
 @pytest.mark.sampled
 def test_random_histories_converge(chances: Chances) -> None:

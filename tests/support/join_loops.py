@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -19,7 +19,7 @@ from tests.support.join_world import Row, computed
 EITHER = "any of"
 
 
-def truth(view: JoinedView, tables: dict[str, dict[int, Row]]) -> dict[str, Any]:
+def truth(view: JoinedView, tables: Mapping[str, dict[int, Row]]) -> dict[str, Any]:
     """Every document, from the tables; where a `one` has several rows ``{EITHER: [what may stand there]}``."""
     key = view.table.primary_key
     return {
@@ -39,7 +39,7 @@ def agrees(want: Any, got: Any) -> bool:
     return str(want) == str(got) and type(want) is type(got)
 
 
-def _true(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> Any:
+def _true(node: Node, row: Row, tables: Mapping[str, dict[int, Row]]) -> Any:
     """What a row shows: its value, an object, or of a hidden row the object that is merged into the one above."""
     if node.value is not None:
         return row[node.value]
@@ -95,7 +95,9 @@ def _names(node: Node) -> dict[str, bool]:
     return found
 
 
-def _joined(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
+def _joined(node: Node, row: Row, tables: Mapping[str, dict[int, Row]]) -> list[Row]:
+    if node.as_of is not None:
+        return _as_it_was(node, row, tables)
     if node.kind == "ref":
         others = tables[node.table.name].values()
         return [r for r in others if _equal((row[left], r[right]) for left, right in node.on)]
@@ -108,7 +110,27 @@ def _joined(node: Node, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row
     return rows[: node.limit]
 
 
-def _pointing(of: Table, on: Any, row: Row, tables: dict[str, dict[int, Row]]) -> list[Row]:
+def _as_it_was(node: Node, row: Row, tables: Any) -> list[Row]:
+    """The row that was there; what is older than all that is known, and was not made then, is the oldest known."""
+    moment, wanted = row[str(node.as_of)], [row[left] for left, _ in node.on]
+    if moment is None or None in wanted:
+        return []
+    named = [right for _, right in node.on]
+    mine: dict[int, list[Any]] = {}
+    for version in tables.history[node.table.name]:
+        mine.setdefault(version.key, []).append(version)
+    for versions in mine.values():
+        if not any(one.row is not None and [one.row[c] for c in named] == wanted for one in versions):
+            continue
+        before = [one for one in versions if one.since * 1000 <= moment]
+        if before:
+            return [] if before[-1].row is None else [before[-1].row]
+        first = versions[0]
+        return [] if first.created or first.row is None else [first.row]
+    return []
+
+
+def _pointing(of: Table, on: Any, row: Row, tables: Mapping[str, dict[int, Row]]) -> list[Row]:
     rows = [r for r in tables[of.name].values() if _equal((row[left], r[right]) for left, right in on)]
     return sorted(rows, key=lambda r: [_comparable(r[column]) for column in of.primary_key])
 

@@ -16,7 +16,7 @@ from tests.support.join_cluster import DEFERRED, Cluster, MakeJoiner
 from tests.support.join_fill import Fill
 from tests.support.join_loops import agrees, truth
 from tests.support.join_worker import PoorDocument
-from tests.support.join_world import World, first_only, random_view
+from tests.support.join_world import World, as_it_was, first_only, random_view
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Chances:
         small: the same view each time, of two tables: less variety, and more that meets.
         flushes: how often a server is emptied, each turn.
         limited: of the small view's children only the first is shown.
+        dated: the small view's reference is shown as it was.
     """
 
     crashes: float = 0.04
@@ -40,19 +41,29 @@ class Chances:
     small: bool = False
     flushes: float = 0.0
     limited: bool = False
+    dated: bool = False
 
     @property
     def options(self) -> str:
         """The same for the command line of tests/support/replay.py."""
         words = [f" --crashes {self.crashes} --losses {self.losses} --flushes {self.flushes} --nodes {self.nodes}"]
-        return "".join([*words, " --fill" * self.fill, " --small" * self.small, " --limited" * self.limited])
+        return "".join(
+            [
+                *words,
+                " --fill" * self.fill,
+                " --small" * self.small,
+                " --limited" * self.limited,
+                " --dated" * self.dated,
+            ]
+        )
 
 
-def random_world(random: Random, *, small: bool = False, limited: bool = False) -> World:
+def random_world(random: Random, *, small: bool = False, limited: bool = False, dated: bool = False) -> World:
     """Empty tables under a random view, and a log of one or two partitions a topic."""
     pace, rows = random.choice((0.05, 0.5, 0.9)), random.choice((3, 6))
     view = random_view(random, small=small)
-    return World(first_only(view) if limited else view, parts=random.choice((1, 2)), pace=pace, rows=rows)
+    view = first_only(view) if limited else as_it_was(view) if dated else view
+    return World(view, parts=random.choice((1, 2)), pace=pace, rows=rows)
 
 
 # Histories a seed: short ones, because what goes wrong early is often made good by what comes later.
@@ -73,7 +84,12 @@ def one_history(seed: str, store: Any, joiner: MakeJoiner, chances: Chances) -> 
     """One history; its seed is named ``SEED.NUMBER``."""
     try:
         random = Random(seed)
-        cluster = Cluster(random_world(random, small=chances.small, limited=chances.limited), store, joiner, random)
+        cluster = Cluster(
+            random_world(random, small=chances.small, limited=chances.limited, dated=chances.dated),
+            store,
+            joiner,
+            random,
+        )
         return tell(seed, cluster, random, chances)
     except PoorDocument as error:
         return f"seed {seed}: {error}"

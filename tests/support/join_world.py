@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc.catalogue import Column, Table
 from cdc.change import Change, Op
@@ -114,6 +114,17 @@ def first_only(view: JoinedView) -> JoinedView:
     return replace(view, root=replace(view.tree, children=(first,)))
 
 
+def as_it_was(view: JoinedView) -> JoinedView:
+    """The small view with its reference shown as it was when the root's ``n`` says; the rest is of another table."""
+    tree, keys = view.tree, next(keys for keys in KEYS if _same(keys, view.table, view.table.primary_key))
+    other = table("c", keys)
+    kids = tuple(replace(kid, table=other) for kid in tree.children)
+    sums = tuple(replace(item, table=other) for item in tree.aggregates)
+    own = tuple((f"b_{column}", column) for column, _ in keys[0])
+    refs = tuple(replace(ref, on=own, as_of="n") for ref in tree.refs)
+    return replace(view, root=replace(tree, refs=refs, children=kids, aggregates=sums))
+
+
 # How often a nested row is said to be a value, hidden, or the only one that points at the row above.
 WORDS = 0.2
 
@@ -167,6 +178,27 @@ def _order(random: Random, kind: str) -> tuple[tuple[Order, ...], int | None]:
     return (order,), random.choice((None, 1, 2))
 
 
+class Version(NamedTuple):
+    """A row of a table as it once was: since when (ms), its key, and whether it was made then; None when it ended."""
+
+    since: int
+    key: int
+    row: Row | None
+    created: bool
+
+
+class Tables(dict[str, dict[int, Row]]):
+    """Tables by name, and what their rows were before.
+
+    Attributes:
+        history: ``name`` -> versions, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({name: {} for name in TABLES})
+        self.history: dict[str, list[Version]] = {name: [] for name in TABLES}
+
+
 # -- the log --------------------------------------------------------------------------------------------------
 
 
@@ -182,13 +214,14 @@ class World:
     """
 
     view: JoinedView
-    tables: dict[str, dict[int, Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
+    tables: Tables = field(default_factory=Tables)
     log: dict[PartOf, list[Change]] = field(default_factory=dict)
     gone: set[tuple[PartOf, int]] = field(default_factory=set)
     lsn: int = 1000
     parts: int = 2
     pace: float = 0.5
     rows: int = 3
+    clock: int = 1
 
     def __post_init__(self) -> None:
         named = self.view.table.primary_key
@@ -199,6 +232,7 @@ class World:
         # Where rows are joined by a unique key, they exchange it now and then.
         self.exchanged = [of.table.name for of in layouts.values() if self.unique[0][0][0] in of.routes]
         self.names = sorted(table.name for table in self.view.tree.tables().values())
+        self.versioned = [of.table.name for of in layouts.values() if of.versions]
         self.makers = {name: RowMaker(layout) for name, layout in layouts.items()}
 
     def emit(self, name: str, key: int, row: Row | None, op: Op) -> None:
@@ -208,13 +242,16 @@ class World:
         after = None if row is None else dict(row)
         named = dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
         at = (f"t.{name}", key % self.parts)
-        records.append(Change(f"public.{name}", op, named, after, self.lsn, *at, len(records), 0))
+        records.append(Change(f"public.{name}", op, named, after, self.lsn, *at, len(records), self.clock))
+        self.tables.history[name].append(Version(self.clock, key, after, op is Op.CREATE))
         if row is None:
             records.append(Change(f"public.{name}", Op.TOMBSTONE, named, None, 0, *at, len(records), 0))
 
     def transaction(self, random: Random) -> None:
         """One to three random changes; changes of one transaction may share a position."""
         keys = self.rows
+        if self.versioned:
+            self.clock += random.random() < self.pace
         for _ in range(random.choice((1, 1, 2, 3))):
             self.lsn += random.random() < self.pace
             name = random.choice(self.names)
@@ -241,8 +278,13 @@ class World:
             else:
                 old = rows.get(key)
                 rows[key] = self._row(random, key, old)
-                self.emit(name, key, rows[key], Op.CREATE if old is None else Op.UPDATE)
+                self.emit(name, key, rows[key], self._made(random, name, key) if old is None else Op.UPDATE)
         self.lsn += random.random() < self.pace
+
+    def _made(self, random: Random, name: str, key: int) -> Op:
+        """How a row comes: of one that a snapshot has read nobody knows since when it is there."""
+        unknown = name in self.versioned and all(one.key != key for one in self.tables.history[name])
+        return Op.READ if unknown and random.random() < 0.7 else Op.CREATE
 
     def _exchange(self, random: Random, name: str, key: int) -> None:
         """A row takes a unique value, and whoever has it gets this one's, or none: at the end of a transaction it is
@@ -271,6 +313,9 @@ class World:
                     row |= {f"{name}_{column}": v for (column, _), v in zip(keys[0], values, strict=True)}
             elif name == "n":
                 row[name] = random.choice((None, random.randrange(-5, 6)))
+                if self.versioned:  # a moment, in microseconds: mostly of a little ago, now and then of tomorrow
+                    back = random.choice((-4, -1, 0, 0, 1, 2, 3, 8))
+                    row[name] = random.choice((None, (self.clock - back) * 1000, (self.clock - back) * 1000 - 1))
             elif name == "amount":
                 row[name] = random.choice((None, f"{random.randrange(-300, 300) / 100:.2f}"))
             elif name == "f":
@@ -290,7 +335,7 @@ class World:
         found: dict[tuple[str, str], Incoming] = {}
         for change in records:
             maker = self.makers.get(change.table)
-            if maker is not None:
+            if maker is not None and not (change.op is Op.TOMBSTONE and maker.layout.versions):
                 values = [computed(a, change.after or {}) if change.after else None for a in maker.layout.aggregates]
                 made = maker.make(change, values)
                 found[made.table, made.key] = newest(found.get((made.table, made.key)), made)
@@ -304,6 +349,8 @@ class World:
             upto: partition -> first offset that is too young to be cleaned.
         """
         for part, records in self.log.items():
+            if part[0] in self.versioned:
+                continue  # its topic keeps what it has had
             end = random.randint(0, len(records) if upto is None else min(upto(part), len(records)))
             last = {tuple(change.key.values()): change.offset for change in records[:end]}
             for change in records[:end]:

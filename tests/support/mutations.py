@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, ClassVar
 
 from cdc.errors import SinkUnavailable
@@ -186,6 +187,20 @@ class FirstPlaceStays(MemoryStore):
         super().arrange([one for one in entries if one[2] not in self._read(one[0], {})], by)
 
 
+class LooksAtMomentsOnly(MemoryStore):
+    """Takes no version for the oldest: what was before all that is known is not made again when that comes."""
+
+    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        return [[] if place == -inf else one for (_, place), one in zip(asked, super().beginning(asked), strict=True)]
+
+
+class LooksAtNoLaterMoments(MemoryStore):
+    """Takes what refers to a version for made before it came, as if topics were read in step."""
+
+    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
+        return super().onward(key, place, count) if place == -inf else iter(())
+
+
 class EndsEarly(MemoryStore):
     """A task's rows are pending no more as soon as they are written."""
 
@@ -222,6 +237,7 @@ _DENSE = Chances(crashes=0.08, small=True)
 _CALM = Chances(crashes=0.02, small=True)
 _HARSH = Chances(crashes=0.15, small=True)
 _FIRST = Chances(crashes=0.08, small=True, limited=True)
+_DATED = Chances(crashes=0.08, small=True, dated=True)
 _FILLS = Chances(crashes=0.08, fill=True)
 _LOSSES = Chances(crashes=0.04, losses=0.2, small=True)
 
@@ -239,6 +255,8 @@ MUTATIONS = (
     Mutation("contributions without compare-and-set", store=BlindContributions, chances=_DENSE),
     Mutation("forgets what a dead job had claimed", defers, ForgetsWhatWasClaimed, _CALM),
     Mutation("rows keep their first place", store=FirstPlaceStays, chances=_FIRST),
+    Mutation("no document of before the oldest version", store=LooksAtMomentsOnly, chances=_DATED),
+    Mutation("no document of after a version", store=LooksAtNoLaterMoments, chances=_DATED),
     Mutation("rows pending no more before documents are written", store=EndsEarly, chances=_DENSE),
     Mutation("goes on with the rows that a fill remembered", RemembersTooMuch, chances=_FILLS),
     Mutation("no epoch after a loss", RaisesNoEpoch, chances=_LOSSES),

@@ -21,11 +21,14 @@ def main() -> None:
     parser.add_argument("--fill", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--limited", action="store_true")
+    parser.add_argument("--dated", action="store_true")
     parser.add_argument("--flushes", type=float, default=0.0)
     asked = parser.parse_args()
-    chances = Chances(asked.crashes, asked.losses, asked.fill, asked.nodes, asked.small, asked.flushes, asked.limited)
+    chances = Chances(
+        asked.crashes, asked.losses, asked.fill, asked.nodes, asked.small, asked.flushes, asked.limited, asked.dated
+    )
     random = Random(asked.seed)
-    world = random_world(random, small=asked.small, limited=asked.limited)
+    world = random_world(random, small=asked.small, limited=asked.limited, dated=asked.dated)
     cluster = Cluster(world, MemoryStore(servers=Servers(asked.nodes), token=1), random=random)
     wrong = tell(asked.seed, cluster, random, chances)
     print("\n".join(cluster.said))

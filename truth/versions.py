@@ -1,0 +1,143 @@
+"""What rows were at a moment, for documents that show them as they were: all versions that the log has, in a file.
+
+Postgres keeps no former rows, so the log is all that there is to compare with; it is read once more, apart from the
+engine: no row store, no batches, no order of arrival. A row of before the oldest version that is known is taken for
+that version, unless the log has its creation (docs/as-of-joins.md).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from cdc import types
+from cdc.catalogue import Table
+from cdc.join.tree import Node
+from cdc.keys import document_id
+
+CREATED, DELETED = "c", "d"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+_JSON = ("json", "jsonb")
+_SCHEMA = "CREATE TABLE version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
+_INDEX = "CREATE INDEX by_time ON version (name, key, since, at)"
+_OF = "SELECT since, op, row FROM version WHERE name = ? AND key = ?"
+_BEFORE = f"{_OF} AND since <= ? ORDER BY since DESC, at DESC LIMIT 1"
+_FIRST = f"{_OF} ORDER BY since, at LIMIT 1"
+
+
+class Logged(NamedTuple):
+    """A change as the log has it.
+
+    Attributes:
+        table: ``schema.table``.
+        offset: in its partition, in which all changes of a row are.
+        ts_ms: when it was committed.
+        op: Debezium's letter.
+        key: primary key column -> raw value.
+        row: column -> raw value; None of a deletion.
+    """
+
+    table: str
+    offset: int
+    ts_ms: int
+    op: str
+    key: Mapping[str, Any]
+    row: Mapping[str, Any] | None
+
+
+Versions = Callable[[], Iterable[Logged]]
+
+
+class History:
+    """All versions of some tables' rows.
+
+    Args:
+        store: where they are.
+        tables: ``schema.table`` -> table.
+    """
+
+    def __init__(self, store: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+        self._store, self._tables = store, tables
+
+    def shown(self, table: str, key: Sequence[Any], moment: Any, names: Collection[str]) -> list[Any] | None:
+        """A row as it was.
+
+        Args:
+            table: ``schema.table``.
+            key: canonical values of its primary key.
+            moment: canonical text of a timestamp; None for NULL.
+            names: columns.
+
+        Returns:
+            the columns' canonical values; None if there was no such row.
+        """
+        at = _micros(moment)
+        if at is None or any(value is None for value in key):
+            return None
+        named = (table, document_id(list(key)))
+        found = self._store.execute(_BEFORE, (*named, at)).fetchone() or self._store.execute(_FIRST, named).fetchone()
+        if found is None or found[1] == DELETED or (found[1] == CREATED and found[0] > at):
+            return None
+        row, by_name = orjson.loads(found[2]), self._tables[table].by_name
+        return [_canonical(by_name[name].base_type, row.get(name)) for name in names]
+
+
+def _canonical(kind: str, value: Any) -> Any:
+    return orjson.Fragment(orjson.dumps(value)) if kind in _JSON and value is not None else value
+
+
+def _micros(moment: Any) -> int | None:
+    """Microseconds since 1970; None for what is no moment."""
+    try:
+        since = datetime.fromisoformat(str(moment).removesuffix("Z")) - _EPOCH
+    except ValueError:
+        return None
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+@contextmanager
+def history(root: Node, read: Versions) -> Iterator[History]:
+    """All versions of the tables that a tree shows as they were.
+
+    Args:
+        root: the tree.
+        read: reads the log from its beginning; what it raises is raised here.
+    """
+    tables = {name: table for name, table in root.tables().items() if name in root.versioned()}
+    with tempfile.TemporaryDirectory(prefix="headwater-versions-") as folder, _store(f"{folder}/versions") as store:
+        store.executemany("INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)", _rows(tables, read))
+        store.execute(_INDEX)
+        yield History(store, tables)
+
+
+@contextmanager
+def _store(path: str) -> Iterator[sqlite3.Connection]:
+    """A file of versions, which nobody needs after a crash."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as store:
+        for statement in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", _SCHEMA, "BEGIN"):
+            store.execute(statement)
+        yield store
+
+
+def _rows(tables: Mapping[str, Table], read: Versions) -> Iterator[tuple[Any, ...]]:
+    converters = {
+        name: {column.name: types.json_converter(column) for column in table.columns} for name, table in tables.items()
+    }
+    for one in read():
+        convert = converters[one.table]
+        try:
+            key = document_id([_made(one.key[name], convert[name]) for name in tables[one.table].primary_key])
+            row = one.row and {name: _made(one.row.get(name), of) for name, of in convert.items()}
+        except (ValueError, KeyError, TypeError):  # a dead letter, which is in no document
+            continue
+        yield one.table, key, one.ts_ms * 1000, one.offset, one.op, orjson.dumps(row)
+
+
+def _made(value: Any, convert: types.Converter | None) -> Any:
+    return value if value is None or convert is None else convert(value)

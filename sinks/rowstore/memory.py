@@ -16,12 +16,13 @@ from cdc.errors import Fenced, SinkUnavailable
 from cdc.formats import ROWS
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
+from sinks.rowstore.memory_arranged import MemoryArranged
 from sinks.rowstore.memory_nodes import Servers
 
 Step = Callable[[str], None]
 
 
-class MemoryStore:
+class MemoryStore(MemoryArranged):
     """A RowStore as dicts.
 
     Args:
@@ -133,47 +134,6 @@ class MemoryStore:
         for key, member in pairs:
             self.step("unlink")
             self._guard(key, by).get(key, set()).discard(member)
-
-    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
-        """See RowStore."""
-        for key, place, member in entries:
-            self.step("arrange")
-            self._guard(key, by).setdefault(key, {})[member] = place
-
-    def displace(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
-        """See RowStore."""
-        for key, member in pairs:
-            self.step("displace")
-            self._guard(key, by).get(key, {}).pop(member, None)
-
-    def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
-        """See RowStore."""
-        found = []
-        for key, count in asked:
-            self.step("foremost")
-            places = sorted((place, member) for member, place in self._read(key, {}).items())
-            last = places[count - 1][0] if len(places) >= count else None
-            found.append([member for place, member in places if last is None or place <= last])
-        return found
-
-    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
-        """See RowStore."""
-        found = []
-        for key, most in asked:
-            self.step("beginning")
-            places = self._read(key, {})
-            before = [place for place in places.values() if place <= most]
-            chosen = max(before) if before else min(places.values(), default=0.0)
-            found.append(sorted(member for member, place in places.items() if place == chosen))
-        return found
-
-    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
-        """See RowStore."""
-        self.step("onward")
-        members = [member for at, member in sorted((at, m) for m, at in self._read(key, {}).items()) if at >= place]
-        for start in range(0, len(members), count):
-            self.step("onward")
-            yield members[start : start + count]
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""

@@ -15,6 +15,7 @@ from sinks.contract import OnWait
 from sinks.redis.size import held_bytes
 from sinks.retry import quiet
 from sinks.rowstore import key_names
+from sinks.rowstore.arranged import Arranged
 from sinks.rowstore.commands import (
     Command,
     batches,
@@ -33,7 +34,6 @@ from sinks.rowstore.contract import Attempt, Contribution, Marks, Swap
 from sinks.rowstore.key_names import REGISTRY
 from sinks.rowstore.scripts import (
     ADOPT,
-    BEGINNING,
     CALL,
     CHANGE,
     CLAIM,
@@ -41,7 +41,6 @@ from sinks.rowstore.scripts import (
     EXTREME,
     FADE,
     FENCED,
-    FOREMOST,
     NOTE,
     OPEN,
     RAISE,
@@ -50,10 +49,10 @@ from sinks.rowstore.scripts import (
     TAKE,
 )
 from sinks.rowstore.settings import StoreSettings
-from sinks.rowstore.talk import CHUNK, Talk
+from sinks.rowstore.talk import CHUNK
 
 
-class RedisRowStore(Talk):
+class RedisRowStore(Arranged):
     """A RowStore on Redis or Redis Cluster.
 
     Args:
@@ -63,7 +62,6 @@ class RedisRowStore(Talk):
 
     def __init__(self, settings: StoreSettings, on_wait: OnWait = quiet) -> None:
         super().__init__(settings, on_wait)
-        self._read: set[str] = set()
         self._claim = secrets.token_hex(8)
 
     def size(self) -> int:
@@ -81,9 +79,6 @@ class RedisRowStore(Talk):
         for chunk in batches(names, CHUNK):
             found += self.patiently(partial(mget, keys=[self._ns + key for key in chunk]))
         return found
-
-    def _seen(self, names: Sequence[str]) -> None:
-        self._read.update(map(self.beside, names) if self.settings.cluster else (self._ns,))
 
     def confirm(self) -> None:
         """See RowStore."""
@@ -133,50 +128,6 @@ class RedisRowStore(Talk):
     def unlink(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
         """See RowStore."""
         self.changes([("SREM", key, *members) for key, members in by_key(pairs)], by)
-
-    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
-        """See RowStore."""
-        found: dict[str, list[str]] = {}
-        for key, place, member in entries:
-            found.setdefault(key, []).extend((repr(place), member))
-        self.changes([("ZADD", key, *members) for key, members in cut(list(found.items()))], by)
-
-    def displace(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
-        """See RowStore."""
-        self.changes([("ZREM", key, *members) for key, members in by_key(pairs)], by)
-
-    def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
-        """See RowStore."""
-        self._seen([key for key, _ in asked])
-        calls: list[Command] = []
-        for chunk in self._chunks(asked):
-            named, counts = [self.name(key) for key, _ in chunk], [str(count) for _, count in chunk]
-            calls.append(("EVALSHA", FOREMOST.sha, len(named), *named, *counts))
-        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
-
-    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
-        """See RowStore."""
-        self._seen([key for key, _ in asked])
-        calls: list[Command] = []
-        for chunk in self._chunks(asked):
-            named, places = [self.name(key) for key, _ in chunk], [repr(place) for _, place in chunk]
-            calls.append(("EVALSHA", BEGINNING.sha, len(named), *named, *places))
-        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
-
-    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
-        """See RowStore."""
-        self._seen([key])
-        name, least = self.name(key), repr(place)
-        while True:
-            [found] = self.pipeline([("ZRANGEBYSCORE", name, least, "+inf", "WITHSCORES", "LIMIT", 0, count)])
-            members, scores = found[::2], found[1::2]
-            if members:
-                yield [member.decode() for member in members]
-            if len(members) < count:
-                return
-            # By place and not by number: others may take rows out meanwhile, and none may be passed over.
-            last = scores[-1].decode()
-            least, count = last, count * 2 if float(last) == float(least) else count
 
     def sizes(self, names: Sequence[str]) -> list[int]:
         """See RowStore."""

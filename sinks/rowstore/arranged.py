@@ -1,0 +1,77 @@
+"""Arrangements of the row store on Redis: sorted sets of rows by a place among those that name the same.
+
+Children in the order that a view shows them; rows by their moments, and versions of rows by when they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sinks.contract import OnWait
+from sinks.retry import quiet
+from sinks.rowstore.commands import Command, by_key, cut
+from sinks.rowstore.contract import Attempt
+from sinks.rowstore.scripts import BEGINNING, FOREMOST
+from sinks.rowstore.settings import StoreSettings
+from sinks.rowstore.talk import Talk
+
+
+class Arranged(Talk):
+    """The verbs of arrangements.
+
+    Args:
+        settings: plain data; holds secrets.
+        on_wait: told a line each time it waits for its server.
+    """
+
+    def __init__(self, settings: StoreSettings, on_wait: OnWait = quiet) -> None:
+        super().__init__(settings, on_wait)
+        # Where something was read since ``confirm`` was called last.
+        self._read: set[str] = set()
+
+    def _seen(self, names: Sequence[str]) -> None:
+        self._read.update(map(self.beside, names) if self.settings.cluster else (self._ns,))
+
+    def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
+        """See RowStore."""
+        found: dict[str, list[str]] = {}
+        for key, place, member in entries:
+            found.setdefault(key, []).extend((repr(place), member))
+        self.changes([("ZADD", key, *members) for key, members in cut(list(found.items()))], by)
+
+    def displace(self, pairs: Sequence[tuple[str, str]], by: Attempt) -> None:
+        """See RowStore."""
+        self.changes([("ZREM", key, *members) for key, members in by_key(pairs)], by)
+
+    def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
+        """See RowStore."""
+        self._seen([key for key, _ in asked])
+        calls: list[Command] = []
+        for chunk in self._chunks(asked):
+            named, counts = [self.name(key) for key, _ in chunk], [str(count) for _, count in chunk]
+            calls.append(("EVALSHA", FOREMOST.sha, len(named), *named, *counts))
+        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
+
+    def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """See RowStore."""
+        self._seen([key for key, _ in asked])
+        calls: list[Command] = []
+        for chunk in self._chunks(asked):
+            named, places = [self.name(key) for key, _ in chunk], [repr(place) for _, place in chunk]
+            calls.append(("EVALSHA", BEGINNING.sha, len(named), *named, *places))
+        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
+
+    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
+        """See RowStore."""
+        self._seen([key])
+        name, least = self.name(key), repr(place)
+        while True:
+            [found] = self.pipeline([("ZRANGEBYSCORE", name, least, "+inf", "WITHSCORES", "LIMIT", 0, count)])
+            members, scores = found[::2], found[1::2]
+            if members:
+                yield [member.decode() for member in members]
+            if len(members) < count:
+                return
+            # By place and not by number: others may take rows out meanwhile, and none may be passed over.
+            last = scores[-1].decode()
+            least, count = last, count * 2 if float(last) == float(least) else count

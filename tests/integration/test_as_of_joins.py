@@ -97,12 +97,21 @@ class Shop(Joined):
         cache = document["sinks"]["cache"] | {"views": [self.view("sale"), self.view("store")]}
         cache["key_prefix"] = f"{self.name}:"
         search = {"type": "elasticsearch", "url": self.stack.endpoints.elasticsearch_url, "views": [self.view("sale")]}
+        lake = self.folder / "lake"
+        lake.mkdir(exist_ok=True)
+        warehouse = {
+            "type": "iceberg",
+            "catalog_uri": str(lake / "catalog.db"),
+            "warehouse": str(lake),
+            "namespace": self.name,
+            "trigger_seconds": 1,
+            "views": [self.view("sale")],
+        }
         views = yaml.load(VIEWS)
-        # A table whose versions are kept stands nowhere else in a view; in another one it may.
         document |= {
             "name": self.name,
             "views": {self.view(name): view for name, view in views.items()},
-            "sinks": {"cache": cache, "search": search},
+            "sinks": {"cache": cache, "search": search, "warehouse": warehouse},
             "engine": {"state_dir": str(self.folder / "state")},
         }
         tables = [f"public.{name}" for name in ("products", "stores", "sales")]

@@ -25,10 +25,13 @@ IDLE_SECONDS = 600.0
 
 
 class _Clock(NamedTuple):
-    """A partition's clock: after the record at ``offset`` it is at ``micros`` (None: no event of it had a time)."""
+    """A partition's clock: after the record at ``offset`` it is at ``micros`` (None: no event of it had a time).
+
+    ``committed`` is when the newest event was committed, in microseconds too; 0 if that is not known."""
 
     offset: int
     micros: int | None
+    committed: int = 0
 
 
 class Clocks:
@@ -62,12 +65,12 @@ class Clocks:
             known = self._now[topic, partition] = older[-1] if older else _Clock(-1, None)
         return known.micros
 
-    def after(self, topic: str, partition: int, offset: int, micros: int | None) -> None:
-        """A record's event time, which the clock has seen from now on; None if it has none."""
-        before = self._now[topic, partition].micros
-        if micros is None or (before is not None and before > micros):
-            micros = before
-        self._now[topic, partition] = _Clock(offset, micros)
+    def after(self, topic: str, partition: int, offset: int, micros: int | None, committed: int = 0) -> None:
+        """A record's event time, which the clock has seen from now on (None if it has none), and its commit's."""
+        known = self._now[topic, partition]
+        if micros is None or (known.micros is not None and known.micros > micros):
+            micros = known.micros
+        self._now[topic, partition] = _Clock(offset, micros, max(known.committed, committed))
 
     def keep(self) -> None:
         """Leave notes for the next batch: at the end of a slice, before its batch is committed."""
@@ -80,24 +83,30 @@ class Clocks:
             new.write_bytes(orjson.dumps(kept))
             new.replace(path)
 
-    def safe(self) -> int | None:
+    def safe(self, through: int = 0) -> int | None:
         """The moment (microseconds) which all partitions have reached; None if nobody knows.
 
         One that stands still while others go on is left out after a while: it may never get an event again.
+
+        Args:
+            through: nothing that was committed before this moment is still to come. Events have times of their own, so
+                the clocks go on by what has passed since the last of them was committed.
         """
         if any(not self._path(*one).exists() for one in self._awaited):
             return None
         found = list(self._all())
-        newest = max((written for _, written in found), default=0.0)
-        return min((micros for micros, written in found if newest - written <= IDLE_SECONDS), default=None)
+        newest = max((written for *_, written in found), default=0.0)
+        reached = min((micros for micros, _, written in found if newest - written <= IDLE_SECONDS), default=None)
+        committed = max((committed for _, committed, _ in found), default=0)
+        return reached + max(0, through - committed) if reached is not None and committed else reached
 
-    def _all(self) -> Iterator[tuple[int, float]]:
-        """Of each partition that had an event: its clock, and when that was noted."""
+    def _all(self) -> Iterator[tuple[int, int, float]]:
+        """Of each partition that had an event: its clock, when the newest was committed, and when that was noted."""
         for path in self._folder.glob("*.json"):
             with suppress(FileNotFoundError):
                 notes = _parsed(path.read_bytes())
                 if notes and notes[-1].micros is not None:
-                    yield notes[-1].micros, path.stat().st_mtime
+                    yield notes[-1].micros, notes[-1].committed, path.stat().st_mtime
 
     def _read(self, topic: str, partition: int) -> list[_Clock]:
         try:

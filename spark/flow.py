@@ -54,6 +54,7 @@ class Reading:
         trigger_ms: 0 for "as soon as there is something", else the least time between two batches.
         traces: whether spans are looked for in the records' headers.
         late: what happens to who has not read so long, for a warning.
+        beats: topic of the heartbeat's row (spark/ticks.py); empty where there is none.
     """
 
     bootstrap: str
@@ -63,6 +64,7 @@ class Reading:
     traces: bool = False
     tombstone_seconds: int = 7 * 86400
     late: str = "the log begins to forget deletes that it has not read, and the flow will be refused"
+    beats: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cdc.change import Op
 from cdc.errors import ConfigError, DecodeError
 from cdc.join.expressions import quoted
 from cdc.log.ends import LogEnds
-from cdc.timed import TimedView
+from cdc.timed import MatchView, TimedView
 from cdc.types import merge_fields
 from spark.clocks import Clocks
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
@@ -30,12 +30,15 @@ from spark.flow import Flow, begin, changelog, map_in_arrow, observed
 from spark.guard import guarded
 from spark.spec import FlowSpec, unpack
 from spark.stateful import begin_stateful, refuse_cluster
+from spark.ticks import Beats, Ticker, teller, ticks
 from spark.write import OWN, SUMMARY_DDL, apply_decoded, letter_of
 
 # Between the stages, beside an entry's own columns: that an incremental snapshot has read the event again, when it
 # happened, what its partition's clock showed before it (both in microseconds), and the moment that all have reached.
 AGAIN, AT, CLOCK, SAFE = "__again", "__at", "__clock", "__safe"
 _MILLI = 1000
+# The topic of what is no record but a moment through which the log was read (spark/ticks.py); a task has either kind.
+TICK = ""
 
 
 class Read(NamedTuple):
@@ -67,7 +70,7 @@ class TimedReader(EntryDecoder):
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
         for key, value, topic, partition, offset in zip(*columns, strict=True):
             (decoder, (view,)), at = self.routes[topic], (topic, partition, offset)
-            clock, moment = self._clocks.before(*at), None
+            clock, moment, committed = self._clocks.before(*at), None, 0
             try:
                 change = decoder.decode(key, value, *at)
                 if change.after is None or change.op is Op.TOMBSTONE:
@@ -79,11 +82,12 @@ class TimedReader(EntryDecoder):
                 again = change.snapshot and change.position > decoder.base | self.spec.snapshot_lsn
                 _add(found, entry, again, moment, clock)
                 # Nothing happens after it was committed: a clock that runs ahead makes nobody else's events late.
-                moment = min(moment, (change.ts_ms + 1) * _MILLI) if change.ts_ms else moment
+                committed = change.ts_ms * _MILLI
+                moment = min(moment, committed + _MILLI) if committed else moment
             except DecodeError as error:
                 letters.append(self._letter(None, decoder, key, error, value, at))
             finally:
-                self._clocks.after(*at, moment)
+                self._clocks.after(*at, moment, committed)
         return found._replace(decoded=Decoded(found.decoded.entries, letters, batch.num_rows))
 
 
@@ -114,15 +118,17 @@ def event_rows(
         batches: records.
     """
     spec, clocks = unpack(packed), Clocks(Path(folder), awaited)
-    reader, (view,), safe = TimedReader(spec, clocks), spec.views.values(), clocks.safe()
+    reader, (view,), safe, through = TimedReader(spec, clocks), spec.views.values(), clocks.safe(), 0
     for batch in batches:
-        if batch.num_rows:
+        if batch.num_rows and batch.column("topic")[0].as_py() == TICK:
+            through = max(batch.column("offset").to_pylist())
+        elif batch.num_rows:
             read = reader.read(batch)
             yield _with_times(entry_batch(spec, view, read.decoded), read, safe)
     clocks.keep()
     # What all have reached now: Spark hears of it when this batch has ended, and all of its events are counted.
     nothing = Decoded([], [], 0)
-    yield _with_times(entry_batch(spec, view, nothing), Read(nothing, [], [], []), clocks.safe())
+    yield _with_times(entry_batch(spec, view, nothing), Read(nothing, [], [], []), clocks.safe(through))
 
 
 def _with_times(batch: pa.RecordBatch, read: Read, safe: int | None) -> pa.RecordBatch:
@@ -213,11 +219,23 @@ def start_timed(
     refuse_cluster(spark, view)
     packed = flow.spec.pack()
     rows = partial(event_rows, packed, str(flow.folder / "clocks"), _with_events(flow))
-    events = map_in_arrow(changelog(spark, flow), rows, timed_schema(view))
+    records = changelog(spark, flow)
+    if by_time(view):
+        records = records.union(ticks(spark, flow))
+    events = map_in_arrow(records, rows, timed_schema(view))
     summary = observed(map_in_arrow(keep(spark, events), partial(apply_timed, packed), SUMMARY_DDL))
     writer = summary.writeStream.queryName(flow.title).format("noop").outputMode("update")
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
-    return begin_stateful(spark, lambda: begin(writer, flow))
+    query = begin_stateful(spark, lambda: begin(writer, flow))
+    if by_time(view) and flow.reading.beats:
+        beats = Beats(flow.reading.beats, flow.reading.bootstrap, flow.reading.client, flow.spec.registry)
+        Ticker(flow, query, beats, teller(spark, flow)).start()
+    return query
+
+
+def by_time(view: TimedView) -> bool:
+    """Whether time alone, without an event, makes something true of a view's documents: an absence."""
+    return isinstance(view, MatchView) and view.keep == "alone"
 
 
 def _with_events(flow: Flow) -> list[tuple[str, int]]:

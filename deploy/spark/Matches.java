@@ -32,6 +32,13 @@ public final class Matches {
   private static final int FIRST = 0;
   private static final int THEN = 1;
 
+  /**
+   * Where time alone makes something true, Spark's watermark runs ahead of the events' clocks while a stream stands still
+   * (spark/ticks.py), and what may still count is kept for so long more. As for a partition that stands still
+   * (spark/clocks.py): ten minutes, in microseconds.
+   */
+  private static final long GIVEN_UP = 600_000_000L;
+
   private Matches() {}
 
   /** What a view's matches are; times in microseconds. */
@@ -48,6 +55,15 @@ public final class Matches {
       this.correct = times.get(2).longValue();
       this.keep = keep;
       this.count = count;
+    }
+
+    boolean byTime() {
+      return keep.equals("alone");
+    }
+
+    /** For how long after it a first event is kept, its time within included or not. */
+    long kept() {
+      return delay + correct + (byTime() ? GIVEN_UP : 0);
     }
   }
 
@@ -161,7 +177,7 @@ public final class Matches {
         return CollectionConverters.asScala(out.iterator());
       }
       Happenings held = state.exists() ? form.read(state.get()) : new Happenings();
-      long safe = Timed.forgotten(timers, plan.delay + plan.correct);
+      long safe = Timed.forgotten(timers, plan.kept());
       long newest = -1;
       while (rows.hasNext()) {
         Row row = rows.next();
@@ -172,8 +188,8 @@ public final class Matches {
         }
         newest = Math.max(newest, row.getLong(Timed.P_VERSION));
         Happenings.One one = held.add(row);
-        getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay + plan.correct));
-        if (plan.keep.equals("alone") && one.kind == FIRST && plan.correct > 0) {
+        getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.kept()));
+        if (plan.byTime() && one.kind == FIRST) {
           getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay));
         }
       }
@@ -188,7 +204,7 @@ public final class Matches {
       if (state.exists()) {
         Happenings held = form.read(state.get());
         tell(key.substring(1), held, -1, Timed.forgotten(timers, plan.delay), out);
-        held.forget(Timed.forgotten(timers, plan.delay + plan.correct), plan.within);
+        held.forget(Timed.forgotten(timers, plan.kept()), plan.within);
         if (held.isEmpty()) {
           state.clear();
         } else {
@@ -209,7 +225,7 @@ public final class Matches {
         boolean shown;
         if (plan.count > 0) {
           shown = company.count >= plan.count;
-        } else if (plan.keep.equals("alone")) {
+        } else if (plan.byTime()) {
           shown = company.count == 0 && over;
         } else {
           shown = company.count > 0 || plan.keep.equals("all");

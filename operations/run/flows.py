@@ -18,6 +18,7 @@ from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
+from connectors.debezium import beat_topic
 from operations.generations.elsewhere import refuse_elsewhere
 from operations.kept_shapes import read_frozen
 from operations.opened import Opened
@@ -140,6 +141,7 @@ def reading(pipeline: Pipeline, sink: Any) -> Reading:
         trigger_ms=pipeline.engine.trigger_ms if sink.trigger_ms is None else sink.trigger_ms,
         traces=pipeline.policy.traces,
         tombstone_seconds=int(pipeline.kafka.tombstone_retention_hours * 3600),
+        beats=beat_topic(pipeline),
     )
 
 

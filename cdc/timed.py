@@ -8,12 +8,14 @@ however often and in whatever batches it is read. docs/decisions/windows.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
-from cdc import types
+from orjson import loads
+
 from cdc.change import Change
 from cdc.errors import DecodeError
 from cdc.keys import document_id
@@ -55,43 +57,48 @@ class TimedView(StatefulView):
         """The columns that say when it happened."""
         return frozenset(name for name in (self.time, self.sent, self.received) if name)
 
-    def moment(self, change: Change) -> int:
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        """Where the columns that say when it happened stand in a typed row."""
+        return {column.name: at for at, column in enumerate(self.table.columns) if column.name in self.moments}
+
+    def moment(self, change: Change, row: Sequence[Any]) -> int:
         """When an event happened, in microseconds since 1970 (UTC).
 
         A device's clock may be wrong, but it is wrong alike for what it has seen and for when it sent it: received
         minus sent is what it is off by, and the way, which is short. (Snowplow's ``derived_tstamp``.)
 
+        Args:
+            change: the event.
+            row: its typed row.
+
         Raises:
             DecodeError: a time is missing, or is none (terminal).
         """
-        at = self._micros(change, self.time)
+        at = self._micros(change, row, self.time)
         if self.sent is not None and self.received is not None:
-            at += self._micros(change, self.received) - self._micros(change, self.sent)
+            at += self._micros(change, row, self.received) - self._micros(change, row, self.sent)
         if not _LEAST <= at < _MOST:
             raise self._no_time(change, self.time, "is too far away")
         return at
 
-    def named(self, document: Mapping[str, Any], event: str) -> str:
+    def named(self, document: bytes, event: str) -> str:
         """A document's id.
 
         Args:
-            document: parsed.
+            document: JSON.
             event: the id of the newest event in it; of a match of its first event.
         """
         return event
 
-    def _micros(self, change: Change, name: str) -> int:
-        value = (change.after or {}).get(name)
-        if value is None:
-            raise self._no_time(change, name, "is null")
-        convert = types.arrow_converter(self.table.by_name[name])
-        try:
-            typed: Any = value if convert is None else convert(value)
-        except types.REFUSALS as error:
-            raise self._not_of_type(change, change.after or {}, {name: convert}, error) from error
+    def _micros(self, change: Change, row: Sequence[Any], name: str) -> int:
+        typed = row[self._places[name]]
         if isinstance(typed, datetime):
-            since = typed.replace(tzinfo=None) - _EPOCH
+            since = (typed if typed.tzinfo is None else typed.replace(tzinfo=None)) - _EPOCH
             return (since.days * 86_400 + since.seconds) * MICROS + since.microseconds
+        if typed is None:
+            null = (change.after or {}).get(name) is None
+            raise self._no_time(change, name, "is null" if null else "is no moment")
         return int(typed)
 
     def _no_time(self, change: Change, name: str, what: str) -> DecodeError:
@@ -137,10 +144,10 @@ class WindowView(TimedView):
     def _measured(self) -> list[str]:
         return [measure.value for measure in self.measures.values() if measure.value != "*"]
 
-    def named(self, document: Mapping[str, Any], event: str) -> str:
+    def named(self, document: bytes, event: str) -> str:
         """The group and the window's start."""
-        names = [*(["grouping"] if len(self.groupings) > 1 else []), *self.by, "window_start"]
-        return document_id([document[name] for name in names])
+        names, fields = [*(["grouping"] if len(self.groupings) > 1 else []), *self.by, "window_start"], loads(document)
+        return document_id([fields[name] for name in names])
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from cdc.errors import CheckpointLost
 NOTES = 64
 # A partition that has had no event for so long, while others had, no longer keeps windows from being forgotten.
 IDLE_SECONDS = 600.0
+# Ends the names of files that say what all partitions had reached, in microseconds.
+TOLD = ".told"
 
 
 class _Clock(NamedTuple):
@@ -86,7 +88,8 @@ class Clocks:
     def safe(self, through: int = 0) -> int | None:
         """The moment (microseconds) which all partitions have reached; None if nobody knows.
 
-        One that stands still while others go on is left out after a while: it may never get an event again.
+        One that stands still while others go on is left out after a while: it may never get an event again. It never
+        goes back, as Spark's watermark does not: a task can rely on it for what that is at the most.
 
         Args:
             through: nothing that was committed before this moment is still to come. Events have times of their own, so
@@ -98,7 +101,19 @@ class Clocks:
         newest = max((written for *_, written in found), default=0.0)
         reached = min((micros for micros, _, written in found if newest - written <= IDLE_SECONDS), default=None)
         committed = max((committed for _, committed, _ in found), default=0)
-        return reached + max(0, through - committed) if reached is not None and committed else reached
+        if reached is not None and committed:
+            reached += max(0, through - committed)
+        return self._highest(reached)
+
+    def _highest(self, reached: int | None) -> int | None:
+        """The highest moment that anybody has told: files that are named by it, so that tasks need no lock."""
+        told = {int(path.stem): path for path in self._folder.glob(f"*{TOLD}")}
+        if reached is not None and reached > max(told, default=0):
+            (self._folder / f"{reached}{TOLD}").touch()
+            for path in told.values():
+                path.unlink(missing_ok=True)
+            return reached
+        return max(told, default=None) if told else reached
 
     def _all(self) -> Iterator[tuple[int, int, float]]:
         """Of each partition that had an event: its clock, when the newest was committed, and when that was noted."""

@@ -11,7 +11,6 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -77,8 +76,10 @@ class TimedReader(EntryDecoder):
                     continue  # a table's row that is kept no longer: it happened all the same
                 if change.op is Op.UPDATE:
                     raise _changed(view.name, change.table, f"{topic}/{partition}/{offset}")
-                entry = self._entry(view, change)
-                moment = cast(TimedView, view).moment(change)
+                # Nobody reads an event's document: it becomes a part of another.
+                row, identity = view.typed_row(change), view.document_id(change)
+                entry = Entry(view.name, identity, change.position, b"{}", *at, change.ts_ms, row)
+                moment = cast(TimedView, view).moment(change, row)
                 again = change.snapshot and change.position > decoder.base | self.spec.snapshot_lsn
                 _add(found, entry, again, moment, clock)
                 # Nothing happens after it was committed: a clock that runs ahead makes nobody else's events late.
@@ -195,7 +196,7 @@ def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
             letters.append(letter_of(spec, entry, failures[at]))
         else:
             document = merge_fields(b"{}", {name: values[at] for name, values in fields.items()})
-            key = view.named(orjson.loads(document), entry.id)
+            key = view.named(document, entry.id)
             entries.append(entry._replace(id=key, document=None if ended[at] else document))
     return Decoded(entries, letters, records, sent)
 

@@ -22,7 +22,7 @@ final class Happenings {
   static final long UNTOLD = -1;
 
   /** Of the bytes below. Others are refused, and never read as something else. */
-  private static final byte FORMAT = 1;
+  private static final byte FORMAT = 2;
   /** Events of one key at once: all of them are read for each that comes. More are dead letters. */
   private static final int MOST = 10_000;
   /** Followers that a document lists; all are counted. */
@@ -59,6 +59,9 @@ final class Happenings {
   }
 
   private final List<One> all = new ArrayList<>();
+
+  /** The last timer by which something is forgotten, in microseconds; nothing is to be kept for longer. */
+  long armed = Long.MIN_VALUE;
 
   boolean isEmpty() {
     return all.isEmpty();
@@ -152,6 +155,7 @@ final class Happenings {
       ByteArrayOutputStream bytes = new ByteArrayOutputStream();
       try (DataOutputStream out = new DataOutputStream(bytes)) {
         out.writeByte(FORMAT);
+        out.writeLong(held.armed);
         out.writeInt(held.all.size());
         for (One one : held.all) {
           out.writeByte(one.kind);
@@ -185,6 +189,7 @@ final class Happenings {
         if (format != FORMAT) {
           throw new IllegalStateException("events' state of format " + format + ", which this Headwater does not know");
         }
+        held.armed = in.readLong();
         for (int left = in.readInt(); left > 0; left--) {
           One one = new One();
           one.kind = in.readByte();

@@ -39,6 +39,9 @@ public final class Matches {
    */
   private static final long GIVEN_UP = 600_000_000L;
 
+  /** Timers of one key in the time that it is kept: each is two entries of the state, and a look at the key when it rings. */
+  private static final long GRAINS = 16;
+
   private Matches() {}
 
   /** What a view's matches are; times in microseconds. */
@@ -64,6 +67,12 @@ public final class Matches {
     /** For how long after it a first event is kept, its time within included or not. */
     long kept() {
       return delay + correct + (byTime() ? GIVEN_UP : 0);
+    }
+
+    /** When an event that happened then may be forgotten; somewhat later, so that one timer serves those of some time. */
+    long over(long at) {
+      long grain = Math.max(1000, (within + kept()) / GRAINS);
+      return (Math.floorDiv(at + within + kept(), grain) + 1) * grain;
     }
   }
 
@@ -188,7 +197,11 @@ public final class Matches {
         }
         newest = Math.max(newest, row.getLong(Timed.P_VERSION));
         Happenings.One one = held.add(row);
-        getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.kept()));
+        long over = plan.over(one.at);
+        if (over > held.armed) {
+          held.armed = over;
+          getHandle().registerTimer(Timed.timer(over));
+        }
         if (plan.byTime() && one.kind == FIRST) {
           getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay));
         }

@@ -1,8 +1,11 @@
 package headwater.spark;
 
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
@@ -39,6 +42,41 @@ abstract class Measure {
       default:
         return new Quantile(Double.parseDouble(said[1]));
     }
+  }
+
+  /** One of each kind. */
+  static Measure[] all(String[] kinds) {
+    Measure[] measures = new Measure[kinds.length];
+    for (int at = 0; at < kinds.length; at++) {
+      measures[at] = of(kinds[at]);
+    }
+    return measures;
+  }
+
+  /** What some have measured, as bytes between two stages of one batch. */
+  static byte[] write(Measure[] measures) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    try (DataOutputStream out = new DataOutputStream(bytes)) {
+      for (Measure measure : measures) {
+        measure.write(out);
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return bytes.toByteArray();
+  }
+
+  /** The same again. */
+  static Measure[] read(byte[] bytes, String[] kinds) {
+    Measure[] measures = all(kinds);
+    try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
+      for (Measure measure : measures) {
+        measure.read(in);
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return measures;
   }
 
   /** One event's value, which is not null. */

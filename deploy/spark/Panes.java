@@ -30,10 +30,7 @@ final class Panes {
       this.start = start;
       this.end = end;
       this.moved = true;
-      measures = new Measure[kinds.length];
-      for (int at = 0; at < kinds.length; at++) {
-        measures[at] = Measure.of(kinds[at]);
-      }
+      measures = Measure.all(kinds);
     }
   }
 

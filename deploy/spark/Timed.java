@@ -22,11 +22,12 @@ final class Timed {
   static final String UNKNOWN = "Spark could not compute what groups or measures this event";
 
   static final int VIEW = 0;
-  private static final int VERSION = 2;
+  static final int VERSION = 2;
   static final int AGAIN = OWN.length;
   static final int AT = OWN.length + 1;
   static final int CLOCK = OWN.length + 2;
   static final int EVENT = OWN.length + 3;
+  private static final int SAFE = OWN.length + 4;
 
   static final int KEY = OWN.length;
   static final int P_VERSION = VERSION;
@@ -113,6 +114,12 @@ final class Timed {
   /** The moment before which an event is late. */
   static long watermark(Row row, long delay) {
     return row.isNullAt(CLOCK) ? Long.MIN_VALUE : row.getLong(CLOCK) - delay;
+  }
+
+  /** What Spark's watermark is at the most while this row's batch is at work. */
+  static long safe(Row row) {
+    java.sql.Timestamp safe = row.getTimestamp(SAFE);
+    return Math.floorDiv(safe.getTime(), 1000L) * 1_000_000 + safe.getNanos() / 1000;
   }
 
   /** An event that came too late to count. */

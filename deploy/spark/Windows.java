@@ -1,11 +1,14 @@
 package headwater.spark;
 
 import java.io.Serializable;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
-import org.apache.spark.api.java.function.FlatMapFunction;
+import java.util.Map;
 import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -88,7 +91,12 @@ public final class Windows {
    */
   public static Dataset<Row> window(Dataset<Row> events, Plan plan) {
     StructType said = Timed.computed(events.schema());
-    StructType placed = Timed.placed(events.schema(), said);
+    StructType part = new StructType();
+    for (int at = 0; at < plan.by; at++) {
+      part = part.add(said.apply(1 + at));
+    }
+    part = part.add("late", DataTypes.LongType).add("measures", DataTypes.BinaryType);
+    StructType placed = Timed.placed(events.schema(), part);
     StructType value = new StructType().add("grouping", DataTypes.IntegerType);
     for (int at = 0; at < plan.by; at++) {
       value = value.add(said.apply(1 + at).name(), said.apply(1 + at).dataType());
@@ -99,14 +107,22 @@ public final class Windows {
     }
     MapFunction<Row, String> keyed = row -> row.getString(Timed.KEY);
     return Timed.clocked(events)
-        .flatMap(new Placing(plan), Encoders.row(placed))
+        .mapPartitions(new Placing(plan), Encoders.row(placed))
         .groupByKey(keyed, Encoders.STRING())
         .transformWithState(
             new Keeper(plan), TimeMode.EventTime(), OutputMode.Update(), Encoders.row(Timed.out(events.schema(), value)));
   }
 
-  /** An event's windows in each grouping, or why it is in none. */
-  private static final class Placing implements FlatMapFunction<Row, Row> {
+  /**
+   * Events' windows in each grouping, or why they are in none.
+   *
+   * <p>Events of one task that count in the same window go on as one row: what they measure together. Not so those of sessions,
+   * which have no window of their own yet, nor those that may come to a window that is given up: each of them is a dead letter.
+   */
+  private static final class Placing implements MapPartitionsFunction<Row, Row> {
+    /** Windows that a task holds at once. */
+    private static final int MOST = 10_000;
+
     private final Plan plan;
 
     Placing(Plan plan) {
@@ -114,51 +130,149 @@ public final class Windows {
     }
 
     @Override
-    public Iterator<Row> call(Row row) {
+    public Iterator<Row> call(Iterator<Row> rows) {
+      Gathered gathered = new Gathered();
+      return new Iterator<>() {
+        private final ArrayDeque<Row> ready = new ArrayDeque<>();
+
+        @Override
+        public boolean hasNext() {
+          while (ready.isEmpty() && rows.hasNext()) {
+            place(rows.next(), gathered, ready);
+            if (gathered.size() >= MOST) {
+              gathered.flush(ready);
+            }
+          }
+          if (ready.isEmpty()) {
+            gathered.flush(ready);
+          }
+          return !ready.isEmpty();
+        }
+
+        @Override
+        public Row next() {
+          return ready.remove();
+        }
+      };
+    }
+
+    private void place(Row row, Gathered gathered, ArrayDeque<Row> ready) {
       List<Row> apart = Timed.apart(row);
       if (apart != null) {
-        return apart.iterator();
+        ready.addAll(apart);
+        return;
       }
       Row value = row.getStruct(Timed.EVENT).getStruct(0);
       if (!value.getBoolean(0)) {
-        return List.<Row>of().iterator();
+        return;
       }
       long at = row.getLong(Timed.AT);
-      long before = Timed.watermark(row, plan.delay);
-      List<Row> found = new ArrayList<>();
       boolean lost = false;
       if (plan.gap > 0) {
-        lost = !place(row, value, at, at + plan.gap, before, found);
+        lost = !place(row, value, at, at + plan.gap, gathered, ready);
       } else {
         long start = Math.floorDiv(at, plan.slide) * plan.slide;
         for (; start > at - plan.size; start -= plan.slide) {
-          lost |= !place(row, value, start, start + plan.size, before, found);
+          lost |= !place(row, value, start, start + plan.size, gathered, ready);
         }
       }
       if (lost) {
-        found.add(Timed.late(row));
+        ready.add(Timed.late(row));
       }
-      return found.iterator();
     }
 
-    /** Whether an event counts in a window; then a row for each grouping. */
-    private boolean place(Row row, Row value, long start, long end, long before, List<Row> found) {
+    /** Whether an event counts in a window; then it is added in each grouping. */
+    private boolean place(Row row, Row value, long start, long end, Gathered gathered, ArrayDeque<Row> ready) {
+      long before = Timed.watermark(row, plan.delay);
       boolean late = end <= before;
       if (late && end <= before - plan.correct) {
         return false;
       }
+      boolean alone = plan.gap > 0 || end <= Timed.safe(row) - plan.delay - plan.correct;
       for (int index = 0; index < plan.groupings.length; index++) {
-        StringBuilder key = new StringBuilder().append(index);
-        if (plan.gap == 0) {
-          key.append(' ').append(start);
+        String key = key(value, index, start);
+        if (alone) {
+          Part part = new Part(row, key, start, end, index, value);
+          part.add(row, value, late);
+          ready.add(part.row());
+        } else {
+          gathered.at(row, key, start, end, index, value).add(row, value, late);
         }
-        for (int one : plan.groupings[index]) {
-          String text = String.valueOf(value.get(1 + one));
-          key.append(' ').append(value.isNullAt(1 + one) ? -1 : text.length()).append(':').append(text);
-        }
-        found.add(Timed.placed(row, key.toString(), start, end, late, index, value));
       }
       return true;
+    }
+
+    private String key(Row value, int index, long start) {
+      StringBuilder key = new StringBuilder().append(index);
+      if (plan.gap == 0) {
+        key.append(' ').append(start);
+      }
+      for (int one : plan.groupings[index]) {
+        String text = String.valueOf(value.get(1 + one));
+        key.append(' ').append(value.isNullAt(1 + one) ? -1 : text.length()).append(':').append(text);
+      }
+      return key.toString();
+    }
+
+    /** What a task has of each window so far. */
+    private final class Gathered {
+      private final Map<String, Part> parts = new HashMap<>();
+
+      int size() {
+        return parts.size();
+      }
+
+      Part at(Row row, String key, long start, long end, int grouping, Row value) {
+        return parts.computeIfAbsent(key, unknown -> new Part(row, key, start, end, grouping, value));
+      }
+
+      void flush(ArrayDeque<Row> ready) {
+        parts.values().forEach(part -> ready.add(part.row()));
+        parts.clear();
+      }
+    }
+
+    /** A window's part in one task: what its events have measured. */
+    private final class Part {
+      private final String key;
+      private final long start;
+      private final long end;
+      private final int grouping;
+      private final Row value;
+      private final Measure[] measures = Measure.all(plan.kinds);
+      private Row newest;
+      private long late;
+
+      Part(Row row, String key, long start, long end, int grouping, Row value) {
+        this.newest = row;
+        this.key = key;
+        this.start = start;
+        this.end = end;
+        this.grouping = grouping;
+        this.value = value;
+      }
+
+      void add(Row row, Row value, boolean late) {
+        this.late += late ? 1 : 0;
+        if (row.getLong(Timed.VERSION) >= newest.getLong(Timed.VERSION)) {
+          newest = row;
+        }
+        for (int at = 0; at < measures.length; at++) {
+          if (!value.isNullAt(1 + plan.by + at)) {
+            measures[at].add(value.get(1 + plan.by + at));
+          }
+        }
+      }
+
+      Row row() {
+        Object[] made = new Object[plan.by + 2];
+        for (int at = 0; at < plan.by; at++) {
+          made[at] = value.get(1 + at);
+        }
+        made[plan.by] = late;
+        made[plan.by + 1] = Measure.write(measures);
+        return Timed.placed(newest, key, start, end, late > 0, grouping, RowFactory.create(made));
+      }
     }
   }
 
@@ -218,12 +332,11 @@ public final class Windows {
       Panes.Pane pane = panes.at(row.getLong(Timed.P_START), row.getLong(Timed.P_END));
       // Partitions are read at different speeds: what comes later may be older, and must be written all the same.
       pane.version = Math.max(pane.version + 1, row.getLong(Timed.P_VERSION));
-      pane.late += row.getBoolean(Timed.P_LATE) ? 1 : 0;
-      Row value = row.getStruct(Timed.P_VALUE);
-      for (int at = 0; at < pane.measures.length; at++) {
-        if (!value.isNullAt(1 + plan.by + at)) {
-          pane.measures[at].add(value.get(1 + plan.by + at));
-        }
+      Row part = row.getStruct(Timed.P_VALUE);
+      pane.late += part.getLong(plan.by);
+      Measure[] more = Measure.read((byte[]) part.get(plan.by + 1), plan.kinds);
+      for (int at = 0; at < more.length; at++) {
+        pane.measures[at].merge(more[at]);
       }
     }
 
@@ -248,7 +361,7 @@ public final class Windows {
       Object[] values = new Object[4 + plan.by + plan.kinds.length];
       values[0] = grouping;
       for (int one : plan.groupings[grouping]) {
-        values[1 + one] = value.get(1 + one);
+        values[1 + one] = value.get(one);
       }
       values[1 + plan.by] = start;
       values[2 + plan.by] = end;

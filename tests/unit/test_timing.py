@@ -24,6 +24,7 @@ from operations.run.flows import flow_spec
 from operations.testing.records import Record
 from spark.clocks import IDLE_SECONDS, NOTES, Clocks
 from spark.record import batch_of
+from spark.ticks import Moments
 from spark.timed import TimedReader
 from truth.expected import expected
 
@@ -123,7 +124,7 @@ def test_a_window_is_resolved_and_names_its_documents() -> None:
     assert set(topics_of(pipeline, view)) == {"shop-events", "shop-events.order", "shop-events.customer"}
     assert used_columns(view, "public.outbox") == {"id", "at", "aggregateid"}
     document = {"grouping": "who", "who": "a|b", "window_start": "2026-01-01T00:00:00Z"}
-    assert view.named(document, "e") == "who|a\\|b|2026-01-01T00:00:00Z"
+    assert view.named(orjson.dumps(document), "e") == "who|a\\|b|2026-01-01T00:00:00Z"
     with pytest.raises(ConfigError, match="v is made of windows over events, and can't be tested"):
         refuse_stateful(view, "tested")
     with pytest.raises(ConfigError, match="nothing computes that a second time yet"):
@@ -133,7 +134,7 @@ def test_a_window_is_resolved_and_names_its_documents() -> None:
 def test_a_match_is_named_by_its_first_event_and_reads_a_table_too() -> None:
     view = resolve_view(file(WINDOW, MATCH), CATALOGUE, "v")
     assert isinstance(view, MatchView)
-    assert view.named({}, "e") == "e"
+    assert view.named(orjson.dumps({}), "e") == "e"
     assert used_columns(view, "public.outbox") == {"id", "at", "type", "aggregateid", "payload"}
     view = resolve_view(file(f"root: outbox, {WINDOW}", f"root: orders, {WINDOW}"), CATALOGUE, "v")
     assert not view.topics
@@ -292,3 +293,26 @@ def test_all_must_have_come_to_a_moment_but_for_those_that_stand_still(tmp_path:
     long_ago = time.time() - IDLE_SECONDS - 1
     os.utime(tmp_path / "t.1.json", (long_ago, long_ago))
     assert Clocks(tmp_path, awaited).safe() == 50
+
+
+def test_in_a_stream_that_stands_still_the_clocks_go_on_by_what_has_passed(tmp_path: Path) -> None:
+    clocks = Clocks(tmp_path)
+    for partition, moment, committed in ((0, 1_000, 5_000), (1, 2_000, 6_000)):
+        clocks.before("t", partition, 0)
+        clocks.after("t", partition, 0, moment, committed)
+    clocks.keep()
+    assert clocks.safe() == 1_000
+    assert clocks.safe(5_500) == 1_000  # the newest event was committed later than that
+    assert clocks.safe(6_400) == 1_400  # events trail their commits by so much, and go on to
+    assert clocks.safe(6_100) == 1_400  # never back: nor does Spark's watermark
+    assert Clocks(tmp_path).safe() == 1_400
+    assert len(list(tmp_path.glob("*.told"))) == 1
+
+
+def test_a_heartbeat_counts_when_a_later_one_has_come() -> None:
+    moments = Moments()
+    assert moments.add([]) is None and moments.add([10_000]) is None
+    assert moments.add([10_200]) is None  # somebody touches the row who waits: not yet a second later
+    assert moments.add([11_000]) == 10_000
+    assert moments.add([16_000]) == 11_000
+    assert moments.add([16_100]) == 11_000

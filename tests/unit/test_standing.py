@@ -12,7 +12,7 @@ from cdc.pipeline import Pipeline, loads
 from operations.push.cursor import Cursor
 from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes
-from operations.standing.queries import MAX_BYTES, _clause
+from operations.standing.register import MAX_BYTES, clause
 from operations.standing.seen import Seen
 from operations.status.metrics import metrics
 from sinks.contract import Held
@@ -82,15 +82,15 @@ def test_requests_are_of_bounded_count_and_size(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:
-    clause = {"term": {"query": 1}}
-    assert json.loads(_clause("a", json.dumps(clause).encode())) == clause
-    assert json.loads(_clause("a.b-C_1", json.dumps({"query": clause}).encode())) == clause
+    query = {"term": {"query": 1}}
+    assert json.loads(clause("a", json.dumps(query).encode())) == query
+    assert json.loads(clause("a.b-C_1", json.dumps({"query": query}).encode())) == query
     for wrong in (b"{", b"[]", b"{}", b'{"query": 1}', b'"x"', b'{"a":"' + b"x" * MAX_BYTES + b'"}'):
         with pytest.raises(QueryRefused):
-            _clause("a", wrong)
+            clause("a", wrong)
     for name in ("", "a b", "-a", "a@1", "a" * 65, "ä"):
         with pytest.raises(ConfigError, match="name of a query"):
-            _clause(name, b'{"match_all": {}}')
+            clause(name, b'{"match_all": {}}')
 
 
 def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:

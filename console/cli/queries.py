@@ -53,8 +53,9 @@ def list_(file: Path, view: str, as_json: bool) -> None:
         print_json(report)
         return
     for one in report["queries"]:
-        why = f": {one['refused']}" if one["refused"] else ""
-        click.echo(f"{one['state']:8} {one['name']}  {_short(one['query'])}{why}")
+        query = [] if one["query"] is None else [_short(one["query"])]  # none: a document that is no query
+        why = [one["refused"]] if one["refused"] else []
+        click.echo(f"{one['state']:8} {one['name']}  {': '.join(query + why)}")
     if not report["queries"]:
         click.echo(f"no queries stand on {view}")
 

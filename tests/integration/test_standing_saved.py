@@ -31,9 +31,12 @@ BIG, WORD = {"range": {"n": {"gte": 10}}}, {"match": {"t": "blue"}}
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[StandingWorld]:
-    with subject_on(servers(), "redis") as cache, subject_on(servers(), "opensearch") as search:
-        with closing(StandingWorld(cache, search, tmp_path, more=", saved: {view: saved}")) as made:
-            yield made
+    with (
+        subject_on(servers(), "redis") as cache,
+        subject_on(servers(), "opensearch") as search,
+        closing(StandingWorld(cache, search, tmp_path, more=", saved: {view: saved}")) as made,
+    ):
+        yield made
 
 
 @contextmanager

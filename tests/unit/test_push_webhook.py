@@ -14,11 +14,12 @@ from cdc.pipeline import load
 from operations.checked_webhooks import checked_webhooks
 from operations.push import told
 from operations.push.cursor import Cursor
-from operations.push.envelope import BODY_BYTES, cut
+from operations.push.envelope import BODY_BYTES, batch_of, cut
 from operations.push.health import Health, push_report, write_note
 from operations.push.signing import signed
 from operations.push.told import Told
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
+from operations.push.writing import records
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FILE = """
@@ -104,6 +105,29 @@ def test_the_body_is_a_list_of_events() -> None:
         "data": {"why": "why"},
         "cursor": None,
     }
+
+
+def test_a_body_that_was_kept_is_the_same_batch_again_with_all_digits() -> None:
+    documents = (
+        b'{"documents":[{"key":"a","version":"1","document":{"n":1.10000000000000000000001,"data":"}]\\u00e9"}}]}'
+    )
+    batch = cut([told.reset("a \u2028 b"), Told("snapshot", documents), *events(2)], 10)
+    assert batch_of(batch.body) == batch and batch_of(batch.body).body == batch.body
+    for wrong in (b"", b"[]", b"{}", b"nothing", b'[{"event":"change"}]'):
+        with pytest.raises(ValueError, match=r"."):
+            batch_of(wrong)
+
+
+def test_a_batch_as_records_of_a_topic() -> None:
+    match = Told("match", b'{"key":"a","queries":{"q":"left"},"n":1.10}', "c1")
+    both = b'{"documents":[{"key":"a","queries":["q"]},{"key":"b","queries":["q"]}]}'
+    batch = cut([told.reset("why"), Told("snapshot", both), match], 10)
+    found = list(records(batch, "msg_1"))
+    assert [(one.id, one.key) for one in found] == [
+        ("msg_1.0", b""), ("msg_1.1.0", b"a"), ("msg_1.1.1", b"b"), ("c1", b"a")
+    ]  # fmt: skip
+    assert found[3].value == b'{"event":"match","data":' + match.data + b',"cursor":"c1"}'
+    assert json.loads(found[2].value) == {"event": "snapshot", "data": {"key": "b", "queries": ["q"]}, "cursor": None}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ import orjson
 
 from cdc.errors import ConfigError, UnknownName
 from cdc.pipeline import Pipeline
-from cdc.pipeline.outlets import saved_name
-from operations.push.source import TROUBLES, Source, place_of, told
+from operations.push.source import TROUBLES, told
 from operations.standing.place import Caching, Searching, StandingPlace, standing_place
-from operations.standing.register import Registering, clause, refusals
+from operations.standing.register import Registering, clause
 from operations.standing.registered import revision_of
 from sinks.elasticsearch.queries import Query
 from sinks.redis.matches import State
@@ -34,10 +33,10 @@ def list_queries(pipeline: Pipeline, view: str, name: str | None = None) -> dict
     place = standing_place(pipeline, view)
     with _searching(place) as server:
         found = server.store.all()
-    refused = _refusals(pipeline, view)
+    saved = pipeline.queries[view].saved
+    state, refused = _state(place, None if saved is None else saved.view)
     if name is not None and name not in found and name not in refused:
         raise _unknown(view, name)
-    state = _state(place)
     every = {key: _shown(one, state) for key, one in found.items()}
     every |= {key: _no_query(key, why) for key, why in refused.items() if key not in found}
     shown = [one for key, one in sorted(every.items()) if name in (None, key)]
@@ -68,7 +67,7 @@ def put_query(pipeline: Pipeline, view: str, name: str, query: bytes) -> dict[st
     with _searching(place) as server:
         server.store.setup()
         put = Registering(server).put(name, wanted)
-    return {"pipeline": pipeline.name, "view": view, **_shown(put, _state(place))}
+    return {"pipeline": pipeline.name, "view": view, **_shown(put, _state(place)[0])}
 
 
 def remove_query(pipeline: Pipeline, view: str, name: str) -> dict[str, Any]:
@@ -117,25 +116,11 @@ def _no_query(name: str, why: str) -> dict[str, Any]:
     return {"name": name, "revision": None, "state": "refused", "refused": why, "query": None}
 
 
-def _refusals(pipeline: Pipeline, view: str) -> dict[str, str]:
-    """Documents that are no queries, and why; none where queries are put by hand."""
-    part = pipeline.queries[view]
-    if part.saved is None:
-        return {}
-    place = place_of(pipeline, part.saved.view, part.changes)
-    source = Source(place)
-    try:
-        return refusals(source.hooks(saved_name(view), "", 0).kept())
-    except TROUBLES as error:
-        raise told(error, place) from error
-    finally:
-        source.close()
-
-
-def _state(place: StandingPlace) -> State | None:
+def _state(place: StandingPlace, saved: str | None = None) -> tuple[State | None, dict[str, str]]:
+    """What was judged; and which documents of the view that has the queries, if there is one, are none."""
     cache = Caching(place)
     try:
-        return cache.matches.state()
+        return cache.matches.state(), {} if saved is None else cache.refusals(saved)
     except TROUBLES as error:
         raise told(error, place) from error
     finally:

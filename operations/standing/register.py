@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 
 import orjson
@@ -12,12 +11,11 @@ from cdc.errors import ConfigError, QueryRefused
 from cdc.pipeline.fields import QUERY
 from operations.push.carrier import Lease
 from operations.standing.place import Searching
+from operations.standing.refusals import refusal, refusals
 from sinks.elasticsearch.percolator import Percolator
 from sinks.elasticsearch.queries import MOST, Query, next_revision
 
 MAX_BYTES = 64 << 10
-# What is noted of a document that is no query, beside the lease on what follows its view (sinks/redis/hooks.py).
-REFUSED = "refused:"
 
 
 def clause(name: str, query: bytes) -> bytes:
@@ -116,17 +114,16 @@ class Following:
         if self._registering is None:
             self._server.store.setup()
             self._registering = Registering(self._server)
-        self._registering.put(name, wanted, lambda: self._lease.hold({REFUSED + name: None}), refresh=False)
+        self._registering.put(name, wanted, lambda: self._lease.hold(refusal(name, None)), refresh=False)
         self._changed = True
 
     def stays(self, name: str) -> None:
         """What stands under this name is what should."""
-        self._lease.hold({REFUSED + name: None})
+        self._lease.hold(refusal(name, None))
 
     def refuse(self, name: str, why: str) -> None:
         """Nothing stands under this name but the reason why. Raises as ``remove``."""
-        noted = orjson.dumps({"why": why, "at": round(time.time(), 3)}).decode()
-        self._gone(name, {REFUSED + name: noted})
+        self._gone(name, refusal(name, why))
 
     def remove(self, name: str) -> None:
         """Nothing stands under this name.
@@ -134,7 +131,7 @@ class Following:
         Raises:
             SinkUnavailable: transient. SinkRefused: the server refuses. Others of the lease.
         """
-        self._gone(name, {REFUSED + name: None})
+        self._gone(name, refusal(name, None))
 
     def all(self) -> Mapping[str, Query]:
         """What stands. Raises as ``QueryStore.all``."""
@@ -155,12 +152,3 @@ class Following:
         if old is not None:
             self._server.store.remove_known(old)
             self._changed = True
-
-
-def refusals(kept: Mapping[str, str]) -> dict[str, str]:
-    """Documents that are no queries, and why: of what is noted. Pure."""
-    return {
-        name.removeprefix(REFUSED): str(orjson.loads(said)["why"])
-        for name, said in kept.items()
-        if name.startswith(REFUSED)
-    }

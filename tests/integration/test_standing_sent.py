@@ -16,7 +16,7 @@ import pytest
 from cdc.log.client import Kafka
 from operations.push.health import push_report
 from tests.support.receiver import SECRET, Receiver
-from tests.support.sent_matches import Process, Written, matches_of, once, written
+from tests.support.sent_matches import Process, in_topic, matches_of, once, shown, written
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, subject_on
 from tests.support.source import eventually
@@ -49,19 +49,9 @@ def world(tmp_path: Path, receiver: Receiver) -> Iterator[StandingWorld]:
             Kafka(made.pipeline).delete([f"{cache.name}-matches"])
 
 
-def shown(records: list[Written]) -> list[tuple[str, Any]]:
-    return [(one.value["event"], one.value["data"]) for one in records]
-
-
 def matched(document: dict[str, Any]) -> set[str]:
     """Which of the queries a document must match."""
     return {name for name, so in (("big", document["n"] >= 50), ("word", document["t"] == "blue")) if so}
-
-
-def in_topic(records: list[Written]) -> dict[str, set[str]]:
-    """Who matches what by a topic: a document is in one partition, and each partition is told of a reset."""
-    parts = ([one for one in once(records) if one.partition == part] for part in (0, 1))
-    return {key: names for part in parts for key, names in matches_of(shown(part)).items()}
 
 
 def told_once(records: list[tuple[str, Any]]) -> None:

@@ -115,3 +115,13 @@ def matches_of(events: Iterable[tuple[str, Any]]) -> dict[str, set[str]]:
                 assert (op == "entered") == (query not in known), (data, known)
                 known.discard(query) if op == "left" else known.add(query)
     return {key: names for key, names in state.items() if names}
+
+
+def shown(records: list[Written]) -> list[tuple[str, Any]]:
+    return [(one.value["event"], one.value["data"]) for one in records]
+
+
+def in_topic(records: list[Written]) -> dict[str, set[str]]:
+    """Who matches what by a topic: a document is in one partition, and each partition is told of a reset."""
+    parts = ([one for one in once(records) if one.partition == part] for part in {one.partition for one in records})
+    return {key: names for part in parts for key, names in matches_of(shown(part)).items()}

@@ -47,7 +47,7 @@ class SavedQueries:
     def __init__(self, server: SearchServer) -> None:
         self._server = server
         self._searching: Searching | None = None
-        self._seen: set[str] | None = None  # of all documents that are being told; None while only changes are
+        self._seen: set[str] | None = None  # all that there are, by what was told since a reset; None without one
 
     def carry(self, batch: Batch, message: str, attempt: int, lease: Lease) -> Verdict:
         """See ``Carrier``. A batch that is brought again does nothing where it was done."""

@@ -43,6 +43,8 @@ class Sending:
         batch: most events at once.
         documents: whether everything that is there is sent first.
         letters: whether what is refused is kept with its events.
+        afresh: whether it is told everything that is there whenever somebody begins to send, and not only at first:
+            where what it keeps may have been lost, or changed by others, meanwhile.
     """
 
     pipeline: str
@@ -55,6 +57,7 @@ class Sending:
     batch: int
     documents: bool
     letters: bool
+    afresh: bool = False
 
 
 class Delivery:

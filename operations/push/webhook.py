@@ -47,6 +47,7 @@ class Sender:
     def __init__(self, sending: Sending, token: str, say: Callable[[str], Any]) -> None:
         self.sending, self.health = sending, Health()
         self._token, self._say, self._stop = token, say, threading.Event()
+        self._afresh = sending.afresh
         self._thread = threading.Thread(target=self._run, name=sending.title, daemon=True)
 
     def start(self) -> None:
@@ -95,8 +96,9 @@ class Sender:
         sending, tail = self.sending, source.tail()
         hooks = source.hooks(sending.name, self._token, LEASE_SECONDS)
         delivery = Delivery(sending, hooks, tail, carrier, self.health, self._say, self._stop)
-        walk = Walk(tail, sending.place.view, sending.sees, delivery.cursor, documents=sending.documents)
-        anew = delivery.cursor is None  # whether everything is being told
+        cursor = None if self._afresh else delivery.cursor
+        walk = Walk(tail, sending.place.view, sending.sees, cursor, documents=sending.documents)
+        anew = cursor is None  # whether everything is being told
         while not self._stop.is_set():
             try:
                 found = walk.step()
@@ -109,6 +111,7 @@ class Sender:
             anew = anew and not any(one.name == "ready" for one in found)
             self._deliver(delivery, shown)
             if walk.live and not self._stop.is_set():
+                self._afresh = False
                 delivery.passed(walk.cursor.text())
                 delivery.word()
                 at = walk.cursor

@@ -104,6 +104,7 @@ class Following:
         self._server, self._lease = server, lease
         self._registering: Registering | None = None
         self._changed = False
+        self._noted: dict[str, str] | None = None
 
     def put(self, name: str, wanted: bytes) -> None:
         """A query stands under this name.
@@ -118,8 +119,11 @@ class Following:
         self._changed = True
 
     def stays(self, name: str) -> None:
-        """What stands under this name is what should."""
-        self._lease.hold(refusal(name, None))
+        """What stands under this name is what should. Raises what the lease does."""
+        if self._noted is None:
+            self._noted = refusals(self._lease.kept())
+        if name in self._noted:
+            self._lease.hold(refusal(name, None))
 
     def refuse(self, name: str, why: str) -> None:
         """Nothing stands under this name but the reason why. Raises as ``remove``."""

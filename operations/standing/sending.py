@@ -59,4 +59,5 @@ def _saved(pipeline: Pipeline, outlet: Outlet) -> Sending:
         batch=SAVED_BATCH,
         documents=True,
         letters=False,
+        afresh=True,
     )

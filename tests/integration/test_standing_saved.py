@@ -20,7 +20,7 @@ from operations.push.webhooks import Webhooks
 from operations.standing.sending import sending_of
 from tests.support.sent_matches import Process
 from tests.support.servers import servers
-from tests.support.sinks import VIEW, subject_on
+from tests.support.sinks import VIEW, client_of, subject_on
 from tests.support.source import eventually
 from tests.support.standing import SAVED, StandingWorld
 
@@ -105,6 +105,22 @@ def test_a_row_costs_its_own_query_and_a_lost_place_costs_only_what_differs(worl
         assert eventually(lambda: "q3" not in stands(world) and "more" in stands(world))
     now = {one["name"]: one["revision"] for one in world.listed()}
     assert {name for name in now if now[name] != known.get(name)} == {"q8", "more"}
+
+
+def test_what_the_search_server_has_lost_or_another_index_takes_is_put_when_somebody_begins(
+    world: StandingWorld,
+) -> None:
+    world.save(1, big=BIG, later={"term": {"price": 1}})  # a field that the index has not
+    with following(world):
+        assert eventually(lambda: stands(world).get("later", ("",))[0] == "refused" and "big" in stands(world))
+    with client_of(world.search) as server:
+        [lost] = server.indices.get(index=f"{world.search.name}*queries*", expand_wildcards="all").body
+        server.indices.delete(index=lost)
+    world.properties = {**world.properties, "price": {"type": "long"}}
+    world.index(2).promote(VIEW, 1)
+    assert world.states() == {"later": "refused"}
+    with following(world):
+        assert eventually(lambda: world.states() == {"big": "pending", "later": "pending"})
 
 
 def test_the_one_who_follows_is_killed_and_rows_change_meanwhile(world: StandingWorld) -> None:

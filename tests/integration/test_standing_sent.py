@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cdc.log.client import Kafka
 from operations.push.health import push_report
+from operations.push.webhooks import Webhooks
+from operations.standing.sending import sending_of
+from operations.standing.watch import matching
 from tests.support.receiver import SECRET, Receiver
 from tests.support.sent_matches import Process, in_topic, matches_of, once, shown, written
 from tests.support.servers import servers
@@ -73,8 +77,8 @@ def test_matches_come_to_a_webhook_and_a_topic_each_once_by_its_id_though_the_se
     world.put("big", range={"n": {"gte": 50}})
     world.put("word", match={"t": "blue"})
     world.write(1, **documents)
-    with closing(world.matching()) as matching:
-        matching.until_idle()  # so that there is a snapshot
+    with closing(world.matching()) as matcher:
+        matcher.until_idle()  # so that there is a snapshot
     process, versions = Process(world), count(2)
 
     def killed() -> int:
@@ -115,3 +119,38 @@ def test_matches_come_to_a_webhook_and_a_topic_each_once_by_its_id_though_the_se
     assert {one.partition for one in records if one.key == ""} == {0, 1}, "everybody is told to forget"
     found = {(one["name"], one["view"], one["sends"], one["to"]) for one in push_report(world.pipeline)}
     assert found == {("hook", VIEW, "matches", "webhook"), ("big_only", VIEW, "matches", "topic")}
+
+
+@pytest.mark.fault
+@pytest.mark.alone
+@pytest.mark.sampled
+def test_a_topic_whose_brokers_are_killed_gets_all_once_they_are_back(world: StandingWorld) -> None:
+    stack, topic = servers(), f"{world.cache.name}-matches"
+    world.put("big", range={"n": {"gte": 50}})
+    running = SimpleNamespace(pipeline=world.pipeline, only=(), paused={})
+    versions, documents = count(1), dict[str, dict[str, Any]]()
+
+    def write(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            version = next(versions)
+            documents[f"k{version % 20}"] = {"n": version % 100}
+            world.write(version, **{f"k{version % 20}": documents[f"k{version % 20}"]})
+            time.sleep(0.02)
+
+    def report() -> dict[str, Any]:
+        return next(one for one in push_report(world.pipeline) if one["name"] == "big_only")
+
+    with matching(running), Webhooks(lambda: (world.pipeline, {"cache"}), print, sending_of):
+        assert eventually(lambda: report()["state"] == "delivering")
+        write(2)
+        stack.kill("kafka")
+        write(3)
+        assert eventually(lambda: report()["state"] == "failing")
+        stack.up(["kafka"])
+        write(2)
+        truth = {key: {"big"} for key, document in documents.items() if document["n"] >= 50}
+        assert eventually(
+            lambda: report()["state"] == "delivering" and in_topic(written(world.pipeline, topic)) == truth
+        )
+    told_once(shown(once(written(world.pipeline, topic))))

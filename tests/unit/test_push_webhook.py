@@ -11,6 +11,7 @@ import pytest
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline import load
+from console.cli.status import push_line
 from operations.checked_webhooks import checked_webhooks
 from operations.push import told
 from operations.push.cursor import Cursor
@@ -168,6 +169,15 @@ def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeyp
     monkeypatch.setattr("operations.push.health.STALE_SECONDS", -1.0)
     [later] = push_report(pipeline)
     assert later["state"] == "stopped" and later["why"] == "it answers 500"
+
+
+def test_status_says_what_it_is_that_takes_nothing() -> None:
+    plain = {"view": "order", "state": "failing", "lag_entries": None, "delivered_at": None, "letters": 2}
+    hook = {**plain, "failing_since": None, "why": None}
+    lines = [push_line({**hook, "name": name, "to": to}) for name, to in (("a", "webhook"), ("b", "topic"))]
+    lines.append(push_line({**hook, "name": "queries.thing", "to": "search"}))
+    said = "(order): failing, ? behind, nothing taken yet, 2 refused"
+    assert lines == [f"webhook a {said}", f"topic b {said}", f"queries of thing {said}"]
 
 
 def test_check_says_whether_anybody_listens(tmp_path: Path) -> None:

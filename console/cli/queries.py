@@ -35,8 +35,8 @@ def command() -> None:
     """Standing queries: searches that each new version of a document is held against.
 
     `queries` in the pipeline file says on which views they may stand, and `headwater run` judges them
-    (docs/standing-queries.md). They are written in the search server's own language. Where the file says `saved`, rows of
-    a table are the queries, and `put` and `remove` are refused.
+    (docs/standing-queries.md). They are written in the search server's own language. Where the file says `saved`,
+    rows of a table are the queries, and `put` and `remove` are refused.
     """
 
 

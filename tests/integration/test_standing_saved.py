@@ -123,6 +123,19 @@ def test_what_the_search_server_has_lost_or_another_index_takes_is_put_when_some
         assert eventually(lambda: world.states() == {"big": "pending", "later": "pending"})
 
 
+def test_a_server_that_takes_nothing_now_is_waited_for_and_refuses_no_row(world: StandingWorld) -> None:
+    world.save(1, big=BIG)
+    with following(world) as said, client_of(world.search) as server:
+        assert eventually(lambda: "big" in stands(world))
+        [judge] = server.indices.get(index=f"{world.search.name}*percolator*", expand_wildcards="all").body
+        server.indices.put_settings(index=judge, settings={"index.blocks.write": True})  # as when a disk is full
+        world.save(2, big=WORD)
+        assert eventually(lambda: push_report(world.pipeline)[0]["state"] == "failing")
+        assert stands(world) == {"big": ("pending", BIG)} and "blocked" in said[0]
+        server.indices.put_settings(index=judge, settings={"index.blocks.write": None})
+        assert eventually(lambda: stands(world) == {"big": ("pending", WORD)})
+
+
 def test_the_one_who_follows_is_killed_and_rows_change_meanwhile(world: StandingWorld) -> None:
     process = Process(world)
     try:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from cdc.log.client import Kafka
+from cdc.log.client import Kafka, Topic
 from operations.push.health import push_report
+from operations.push.letters import WantedLetters, list_letters, send_letters
 from operations.push.webhooks import Webhooks
 from operations.standing.sending import sending_of
 from operations.standing.watch import matching
@@ -119,6 +120,28 @@ def test_matches_come_to_a_webhook_and_a_topic_each_once_by_its_id_though_the_se
     assert {one.partition for one in records if one.key == ""} == {0, 1}, "everybody is told to forget"
     found = {(one["name"], one["view"], one["sends"], one["to"]) for one in push_report(world.pipeline)}
     assert found == {("hook", VIEW, "matches", "webhook"), ("big_only", VIEW, "matches", "topic")}
+
+
+def test_a_record_that_a_topic_does_not_take_is_a_letter_and_is_written_later(world: StandingWorld) -> None:
+    topic, kafka = f"{world.cache.name}-matches", Kafka(world.pipeline)
+    kafka.create(Topic(topic, 1, 1, {"max.message.bytes": "3000"}))  # somebody's own, with another count of partitions
+    world.put("big", range={"n": {"gte": 50}})
+    running = SimpleNamespace(pipeline=world.pipeline, only=(), paused={})
+
+    def keys() -> list[str]:
+        return [one.key for one in written(world.pipeline, topic) if one.value["event"] == "match"]
+
+    with matching(running), Webhooks(lambda: (world.pipeline, {"cache"}), print, sending_of):
+        assert eventually(lambda: "ready" in {one.value["event"] for one in written(world.pipeline, topic)})
+        world.write(1, large={"n": 60, "s": random.Random(1).randbytes(4_000).hex()})
+        assert eventually(lambda: len(list_letters(world.pipeline, WantedLetters(["big_only"]))["letters"]) == 1)
+        world.write(2, small={"n": 70})
+        assert eventually(lambda: keys() == ["small"])
+    report = send_letters(world.pipeline, WantedLetters(["big_only"]))
+    assert report["left"] == 1 and "larger than the topic takes" in report["why"][0]["why"]
+    kafka.alter(topic, {"max.message.bytes": "100000"})
+    assert eventually(lambda: send_letters(world.pipeline, WantedLetters(["big_only"]))["left"] == 0)
+    assert keys() == ["small", "large"]
 
 
 @pytest.mark.fault

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import redis
+import requests
 from click.testing import CliRunner
 
 from cdc.errors import ConfigError
 from console.cli.queries import command
+from console.http.server import serving
 from operations.push import webhook
 from operations.push.health import push_report
 from operations.push.webhooks import Webhooks
@@ -52,7 +54,7 @@ def stands(world: StandingWorld) -> dict[str, tuple[str, object]]:
 
 def test_a_row_puts_changes_and_removes_a_query_and_one_that_is_none_holds_nothing_back(world: StandingWorld) -> None:
     world.save(1, big=BIG, word=json.dumps(WORD), wrong={"terrm": {"n": 1}})  # jsonb, text, and no query
-    with following(world):
+    with following(world) as said:
         assert eventually(lambda: len(stands(world)) == 3 and stands(world)["wrong"][0] == "refused")
         assert stands(world) == {"big": ("pending", BIG), "word": ("pending", WORD), "wrong": ("refused", None)}
         [why] = [one["refused"] for one in world.listed() if one["name"] == "wrong"]
@@ -74,6 +76,14 @@ def test_a_row_puts_changes_and_removes_a_query_and_one_that_is_none_holds_nothi
         for by_hand in (lambda: world.put("mine", match_all={}), lambda: world.remove("late")):
             with pytest.raises(ConfigError, match="are the documents of view saved"):
                 by_hand()
+        with serving([world.file], "127.0.0.1", 0, said.append):
+            url = f"{said[-1].rpartition(' ')[2]}/v1/queries/{VIEW}"
+            answer = requests.put(f"{url}/mine", json={"match_all": {}}, timeout=10)
+            assert answer.status_code == 400 and "documents of view saved" in answer.json()["error"]["what"], (
+                answer.text
+            )
+            listed = {one["name"]: one["state"] for one in requests.get(url, timeout=10).json()["queries"]}
+            assert listed["big"] == "refused" and listed["wrong"] == "active"
         assert eventually(lambda: push_report(world.pipeline)[0]["lag_entries"] == 0)
     [report] = push_report(world.pipeline)
     assert (report["name"], report["view"], report["sends"], report["to"]) == (
@@ -148,13 +158,13 @@ def test_the_one_who_follows_is_killed_and_rows_change_meanwhile(world: Standing
                 process.start()
         process.kill()
         world.save(50, **{f"q{number}": {"term": {"n": number}} for number in (0, 2)}, q1=None, last={"oops": {}})
+        truth = {"q0": {"term": {"n": 0}}, "q2": {"term": {"n": 2}}, "last": None}
+        truth |= {name: found for name, found in world.saved().items() if name not in truth}
         process.start()
-        assert eventually(lambda: "last" in stands(world))
+        # What is not there any more goes last, once all that is was seen.
+        assert eventually(lambda: {name: query for name, (_, query) in stands(world).items()} == truth), stands(world)
     finally:
         process.kill()
-    truth = {"q0": {"term": {"n": 0}}, "q2": {"term": {"n": 2}}, "last": None}
-    truth |= {name: found for name, found in world.saved().items() if name not in truth}
-    assert {name: query for name, (_, query) in stands(world).items()} == truth
 
 
 def test_who_was_silent_for_longer_than_the_lease_writes_nothing_over(

@@ -113,7 +113,8 @@ class StandingWorld:
 
     def saved(self) -> dict[str, Any]:
         """The queries as the documents of their own view have them."""
-        return {one.key: json.loads(one.document)["query"] for one in self.sink.scan(SAVED)}
+        documents = {one.key: one.document for one in self.sink.scan(SAVED)}
+        return {key: json.loads(one)["query"] for key, one in documents.items() if isinstance(one, bytes)}
 
     def matching(self) -> Matching:
         return Matching(self.pipeline)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from cdc.pipeline import Pipeline
+from cdc.pipeline.outlets import outlets
 from connectors.preflight import Answer, Check, Finding, Level
 
 WEBHOOK = Check("webhook", "webhooks' addresses can be reached", lambda site: ())
@@ -19,13 +22,14 @@ def checked_webhooks(pipeline: Pipeline) -> Iterator[Answer]:
     Args:
         pipeline: the loaded file.
     """
-    if pipeline.push:
-        yield Answer(WEBHOOK, tuple(_findings(pipeline)))
+    hooks = {one.name: one.url for one in outlets(pipeline) if one.url is not None}
+    if hooks:
+        yield Answer(WEBHOOK, tuple(_findings(hooks)))
 
 
-def _findings(pipeline: Pipeline) -> Iterator[Finding]:
-    for name, hook in pipeline.push.items():
-        url = urlsplit(hook.url.get_secret_value())
+def _findings(hooks: Mapping[str, SecretStr]) -> Iterator[Finding]:
+    for name, address in hooks.items():
+        url = urlsplit(address.get_secret_value())
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
             socket.create_connection((url.hostname or "", port), CONNECT_SECONDS).close()

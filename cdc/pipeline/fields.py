@@ -39,6 +39,7 @@ TABLE = r"^[A-Za-z0-9_-]{1,63}\.([A-Za-z0-9_-]{1,63}|\*)$"
 ONE_TABLE = r"^[A-Za-z0-9_-]{1,63}\.[A-Za-z0-9_-]{1,63}$"
 TABLE_NAME = r"^([A-Za-z0-9_-]{1,63}\.)?[A-Za-z0-9_-]{1,63}$"
 TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+QUERY = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 BROKERS = r"^[^\s,/]+:[0-9]{1,5}(\s*,\s*[^\s,/]+:[0-9]{1,5})*$"
 _PORT = r":(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 _HOST = r"(\[[0-9a-fA-F:.]+\]|[^\s,/:@?\[\]]+)"
@@ -63,6 +64,7 @@ PATTERNS = {
     ONE_TABLE: "schema.table (letters, digits, _ and -; without quotes)",
     TABLE_NAME: "table or schema.table (letters, digits, _ and -; without quotes)",
     TOPIC: "1 to 100 letters, digits, '.', '_' and '-'",
+    QUERY: "1 to 64 letters, digits, '_', '.' and '-', beginning with a letter or digit",
     BROKERS: "host:port, or several with commas between them",
     HTTP: "http://host:port or https://host:port",
     REDIS: "redis://host:port/db, rediss://host:port/db or unix://path",

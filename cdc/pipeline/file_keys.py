@@ -14,7 +14,7 @@ from cdc.pipeline.fields import PATTERNS, Part
 from cdc.pipeline.joins import Aggregate, Child, Ref
 from cdc.pipeline.models import Alert, DeadLetters, Engine, Pipeline, Policy
 from cdc.pipeline.push import Webhook
-from cdc.pipeline.queries import Queries
+from cdc.pipeline.queries import MatchPush, Queries, Saved
 from cdc.pipeline.rowstore import RowStore
 from cdc.pipeline.sinks import SINKS, Changes
 from cdc.pipeline.source import Connect, Kafka, Outbox, Registry, Source
@@ -91,6 +91,8 @@ def sections() -> Iterator[Section]:
             yield Section(("sinks", "<name>", "changes"), "", _doc(Changes), _keys(Changes))
     yield Section(("push", "<name>"), "", _doc(Webhook), _keys(Webhook))
     yield Section(("queries", "<name>"), "", _doc(Queries), _keys(Queries))
+    yield Section(("queries", "<name>", "push", "<name>"), "", _doc(MatchPush), _keys(MatchPush))
+    yield Section(("queries", "<name>", "saved"), "", _doc(Saved), _keys(Saved))
     yield Section(("policy",), "", _doc(Policy), _keys(Policy))
     yield Section(("policy", "dead_letters"), "", _doc(DeadLetters), _keys(DeadLetters))
     yield Section(("policy", "alert"), "", _doc(Alert), _keys(Alert))

@@ -51,20 +51,12 @@ class Webhook(Part):
     @field_validator("url")
     @classmethod
     def _address(cls, value: SecretStr) -> SecretStr:
-        if not re.fullmatch(HTTP, value.get_secret_value()):
-            raise wrong(f"expected {PATTERNS[HTTP]}")
-        return value
+        return checked_address(value)
 
     @field_validator("secret")
     @classmethod
     def _key(cls, value: SecretStr) -> SecretStr:
-        try:
-            size = len(key_of(value.get_secret_value()))
-        except ValueError:
-            size = 0
-        if not SECRET_BYTES[0] <= size <= SECRET_BYTES[1]:
-            raise wrong("expected whsec_ and base64 of 24 to 64 bytes: `openssl rand -base64 32` makes some")
-        return value
+        return checked_secret(value)
 
     @field_validator("filter")
     @classmethod
@@ -77,6 +69,24 @@ class Webhook(Part):
         except ConfigError as error:
             raise wrong(f"{error.what.removeprefix('filter: ')} ({error.fix})") from error
         return value
+
+
+def checked_address(value: SecretStr) -> SecretStr:
+    """An address as a webhook has it; any other is an error of the file."""
+    if not re.fullmatch(HTTP, value.get_secret_value()):
+        raise wrong(f"expected {PATTERNS[HTTP]}")
+    return value
+
+
+def checked_secret(value: SecretStr) -> SecretStr:
+    """What a webhook is signed with; any other is an error of the file."""
+    try:
+        size = len(key_of(value.get_secret_value()))
+    except ValueError:
+        size = 0
+    if not SECRET_BYTES[0] <= size <= SECRET_BYTES[1]:
+        raise wrong("expected whsec_ and base64 of 24 to 64 bytes: `openssl rand -base64 32` makes some")
+    return value
 
 
 def key_of(secret: str) -> bytes:

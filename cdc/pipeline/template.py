@@ -19,6 +19,7 @@ JOINED_VIEW = "customer_card"
 JOIN_NAMES = {"refs": "referrer", "children": "orders", "aggregates": "spent"}
 SINK_NAMES = {"elasticsearch": "search", "redis": "cache", "iceberg": "warehouse"}
 HOOK = "orders"
+MATCHES = "order_alerts"
 # Parts that are shown where the part around them names them.
 INNER = (
     ("source", "registry"),
@@ -29,6 +30,8 @@ INNER = (
     ("views", "<name>", "match", "first"),
     ("views", "<name>", "match", "then"),
     ("sinks", "<name>", "changes"),
+    ("queries", "<name>", "push", "<name>"),
+    ("queries", "<name>", "saved"),
     ("policy", "dead_letters"),
     ("policy", "alert"),
 )
@@ -58,7 +61,7 @@ def template() -> str:
         elif section.path[0:1] == ("push",):
             lines += _push(section)
         elif section.path[:1] == ("queries",):
-            lines += _queries(section)
+            lines += _queries(section, [other for other in every if other.path[:2] == section.path])
         elif section.path[:1] != ("views",):
             lines += _section(section, every)
         elif len(section.path) == 2:
@@ -149,13 +152,24 @@ def _stateful(name: str, nested: list[Section]) -> Iterator[str]:
             yield from _key(replace(below, alternative=True), "        ")
 
 
-def _queries(section: Section) -> Iterator[str]:
+def _queries(section: Section, nested: list[Section]) -> Iterator[str]:
     """They need a sink that is not there unless its own alternative is taken: so they are one too."""
+    keys = {one.path[2]: one.keys for one in nested if len(one.path) > 2}
     yield from _comment(section.description, "")
     yield "# or: queries:"
     yield f"  # or: {VIEW}:"
     for key in section.keys:
-        yield from _key(replace(key, alternative=True), "    ")
+        if key.name not in keys:
+            yield from _key(replace(key, alternative=True), "    ")
+            continue
+        yield from _comment(key.description, "    ")
+        yield f"    # or: {key.name}:"
+        indent = "      "
+        if key.name == "push":
+            yield f"{indent}# or: {MATCHES}:"
+            indent += "  "
+        for inner in keys[key.name]:
+            yield from _key(replace(inner, alternative=True), indent)
     yield ""
 
 

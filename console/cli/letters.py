@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from console.cli.options import confirm, json_option, master_option, pipeline_argument, print_json
+from console.cli.tables import ago, print_table
+from console.cli.webhook_letters import webhooks
 
 if TYPE_CHECKING:
     from operations.letters.wanted import Wanted
@@ -33,6 +30,7 @@ Examples:
   headwater letters pipeline.yaml show 4711 --values
   headwater letters pipeline.yaml replay --cause 'total fields'
   headwater letters pipeline.yaml drop --sink search --key 4711
+  headwater letters pipeline.yaml webhooks send
 """
 )
 @pipeline_argument
@@ -43,7 +41,7 @@ def command(context: click.Context, file: Path) -> None:
     A letter stands until a later good write of its key, which clears it: `run` looks every few seconds, and these verbs
     look at the sink before they tell. After a mapping or a row was mended, `replay` writes the key as it is now.
     Letters are kept for policy.dead_letters.keep_days, with their documents unless policy.dead_letters.values is
-    false; what rows hold is shown only with --values.
+    false; what rows hold is shown only with --values. What a webhook or a topic has refused is told by `webhooks`.
     """
     context.obj = file
 
@@ -103,14 +101,14 @@ def list_command(file: Path, /, each: bool, limit: int, values: bool, as_json: b
         print_json(report)
         return
     if report["causes"]:
-        _print_table(
+        print_table(
             ("letters", "sink", "view", "newest", "cause", "for example"),
             [
                 (
                     f"{one['letters']:,}",
                     one["sink"],
                     one["view"] or "-",
-                    _ago(one["newest_at"]),
+                    ago(one["newest_at"]),
                     one["cause"],
                     ", ".join(one["keys"]),
                 )
@@ -118,14 +116,14 @@ def list_command(file: Path, /, each: bool, limit: int, values: bool, as_json: b
             ],
         )
     if report["letters"]:
-        _print_table(
+        print_table(
             ("sink", "view", "key", "when", "record", "reason" if values else "cause"),
             [
                 (
                     one["sink"],
                     one["view"] or "-",
                     f"{one['key']} ({one['table']})" if one["row"] else one["key"],
-                    _ago(one["at"]),
+                    ago(one["at"]),
                     _record(one),
                     one["reason"] if values else one["cause"],
                 )
@@ -170,7 +168,7 @@ def show_command(file: Path, /, key: str, values: bool, as_json: bool, **asked: 
 def _show(one: Mapping[str, Any], *, values: bool) -> None:
     about = f"row of {one['table']}" if one["row"] else "document"
     generation = "" if one["generation"] is None else f", generation {one['generation']}"
-    click.echo(f"{one['sink']} {one['view']} {one['key']} · {about}{generation}, {_ago(one['at'])}")
+    click.echo(f"{one['sink']} {one['view']} {one['key']} · {about}{generation}, {ago(one['at'])}")
     click.echo(f"  why      {one['reason'] if values else one['cause']}")
     what = "a delete" if one["delete"] else f"version {one['version']}"
     click.echo(f"  refused  {what}{'' if one['lsn'] is None else ' (' + one['lsn'] + ')'}")
@@ -285,18 +283,4 @@ def _record(one: Mapping[str, Any]) -> str:
     return "" if one["topic"] is None else f"{one['topic']}/{one['partition']}/{one['offset']}"
 
 
-def _ago(at: float) -> str:
-    seconds = max(0.0, time.time() - at)
-    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {word} ago"
-    return f"{seconds:.0f} s ago"
-
-
-def _print_table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+command.add_command(webhooks)

@@ -35,7 +35,8 @@ def command() -> None:
     """Standing queries: searches that each new version of a document is held against.
 
     `queries` in the pipeline file says on which views they may stand, and `headwater run` judges them
-    (docs/standing-queries.md). They are written in the search server's own language.
+    (docs/standing-queries.md). They are written in the search server's own language. Where the file says `saved`,
+    rows of a table are the queries, and `put` and `remove` are refused.
     """
 
 
@@ -53,8 +54,9 @@ def list_(file: Path, view: str, as_json: bool) -> None:
         print_json(report)
         return
     for one in report["queries"]:
-        why = f": {one['refused']}" if one["refused"] else ""
-        click.echo(f"{one['state']:8} {one['name']}  {_short(one['query'])}{why}")
+        query = [] if one["query"] is None else [_short(one["query"])]  # none: a document that is no query
+        why = [one["refused"]] if one["refused"] else []
+        click.echo(f"{one['state']:8} {one['name']}  {': '.join(query + why)}")
     if not report["queries"]:
         click.echo(f"no queries stand on {view}")
 

@@ -187,6 +187,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
     from operations.run.patience import Waiting, patiently
     from operations.run.source_watch import SourceWatch
     from operations.schema.evolving import Evolving, catch_up
+    from operations.standing.sending import sending_of
     from operations.standing.watch import matching
     from operations.status.caught_up import Goal
 
@@ -217,7 +218,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             _warn(engine, source)
             with (
                 LetterWatch(engine),
-                Webhooks(lambda: (engine.pipeline, {build.sink for build in list(engine.builds)}), _say),
+                Webhooks(lambda: (engine.pipeline, {build.sink for build in list(engine.builds)}), _say, sending_of),
                 matching(engine),
                 Goal(pipeline, engine.runner.running) as goal,
                 FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,

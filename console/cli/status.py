@@ -164,14 +164,15 @@ def _history(sink: str, history: Mapping[str, Any]) -> Iterator[str]:
 
 
 def push_line(hook: Mapping[str, Any]) -> str:
-    """A webhook in words."""
+    """A webhook, a topic, or what keeps the queries of a view, in words."""
+    name = f"queries of {hook['name'].partition('.')[2]}" if hook["to"] == "search" else f"{hook['to']} {hook['name']}"
     lag = "?" if hook["lag_entries"] is None else f"{hook['lag_entries']:,}"
     last = hook["delivered_at"]
     taken = "nothing taken yet" if last is None else f"last taken {max(time.time() - last, 0):,.0f} s ago"
     since = hook["failing_since"]
     why = f"; for {max(time.time() - since, 0):,.0f} s: {hook['why'] or 'it was failing'}" if since else ""
     letters = f", {hook['letters']:,} refused" if hook["letters"] else ""
-    return f"webhook {hook['name']} ({hook['view']}): {hook['state']}, {lag} behind, {taken}{letters}{why}"
+    return f"{name} ({hook['view']}): {hook['state']}, {lag} behind, {taken}{letters}{why}"
 
 
 def _below(report: dict[str, Any]) -> Iterator[str]:

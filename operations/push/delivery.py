@@ -1,23 +1,23 @@
-"""Batches to one webhook while the lease on it is ours: each until it is taken or refused; then the place is noted."""
+"""Batches to one destination while the lease on it is ours: each until it is taken or refused, which is then noted."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from operations.push.carrier import Carrier, Destination
 from operations.push.cursor import parse_cursor
 from operations.push.envelope import Batch
+from operations.push.follows import Follows, Sees
 from operations.push.health import Health
-from operations.push.lens import Lens
-from operations.push.posting import Posting
 from operations.push.signing import message_id
 from operations.push.source import Place
-from operations.push.verdict import Verdict, verdict
+from operations.push.verdict import Verdict
 from sinks.redis.hooks import Hooks
-from sinks.redis.tail import Standing, Tail
+from sinks.redis.tail import Standing
 
 # How often who is silent says that it is there, and how far behind it is.
 WORD_SECONDS = 5.0
@@ -30,38 +30,44 @@ class Taken(Exception):
 
 
 @dataclass(frozen=True)
-class Webhook:
-    """What a file says of one, and where its view's changes are.
+class Sending:
+    """What is sent where, and where it is kept.
 
     Attributes:
         pipeline, name: whose it is, and its own name.
-        place: the view, and the sink that keeps its changes.
-        url, secret: as in the file.
-        lens: what is sent.
-        batch: most events of a POST.
+        title: what it is called in lines of the log.
+        place: the view, and the sink that keeps its changes or matches.
+        to: where it is sent.
+        sees: what is sent.
+        about: what tells its batches from those of another file's: a filter, or names.
+        batch: most events at once.
         documents: whether everything that is there is sent first.
         letters: whether what is refused is kept with its events.
+        afresh: whether it is told everything that is there whenever somebody begins to send, and not only at first:
+            where what it keeps may have been lost, or changed by others, meanwhile.
     """
 
     pipeline: str
     name: str
+    title: str
     place: Place
-    url: str = field(repr=False)
-    secret: str = field(repr=False)
-    lens: Lens
+    to: Destination
+    sees: Sees
+    about: str
     batch: int
     documents: bool
     letters: bool
+    afresh: bool = False
 
 
 class Delivery:
     """Sends batches for as long as the lease is held.
 
     Args:
-        webhook: what is sent where.
+        sending: what is sent where.
         hooks: what is kept of it in Redis.
         tail: counts what is behind.
-        posting: to its address.
+        carrier: brings it there.
         health: how it goes.
         say: told when it fails, when it is well again, and of what is refused.
         stop: ends all waiting.
@@ -77,15 +83,15 @@ class Delivery:
 
     def __init__(
         self,
-        webhook: Webhook,
+        sending: Sending,
         hooks: Hooks,
-        tail: Tail,
-        posting: Posting,
+        tail: Follows,
+        carrier: Carrier,
         health: Health,
         say: Callable[[str], Any],
         stop: threading.Event,
     ) -> None:
-        self._webhook, self._hooks, self._tail, self._posting = webhook, hooks, tail, posting
+        self._sending, self._hooks, self._tail, self._carrier = sending, hooks, tail, carrier
         self._health, self._say, self._stop = health, say, stop
         self._hold()
         kept = hooks.kept()
@@ -93,7 +99,7 @@ class Delivery:
         health.take_over(kept)
         self._spoke = 0.0
         # Of batches that nobody can go on from: each walk through the documents has ids of its own.
-        self._walk, self._count = message_id(webhook.name, str(time.time_ns())), 0
+        self._walk, self._count = message_id(sending.name, str(time.time_ns())), 0
 
     def send(self, batch: Batch) -> None:
         """Until it is taken or refused, or until ``stop``.
@@ -104,15 +110,14 @@ class Delivery:
         """
         self._count += 1
         about = self._walk + str(self._count) if batch.cursor is None else self.cursor or ""
-        webhook = self._webhook
-        message, body = batch.message(webhook.pipeline, webhook.name, webhook.lens.filter, about), batch.body
+        sending = self._sending
+        message = batch.message(sending.pipeline, sending.name, sending.about, about)
         attempt = 0
         while not self._stop.is_set():
             self._hold({"sending": batch.cursor})
-            answered = self._posting.post(message, body)
-            found = verdict(*answered, attempt=attempt)
+            found = self._carrier.carry(batch, message, attempt, self)
             if found.done != "again":
-                self._settled(batch, found, message, body)
+                self._settled(batch, found, message)
                 return
             attempt += 1
             self._fails(found.why)
@@ -128,7 +133,7 @@ class Delivery:
             self._hold({"cursor": cursor, "sending": None})
             self.cursor, self.begun = cursor, None
         if self._health.well():
-            self._say(f"webhook {self._webhook.name} goes on")
+            self._say(f"{self._sending.title} goes on")
         self._health.lag_entries = 0
 
     def word(self) -> None:
@@ -144,7 +149,15 @@ class Delivery:
         at = parse_cursor(self.cursor or "")
         self._health.lag_entries = None if at is None else self._tail.behind(Standing(at.generation, at.mark), at.place)
 
-    def _settled(self, batch: Batch, found: Verdict, message: str, body: bytes) -> None:
+    def hold(self, fields: Mapping[str, Any] | None = None) -> None:
+        """See ``Lease``."""
+        self._hold(fields)
+
+    def kept(self) -> Mapping[str, str]:
+        """See ``Lease``."""
+        return self._hooks.kept()
+
+    def _settled(self, batch: Batch, found: Verdict, message: str) -> None:
         """Note that a batch is over; a refused one is put aside in the same step."""
         health, taken = self._health, found.done == "delivered"
         fields: dict[str, Any] = {"sending": None, "failing_since": None}
@@ -153,19 +166,20 @@ class Delivery:
         if taken:
             health.delivered_at, health.events = time.time(), health.events + len(batch.events)
             fields |= {"delivered_at": f"{health.delivered_at:.3f}", "events": health.events}
-        self._hold(fields, None if taken else self._letter(batch, found, message, body))
+        self._hold(fields, None if taken else self._letter(batch, found, message))
         if batch.cursor is not None:
             self.cursor = batch.cursor
         self.begun = None
         news = health.well()
         if not taken:
             health.letters += 1
-            self._say(f"warning: webhook {self._webhook.name} refused {message}: {found.why}; it is a letter now")
+            self._say(f"warning: {self._sending.title} refused {message}: {found.why}; it is a letter now")
         elif news:
-            self._say(f"webhook {self._webhook.name} takes events again")
+            self._say(f"{self._sending.title} takes events again")
 
-    def _letter(self, batch: Batch, found: Verdict, message: str, body: bytes) -> dict[str, Any]:
-        kept = body if self._webhook.letters and len(body) <= LETTER_BYTES else b""
+    def _letter(self, batch: Batch, found: Verdict, message: str) -> dict[str, Any]:
+        body = batch.body
+        kept = body if self._sending.letters and len(body) <= LETTER_BYTES else b""
         return {
             "id": message,
             "why": found.why,
@@ -177,7 +191,7 @@ class Delivery:
 
     def _fails(self, why: str) -> None:
         if self._health.fail(why):
-            self._say(f"warning: webhook {self._webhook.name}: {why}; it is tried again")
+            self._say(f"warning: {self._sending.title}: {why}; it is tried again")
             self._hold({"failing_since": f"{self._health.failing_since:.3f}"})
 
     def _pause(self, seconds: float) -> None:
@@ -185,6 +199,6 @@ class Delivery:
         while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, WORD_SECONDS)):
             self.word()
 
-    def _hold(self, fields: dict[str, Any] | None = None, letter: dict[str, Any] | None = None) -> None:
+    def _hold(self, fields: Mapping[str, Any] | None = None, letter: Mapping[str, Any] | None = None) -> None:
         if not self._hooks.hold(fields, letter):
             raise Taken

@@ -26,6 +26,7 @@ class Follows(Protocol):
     def newest(self, standing: Standing) -> bytes: ...  # noqa: D102
     def after(self, standing: Standing, place: bytes, count: int) -> Sequence[Placed]: ...  # noqa: D102
     def wait(self, standing: Standing, place: bytes, milliseconds: int) -> bool: ...  # noqa: D102
+    def behind(self, standing: Standing, place: bytes) -> int: ...  # noqa: D102
     def pages(self, standing: Standing) -> Iterator[tuple[bytes, list[Held]]]: ...  # noqa: D102
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cdc.pipeline import Pipeline
-from cdc.pipeline.checks_push import sink_of
+from cdc.pipeline.outlets import Outlet, outlets
 from operations.state_folder import state_dir
 from spark.files import write_atomic
 
@@ -78,23 +78,30 @@ def write_note(pipeline: Pipeline, name: str, health: Health) -> None:
     write_atomic(note_path(pipeline, name), json.dumps({**asdict(health), "at": time.time()}))
 
 
-def read_notes(pipeline: Pipeline) -> Iterator[tuple[str, Health]]:
-    """How each webhook of the file is, as far as this state folder knows."""
-    for name in pipeline.push:
+def read_notes(pipeline: Pipeline) -> Iterator[tuple[Outlet, Health]]:
+    """How each webhook and topic of the file is, as far as this state folder knows."""
+    for outlet in outlets(pipeline):
         try:
-            found: dict[str, Any] = json.loads(note_path(pipeline, name).read_text())
+            found: dict[str, Any] = json.loads(note_path(pipeline, outlet.name).read_text())
             at = float(found.pop("at"))
             health = Health(**found)
         except (OSError, ValueError, KeyError, TypeError):
             health, at = Health(), 0.0
         if time.time() - at > STALE_SECONDS:
             health.state = "stopped"
-        yield name, health
+        yield outlet, health
 
 
 def push_report(pipeline: Pipeline) -> list[dict[str, Any]]:
     """How the webhooks of a file are; the shape of ``status --json``."""
     return [
-        {"name": name, "view": pipeline.push[name].view, "sink": sink_of(pipeline, name), **asdict(health)}
-        for name, health in read_notes(pipeline)
+        {
+            "name": outlet.name,
+            "sends": outlet.sends,
+            "to": outlet.to,
+            "view": outlet.view,
+            "sink": outlet.sink,
+            **asdict(health),
+        }
+        for outlet, health in read_notes(pipeline)
     ]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import requests
 
+from operations.push.carrier import Lease
+from operations.push.envelope import Batch
 from operations.push.signing import signed
+from operations.push.verdict import Verdict, verdict
 
 # To connect, and until the answer begins; both together are less than a lease lasts (webhook.py).
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 10.0
@@ -30,6 +34,18 @@ class Answered(NamedTuple):
     retry_after: str | None = None
 
 
+@dataclass(frozen=True)
+class Address:
+    """A webhook's, with what bodies are signed with."""
+
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+
+    def open(self) -> Posting:
+        """See ``Destination``."""
+        return Posting(self.url, self.secret)
+
+
 class Posting:
     """Posts to one address, over a connection that is kept.
 
@@ -41,6 +57,10 @@ class Posting:
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
         self._session = requests.Session()
+
+    def carry(self, batch: Batch, message: str, attempt: int, lease: Lease) -> Verdict:
+        """See ``Carrier``."""
+        return verdict(*self.post(message, batch.body), attempt=attempt)
 
     def post(self, message: str, body: bytes) -> Answered:
         """Once.

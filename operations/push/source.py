@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from operations.push.follows import Follows
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.redis.client import ERRORS, Client, connect, is_passing, reason_of
-from sinks.redis.hooks import Hooks
+from sinks.redis.hooks import Hooks, Refused, drop_letters, read_letters
 from sinks.redis.names import Names
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.settings import Settings, read_settings
@@ -152,8 +153,29 @@ class Source:
             redis.RedisError: no answer.
         """
         self.tail()
-        where = Names(self.place.settings.key_prefix, self.place.view)
-        return Hooks(self._client, where, name, token, int(lease_seconds * 1000))
+        return Hooks(self._client, self._names, name, token, int(lease_seconds * 1000))
+
+    def letters(self) -> list[Refused]:
+        """What its webhooks and topics have refused, the oldest first.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        self.tail()
+        return read_letters(self._client, self._names)
+
+    def drop_letters(self, places: Sequence[bytes]) -> int:
+        """Forget some of them; how many there were. Idempotent.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        self.tail()
+        return drop_letters(self._client, self._names, places)
+
+    @property
+    def _names(self) -> Names:
+        return Names(self.place.settings.key_prefix, self.place.view)
 
     def close(self) -> None:
         """Give the connections back. Idempotent."""

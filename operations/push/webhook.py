@@ -1,6 +1,6 @@
-"""One webhook: a thread that posts a view's changes to an address, one batch after the other, for as long as it takes.
+"""A thread that sends a view's changes or matches to one place, one batch after the other, for as long as it takes.
 
-The place up to which all was taken lies in Redis and moves only after an answer of 2xx, so a batch may come twice (with
+The place up to which all was taken lies in Redis and moves only once a batch was, so a batch may come twice (with
 the same id and the same events), and none is left out. Whoever sends holds a lease there, so that two processes do not
 send side by side. Nothing here waits for the flows, and no flow waits for it.
 """
@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cdc.errors import HeadwaterError
-from operations.push.delivery import Delivery, Taken, Webhook
+from operations.push.carrier import Carrier
+from operations.push.delivery import Delivery, Sending, Taken
 from operations.push.envelope import cut
 from operations.push.feed import BLOCK_MS
 from operations.push.health import Health
-from operations.push.posting import Posting
 from operations.push.source import TROUBLES, Source, told
-from operations.push.told import Changes, Told
+from operations.push.told import Told
 from operations.push.walk import Walk
 from sinks.redis.read import Moving
 from sinks.redis.tail import Standing
@@ -33,10 +33,10 @@ PAUSE_SECONDS = 1.0
 
 
 class Sender:
-    """Sends one webhook's events in a thread of its own, until it is stopped.
+    """Sends to one destination in a thread of its own, until it is stopped.
 
     Args:
-        webhook: what is sent where.
+        sending: what is sent where.
         token: tells this process from every other that may send it.
         say: told when it fails, when it is well again, and of what is refused.
 
@@ -44,10 +44,11 @@ class Sender:
         health: how it goes.
     """
 
-    def __init__(self, webhook: Webhook, token: str, say: Callable[[str], Any]) -> None:
-        self.webhook, self.health = webhook, Health()
+    def __init__(self, sending: Sending, token: str, say: Callable[[str], Any]) -> None:
+        self.sending, self.health = sending, Health()
         self._token, self._say, self._stop = token, say, threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"webhook {webhook.name}", daemon=True)
+        self._afresh = sending.afresh
+        self._thread = threading.Thread(target=self._run, name=sending.title, daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -62,41 +63,42 @@ class Sender:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        source, posting = Source(self.webhook.place), Posting(self.webhook.url, self.webhook.secret)
+        source, carrier = Source(self.sending.place), self.sending.to.open()
         try:
             while not self._stop.is_set():
                 try:
-                    self._serve(source, posting)
+                    self._serve(source, carrier)
                 except Taken:
                     self.health.state = "standby"
                 except TROUBLES as error:
-                    self._waits(told(error, self.webhook.place).what)
+                    self._waits(told(error, self.sending.place).what)
                 except HeadwaterError as error:  # the sink has not begun to keep changes
                     self._waits(error.what)
                 except Exception as error:  # a thread that ends silently would be a webhook that nobody misses
-                    log.exception("webhook %s", self.webhook.name)
+                    log.exception("%s", self.sending.title)
                     self._waits(type(error).__name__)
                 self._stop.wait(PAUSE_SECONDS)
         finally:
-            posting.close()
+            carrier.close()
             source.close()
 
     def _waits(self, why: str) -> None:
         if self.health.fail(why):
-            self._say(f"warning: webhook {self.webhook.name} waits: {why}")
+            self._say(f"warning: {self.sending.title} waits: {why}")
 
-    def _serve(self, source: Source, posting: Posting) -> None:
+    def _serve(self, source: Source, carrier: Carrier) -> None:
         """Send for as long as the lease is ours.
 
         Raises:
             Taken: somebody else sends.
             redis.RedisError, HeadwaterError: as ``Walk.step``.
         """
-        webhook, tail = self.webhook, source.changes()
-        hooks = source.hooks(webhook.name, self._token, LEASE_SECONDS)
-        delivery = Delivery(webhook, hooks, tail, posting, self.health, self._say, self._stop)
-        walk = Walk(tail, webhook.place.view, Changes(webhook.lens), delivery.cursor, documents=webhook.documents)
-        anew = delivery.cursor is None  # whether everything is being told
+        sending, tail = self.sending, source.tail()
+        hooks = source.hooks(sending.name, self._token, LEASE_SECONDS)
+        delivery = Delivery(sending, hooks, tail, carrier, self.health, self._say, self._stop)
+        cursor = None if self._afresh else delivery.cursor
+        walk = Walk(tail, sending.place.view, sending.sees, cursor, documents=sending.documents)
+        anew = cursor is None  # whether everything is being told
         while not self._stop.is_set():
             try:
                 found = walk.step()
@@ -109,6 +111,7 @@ class Sender:
             anew = anew and not any(one.name == "ready" for one in found)
             self._deliver(delivery, shown)
             if walk.live and not self._stop.is_set():
+                self._afresh = False
                 delivery.passed(walk.cursor.text())
                 delivery.word()
                 at = walk.cursor
@@ -117,7 +120,7 @@ class Sender:
 
     def _deliver(self, delivery: Delivery, events: Sequence[Told]) -> None:
         while events and not self._stop.is_set():
-            batch = cut(events, self.webhook.batch, delivery.begun)
+            batch = cut(events, self.sending.batch, delivery.begun)
             delivery.send(batch)
             delivery.word()
             events = events[len(batch.events) :]

@@ -1,4 +1,4 @@
-"""All webhooks of a pipeline that runs: those of the file, while their sinks run here."""
+"""All that a pipeline that runs sends by itself: webhooks and topics of the file, while their sinks run here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from types import TracebackType
 from cdc.errors import HeadwaterError
 from cdc.journal import telling
 from cdc.pipeline import Pipeline
-from cdc.pipeline.checks_push import sink_of
-from operations.push.delivery import Webhook
+from cdc.pipeline.outlets import Outlet, outlets
+from cdc.pipeline.push import Webhook
+from cdc.pipeline.queries import MatchPush
+from operations.push.carrier import Destination
+from operations.push.delivery import Sending
 from operations.push.health import write_note
 from operations.push.lens import Lens
+from operations.push.posting import Address
 from operations.push.source import place_of
+from operations.push.told import Changes
 from operations.push.webhook import Sender
+from operations.push.writing import topic_of
 
 LOOK_SECONDS = 1.0
 # `run` ends within two seconds, whatever a receiver does.
@@ -26,20 +32,37 @@ STOP_SECONDS = 1.5
 Say = Callable[[str], None]
 
 
-def webhook_of(pipeline: Pipeline, name: str) -> Webhook:
-    """A webhook of a file, ready to be sent.
+def destination_of(pipeline: Pipeline, outlet: Outlet) -> Destination:
+    """Where a webhook's or a topic's events go.
+
+    Args:
+        pipeline: the loaded file.
+        outlet: one of its webhooks and topics.
+    """
+    part: Webhook | MatchPush
+    part = pipeline.push[outlet.name] if outlet.sends == "changes" else pipeline.queries[outlet.view].push[outlet.name]
+    if isinstance(part, MatchPush) and part.topic is not None:
+        return topic_of(pipeline, part.topic)
+    assert part.url is not None and part.secret is not None  # a checked file has both
+    return Address(part.url.get_secret_value(), part.secret.get_secret_value())
+
+
+def webhook_of(pipeline: Pipeline, outlet: Outlet) -> Sending:
+    """A webhook of ``push``, ready to be sent.
 
     Raises:
         ConfigError: its sink keeps no changes of that view (terminal).
     """
-    part, sink = pipeline.push[name], sink_of(pipeline, name)
-    return Webhook(
+    part = pipeline.push[outlet.name]
+    lens = Lens.of(part.filter)
+    return Sending(
         pipeline=pipeline.name,
-        name=name,
-        place=place_of(pipeline, part.view, sink),
-        url=part.url.get_secret_value(),
-        secret=part.secret.get_secret_value(),
-        lens=Lens.of(part.filter),
+        name=outlet.name,
+        title=f"webhook {outlet.name}",
+        place=place_of(pipeline, outlet.view, outlet.sink),
+        to=destination_of(pipeline, outlet),
+        sees=Changes(lens),
+        about=lens.filter,
         batch=part.batch,
         documents=part.start == "snapshot",
         letters=pipeline.policy.dead_letters.values,
@@ -52,10 +75,16 @@ class Webhooks:
     Args:
         now: the pipeline, and the sinks that run here.
         say: told of what is news.
+        others: makes those that are not of ``push``; without it, there are none of them.
     """
 
-    def __init__(self, now: Callable[[], tuple[Pipeline, Collection[str]]], say: Say) -> None:
-        self._now, self._say = now, say
+    def __init__(
+        self,
+        now: Callable[[], tuple[Pipeline, Collection[str]]],
+        say: Say,
+        others: Callable[[Pipeline, Outlet], Sending] | None = None,
+    ) -> None:
+        self._now, self._say, self._others = now, say, others
         self._token = secrets.token_hex(8)
         self._senders: dict[str, Sender] = {}
         self._refused: dict[str, str] = {}
@@ -90,16 +119,17 @@ class Webhooks:
     def _follow(self, pipeline: Pipeline, sinks: Collection[str]) -> None:
         """End what is no more wanted, or wanted otherwise; begin what is."""
         wanted = {}
-        for name in pipeline.push:
-            if sink_of(pipeline, name) in sinks:
+        for outlet in outlets(pipeline):
+            made_by = webhook_of if outlet.sends == "changes" else self._others
+            if outlet.sink in sinks and made_by is not None:
                 with suppress(HeadwaterError):  # its sink is being made anew
-                    wanted[name] = webhook_of(pipeline, name)
+                    wanted[outlet.name] = made_by(pipeline, outlet)
         for name, sender in list(self._senders.items()):
-            if wanted.get(name) != sender.webhook:
+            if wanted.get(name) != sender.sending:
                 sender.stop()
                 del self._senders[name]
-        for name, webhook in wanted.items():
+        for name, sending in wanted.items():
             if name not in self._senders and not self._stop.is_set():
-                say = telling(self._say, pipeline=pipeline.name, sink=webhook.place.sink)
-                self._senders[name] = Sender(webhook, self._token, say)
+                say = telling(self._say, pipeline=pipeline.name, sink=sending.place.sink)
+                self._senders[name] = Sender(sending, self._token, say)
                 self._senders[name].start()

@@ -95,6 +95,11 @@ class Matcher:
         """How many queries stand."""
         return 0 if self._registered is None else len(self._registered.queries)
 
+    @property
+    def refused(self) -> int:
+        """How many registered ones the server does not take, by the fields of the index that readers see now."""
+        return 0 if self._registered is None else len(self._registered.refused)
+
     def _step(self) -> bool:
         if self._state is None:
             self._state = self._load()

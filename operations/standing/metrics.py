@@ -22,6 +22,7 @@ _GAUGED = (
     ("lag_seconds", "How much younger the newest change is than those that were judged."),
     ("queries", "Standing queries of the view."),
     ("pending", "Standing queries that not all documents were held against yet."),
+    ("refused", "Queries that the search server does not take: they match nothing."),
 )
 
 

@@ -24,6 +24,7 @@ class MatcherNote:
         lag_seconds: how much younger the newest change is than those that were judged.
         queries: how many stand.
         pending: how many of them wait until all documents were held against them.
+        refused: queries that the server does not take, of the registered ones and of saved ones: they match nothing.
         error: why it does not go on; None while it does.
         at: when it was written.
     """
@@ -34,6 +35,7 @@ class MatcherNote:
     lag_seconds: float = 0.0
     queries: int = 0
     pending: int = 0
+    refused: int = 0
     error: str | None = None
     at: float = field(default_factory=time.time)
 

@@ -9,7 +9,9 @@ from elasticsearch import Elasticsearch
 
 from cdc.errors import SinkUnavailable, UnknownName
 from cdc.pipeline import Pipeline
+from cdc.pipeline.outlets import saved_name
 from operations.push.source import Place, place_of
+from operations.standing.refusals import refusals
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.elasticsearch import generations
@@ -20,8 +22,10 @@ from sinks.elasticsearch.queries import QueryStore
 from sinks.elasticsearch.settings import Settings, Target
 from sinks.elasticsearch.settings import read_settings as read_search
 from sinks.redis.client import Client, connect
+from sinks.redis.hooks import Hooks
 from sinks.redis.match_tail import MatchTail
 from sinks.redis.matches import Matches
+from sinks.redis.names import Names
 from sinks.redis.tail import Tail
 from spark.made_of import as_defined
 
@@ -115,10 +119,23 @@ class Caching:
     """
 
     def __init__(self, place: StandingPlace) -> None:
+        self._place = place
         self.client: Client = connect(place.settings)
         prefix = place.settings.key_prefix
         self.tail = Tail(self.client, prefix, place.view)
         self.matches = Matches(self.client, prefix, place.view, place.keep)
+
+    def refusals(self, saved: str) -> dict[str, str]:
+        """Documents of the view that has the queries which are none, and why.
+
+        Args:
+            saved: that view.
+
+        Raises:
+            redis.RedisError: the server does not answer.
+        """
+        where = Names(self._place.settings.key_prefix, saved)
+        return refusals(Hooks(self.client, where, saved_name(self._place.view), "", 0).kept())
 
     def close(self) -> None:
         """Give connections back. Idempotent."""

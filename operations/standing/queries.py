@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import orjson
 
-from cdc.errors import ConfigError, QueryRefused, UnknownName
+from cdc.errors import ConfigError, UnknownName
 from cdc.pipeline import Pipeline
 from operations.push.source import TROUBLES, told
 from operations.standing.place import Caching, Searching, StandingPlace, standing_place
+from operations.standing.register import Registering, clause
 from operations.standing.registered import revision_of
-from sinks.elasticsearch.queries import MOST, Query, next_revision
+from sinks.elasticsearch.queries import Query
 from sinks.redis.matches import State
-
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-MAX_BYTES = 64 << 10
 
 
 def list_queries(pipeline: Pipeline, view: str, name: str | None = None) -> dict[str, Any]:
@@ -36,10 +33,13 @@ def list_queries(pipeline: Pipeline, view: str, name: str | None = None) -> dict
     place = standing_place(pipeline, view)
     with _searching(place) as server:
         found = server.store.all()
-    if name is not None and name not in found:
+    saved = pipeline.queries[view].saved
+    state, refused = _state(place, None if saved is None else saved.view)
+    if name is not None and name not in found and name not in refused:
         raise _unknown(view, name)
-    state = _state(place)
-    shown = [_shown(one, state) for key, one in sorted(found.items()) if name in (None, key)]
+    every = {key: _shown(one, state) for key, one in found.items()}
+    every |= {key: _no_query(key, why) for key, why in refused.items() if key not in found}
+    shown = [one for key, one in sorted(every.items()) if name in (None, key)]
     return {"pipeline": pipeline.name, "view": view, "queries": shown}
 
 
@@ -56,24 +56,18 @@ def put_query(pipeline: Pipeline, view: str, name: str, query: bytes) -> dict[st
 
     Raises:
         QueryRefused: the server can't parse it, or it is no JSON object (terminal).
-        ConfigError: no such name can be, or there are too many (terminal).
+        ConfigError: no such name can be, there are too many, or documents of another view are the queries (terminal).
         UnknownName: no queries stand on this view (terminal).
         SinkUnavailable: a server does not answer, or somebody else changes the same query (transient).
         SinkRefused: a server refuses.
     """
     place = standing_place(pipeline, view)
-    wanted = _clause(name, query)
+    _by_hand(pipeline, view)
+    wanted = clause(name, query)
     with _searching(place) as server:
         server.store.setup()
-        old = server.store.get(name)
-        if old is None or orjson.loads(old.query) != orjson.loads(wanted):
-            if old is None and server.store.count() >= MOST:
-                raise ConfigError(f"view {view} has {MOST:,} standing queries", fix="remove some first")
-            judge = server.percolator(server.living())
-            judge.setup()
-            judge.try_out(next_revision(old, name, wanted))
-            old = server.store.put(old, name, wanted)
-    return {"pipeline": pipeline.name, "view": view, **_shown(old, _state(place))}
+        put = Registering(server).put(name, wanted)
+    return {"pipeline": pipeline.name, "view": view, **_shown(put, _state(place)[0])}
 
 
 def remove_query(pipeline: Pipeline, view: str, name: str) -> dict[str, Any]:
@@ -81,9 +75,11 @@ def remove_query(pipeline: Pipeline, view: str, name: str) -> dict[str, Any]:
 
     Raises:
         UnknownName: there is none of this name (terminal).
+        ConfigError: documents of another view are the queries (terminal).
         SinkUnavailable, SinkRefused: a server does not answer, or refuses.
     """
     place = standing_place(pipeline, view)
+    _by_hand(pipeline, view)
     with _searching(place) as server:
         # A look first: to an index that is not there, nothing is a delete that would make it.
         if server.store.change() is None or not server.store.remove(name):
@@ -91,24 +87,15 @@ def remove_query(pipeline: Pipeline, view: str, name: str) -> dict[str, Any]:
     return {"pipeline": pipeline.name, "view": view, "name": name, "removed": True}
 
 
-def _clause(name: str, query: bytes) -> bytes:
-    """What stands under ``query`` of a search, as JSON in one form."""
-    if not re.fullmatch(NAME, name):
+def _by_hand(pipeline: Pipeline, view: str) -> None:
+    """Refuse where documents decide: what is put or removed by hand would stand until the next of them comes."""
+    saved = pipeline.queries[view].saved
+    if saved is not None:
         raise ConfigError(
-            "this can't be the name of a query",
-            fix="1 to 64 letters, digits, '_', '.' and '-', beginning with a letter or digit",
+            f"the queries of view {view} are the documents of view {saved.view}",
+            means="nothing was changed",
+            fix=f"change the rows of {saved.view}, or take `saved` out of the pipeline file",
         )
-    if len(query) > MAX_BYTES:
-        raise QueryRefused(f"query {name} has {len(query):,} bytes", fix=f"at most {MAX_BYTES:,} are taken")
-    try:
-        found = orjson.loads(query)
-    except ValueError as error:
-        raise QueryRefused(f"query {name} is no JSON: {error}", fix='like {"term": {"status": "open"}}') from error
-    if isinstance(found, dict) and found.keys() == {"query"}:
-        found = found["query"]
-    if not isinstance(found, dict) or not found:
-        raise QueryRefused(f"query {name} is no JSON object", fix='like {"term": {"status": "open"}}')
-    return orjson.dumps(found)
 
 
 def _shown(query: Query, state: State | None) -> dict[str, Any]:
@@ -124,10 +111,16 @@ def _shown(query: Query, state: State | None) -> dict[str, Any]:
     }
 
 
-def _state(place: StandingPlace) -> State | None:
+def _no_query(name: str, why: str) -> dict[str, Any]:
+    """A document that is none, in the shape of one that is."""
+    return {"name": name, "revision": None, "state": "refused", "refused": why, "query": None}
+
+
+def _state(place: StandingPlace, saved: str | None = None) -> tuple[State | None, dict[str, str]]:
+    """What was judged; and which documents of the view that has the queries, if there is one, are none."""
     cache = Caching(place)
     try:
-        return cache.matches.state()
+        return cache.matches.state(), {} if saved is None else cache.refusals(saved)
     except TROUBLES as error:
         raise told(error, place) from error
     finally:

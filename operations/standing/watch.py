@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from cdc.errors import HeadwaterError
@@ -80,6 +81,11 @@ class ViewMatcher:
         place = standing_place(self._pipeline, self._view)
         cache, search = Caching(place), Searching(place)
         matcher = Matcher(ServerSearches(search), cache.tail, cache.matches, self._batch)
+
+        def note() -> MatcherNote:
+            saved = self._pipeline.queries[self._view].saved
+            return _note_of(matcher, self._before, 0 if saved is None else len(cache.refusals(saved.view)))
+
         try:
             while not self._stop.is_set():
                 matcher.step()
@@ -87,8 +93,8 @@ class ViewMatcher:
                     log.info("standing queries of %s are judged again", self._view)
                     self._said = ""
                 if time.monotonic() - self._noted > NOTE_SECONDS:
-                    self._note(_note_of(matcher, self._before), None)
-            self._note(_note_of(matcher, self._before), None)
+                    self._note(note(), None)
+            self._note(note(), None)
         finally:
             self._before, self._batch = _counted(matcher, self._before), matcher.batch
             search.close()
@@ -102,7 +108,7 @@ class ViewMatcher:
 
     def _note(self, note: MatcherNote, error: str | None) -> None:
         self._noted = time.monotonic()
-        told = MatcherNote(note.documents, note.told, note.unread, note.lag_seconds, note.queries, note.pending, error)
+        told = replace(note, error=error, at=time.time())
         try:
             told.write(self._pipeline, self._view)
         except (OSError, HeadwaterError) as problem:
@@ -115,9 +121,10 @@ def _counted(matcher: Matcher, before: MatcherNote) -> MatcherNote:
     return MatcherNote(documents, told, before.unread + matcher.unread)
 
 
-def _note_of(matcher: Matcher, before: MatcherNote) -> MatcherNote:
-    one = _counted(matcher, before)
-    return MatcherNote(one.documents, one.told, one.unread, matcher.lag_seconds, matcher.queries, matcher.pending)
+def _note_of(matcher: Matcher, before: MatcherNote, no_queries: int) -> MatcherNote:
+    one, refused = _counted(matcher, before), matcher.refused + no_queries
+    counts = matcher.lag_seconds, matcher.queries, matcher.pending, refused
+    return MatcherNote(one.documents, one.told, one.unread, *counts)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import orjson
 from elasticsearch import BadRequestError, Elasticsearch
 
-from cdc.errors import QueryRefused, SinkRefused
-from sinks.elasticsearch.client import reason_of, refused, translated
+from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
+from sinks.elasticsearch.client import PASSING, reason_of, refused, translated
 from sinks.elasticsearch.mapping import flatten
 from sinks.elasticsearch.queries import MOST, Query, settings_of
 from sinks.elasticsearch.settings import Settings, Target
@@ -24,6 +24,8 @@ _PROPERTIES: dict[str, Any] = {"properties": {"id": {"type": "keyword"}, "query"
 # Settings of the documents' index without which a query would mean something else there, or could not be parsed.
 _SAME = ("index.analysis.", "index.similarity.", "index.mapping.", "index.query.")
 BULK = 500
+# Of an item of a bulk request: the query can't be parsed. Any other error is the server's own.
+BAD_QUERY = 400
 # Words in which a server says that it is a document that it can't read.
 _UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
 _JSON = {"accept": "application/json", "content-type": "application/json"}
@@ -193,7 +195,9 @@ class Percolator:
         return said
 
     def _put(self, queries: Sequence[Query]) -> dict[str, str]:
-        """Add queries; why some are not taken, by their ids."""
+        """Add queries; why some are not taken, by their ids. What says nothing of a query, like an index that may not
+        be written to because a disk is full, is no reason but an error.
+        """
         said: dict[str, str] = {}
         for part in _parts(queries):
             lines: list[Any] = []  # as they go over the wire
@@ -202,9 +206,17 @@ class Percolator:
                 lines += (orjson.dumps({"index": {"_id": one.id}}), orjson.dumps({OWN: own}))
             for item in self._client.bulk(index=self.index, operations=lines, require_alias=False).body["items"]:
                 told = item["index"]
+                if "error" in told and told["status"] != BAD_QUERY:
+                    raise self._not_added(told)
                 if "error" in told:
                     said[told["_id"]] = _words(told["error"])
         return said
+
+    def _not_added(self, told: Mapping[str, Any]) -> SinkUnavailable | SinkRefused:
+        what = f"{self._settings.who}: a standing query could not be added: {_words(told['error'])}"
+        if told["status"] in PASSING or told["error"].get("type") == "cluster_block_exception":
+            return SinkUnavailable(what, fix="wait, or make room on its disks; then it is done again")
+        return SinkRefused(what, means="this says nothing of the query itself")
 
     def _ids(self) -> set[str]:
         found: set[str] = set()

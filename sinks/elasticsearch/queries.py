@@ -84,13 +84,14 @@ class QueryStore:
         with translated(self._settings.who, "look-up of a standing query"):
             return self._get(name)[0]
 
-    def put(self, old: Query | None, name: str, query: bytes) -> Query:
+    def put(self, old: Query | None, name: str, query: bytes, *, refresh: bool = True) -> Query:
         """Register a query in place of the one that is known; the caller has had it judged.
 
         Args:
             old: what ``get`` has said.
             name: of the query.
             query: Query DSL.
+            refresh: whether searches find it at once; else once ``refresh`` was called.
 
         Raises:
             SinkUnavailable: somebody else changes it at this moment, or the server is away (transient).
@@ -104,7 +105,7 @@ class QueryStore:
             how: dict[str, Any] = {"op_type": "create"} if there is None else place
             body = {"name": name, "revision": made.revision, "query": orjson.Fragment(query)}
             try:
-                self._client.index(index=self.index, id=name, document=body, refresh=True, **how)
+                self._client.index(index=self.index, id=name, document=body, refresh=refresh, **how)
             except ConflictError as error:
                 raise self._raced(name) from error
         return made
@@ -121,6 +122,31 @@ class QueryStore:
             except NotFoundError:
                 return False
         return True
+
+    def remove_known(self, old: Query) -> None:
+        """Forget a query as ``get`` has said it to be; searches do not find it any more once ``refresh`` was called.
+
+        Raises:
+            SinkUnavailable: somebody else changes it at this moment, or the server is away (transient).
+            SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "removal of a standing query"):
+            there, place = self._get(old.name)
+            if there != old:
+                raise self._raced(old.name)
+            try:
+                self._client.delete(index=self.index, id=old.name, **place)
+            except ConflictError as error:
+                raise self._raced(old.name) from error
+
+    def refresh(self) -> None:
+        """Let searches find all that was changed. Idempotent.
+
+        Raises:
+            SinkUnavailable: transient. SinkRefused: the server refuses.
+        """
+        with translated(self._settings.who, "refresh of standing queries"):
+            self._client.indices.refresh(index=self.index)
 
     def change(self) -> tuple[str, int] | None:
         """Something that is another one after each change; None while there is no index. Cheap.

@@ -8,8 +8,8 @@ makes its lease longer, by the server's own clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sinks.redis.client import Client
 from sinks.redis.names import Names
@@ -108,3 +108,56 @@ class Hooks:
             redis.RedisError: the server went away; the lease ends by itself.
         """
         self._client.eval(_RELEASE, 1, self._where.hooks, self._name, self._token)
+
+
+class Refused(NamedTuple):
+    """A batch that was not taken, as it was put aside.
+
+    Attributes:
+        place: in the stream.
+        hook: the name of the webhook or topic.
+        id: of the batch.
+        why: in words.
+        at: when, epoch seconds.
+        events: how many.
+        body: JSON; empty when it was not kept.
+    """
+
+    place: bytes
+    hook: str
+    id: str
+    why: str
+    at: float
+    events: int
+    body: bytes
+
+
+def read_letters(client: Client, where: Names) -> list[Refused]:
+    """What was put aside of a view, the oldest first.
+
+    Raises:
+        redis.RedisError: the server went away; call again.
+    """
+    return [_refused(place, fields) for place, fields in client.xrange(where.letters)]
+
+
+def drop_letters(client: Client, where: Names, places: Sequence[bytes]) -> int:
+    """Forget some; how many there were. Idempotent.
+
+    Raises:
+        redis.RedisError: the server went away; call again.
+    """
+    return int(client.xdel(where.letters, *places)) if places else 0
+
+
+def _refused(place: bytes, fields: Mapping[bytes, bytes]) -> Refused:
+    said = {name.decode(): value for name, value in fields.items()}
+    return Refused(
+        place,
+        said["hook"].decode(),
+        said["id"].decode(),
+        said["why"].decode(),
+        float(said["at"]),
+        int(said["events"]),
+        said["body"],
+    )

@@ -14,7 +14,7 @@ from sinks.redis.client import Client
 from sinks.redis.matches import read_kept
 from sinks.redis.names import Names
 from sinks.redis.read import NoChanges, raised
-from sinks.redis.tail import Standing
+from sinks.redis.tail import Standing, count_behind
 
 PAGE = 1_000
 
@@ -83,6 +83,10 @@ class MatchTail:
     def wait(self, standing: Standing, place: bytes, milliseconds: int) -> bool:
         """As ``Tail.wait``."""
         return bool(self._client.xread({self._keys.matches: place}, count=1, block=milliseconds))
+
+    def behind(self, standing: Standing, place: bytes, most: int = 20) -> int:
+        """As ``Tail.behind``."""
+        return count_behind(self._client, self._keys.matches, place, most)
 
     def pages(self, standing: Standing) -> Iterator[tuple[bytes, list[Held]]]:
         """All documents that match something, with a JSON list of the queries' names in a document's place; page by

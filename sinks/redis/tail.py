@@ -119,14 +119,7 @@ class Tail:
         Raises:
             redis.RedisError: the server does not answer.
         """
-        count, key = 0, self._of(standing).changes
-        for _ in range(most):
-            found, last = self._client.eval(_COUNT, 1, key, place)
-            count += found
-            if found < _PAGE:
-                break
-            place = last
-        return count
+        return count_behind(self._client, self._of(standing).changes, place, most)
 
     def pages(self, standing: Standing) -> Iterator[tuple[bytes, list[Held]]]:
         """All documents, page by page, each with the place of the newest change that is in it.
@@ -148,6 +141,22 @@ class Tail:
 
     def _of(self, standing: Standing) -> Names:
         return replace(self._where, generation=standing.generation)
+
+
+def count_behind(client: Client, key: bytes, place: bytes, most: int) -> int:
+    """How many entries of a stream follow a place; of more than ``most`` thousand, so many.
+
+    Raises:
+        redis.RedisError: the server does not answer.
+    """
+    count = 0
+    for _ in range(most):
+        found, last = client.eval(_COUNT, 1, key, place)
+        count += found
+        if found < _PAGE:
+            break
+        place = last
+    return count
 
 
 def _mark(said: bytes | None) -> str | None:

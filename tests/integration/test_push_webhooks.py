@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from click.testing import CliRunner
 
 from cdc.pipeline import load
+from console.cli.letters import command
 from operations.push import delivery, webhook
 from operations.push.health import push_report
 from operations.push.walk import BEHIND, PROMOTED
@@ -24,6 +27,7 @@ from tests.support.pushing import broken
 from tests.support.receiver import SECRET, Receiver
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, subject_on
+from tests.unit.test_docs_json import example
 
 pytestmark = pytest.mark.stack
 
@@ -120,6 +124,51 @@ def test_a_receiver_that_fails_is_asked_again_with_the_same_and_a_no_is_put_asid
     assert letter[b"why"] == b"it answers 400" and json.loads(letter[b"body"])[0]["data"]["after"] == {"n": 2}
     assert any("it answers 500" in line for line in said) and any("takes events again" in line for line in said)
     assert any("is a letter now" in line for line in said)
+
+
+def letters(pushed: Pushed, *asked: str, code: int = 0) -> dict[str, Any]:
+    """The verb, in this process."""
+    done = CliRunner().invoke(command, [str(pushed.file), "webhooks", *asked, "--json"])
+    assert done.exit_code == code, done.output
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_letters_are_listed_sent_again_and_dropped(pushed: Pushed, receiver: Receiver) -> None:
+    with sending(pushed):
+        receiver.until(lambda: any(one.name == "ready" for one in receiver.taken()))
+        receiver.answers.extend([400, 400, 422])
+        for version in (1, 2, 3):
+            left = 3 - version
+            pushed.write(version, a={"n": version, "exact": 1.1000000000000000001})
+            receiver.until(lambda left=left: len(receiver.answers) == left and receiver.posts[-1].status in (400, 422))
+            receiver.until(lambda version=version: letters(pushed, "list")["standing"] == version)
+    refused = receiver.posts[-3:]
+    report = letters(pushed, "list", "--cause", "answers 4..")
+    assert [one["id"] for one in report["letters"]] == [one.id for one in refused]
+    assert report["letters"][0].keys() == example("letters webhooks list")["letters"][0].keys()
+    [shown] = letters(pushed, "list", "--id", refused[2].id, "--values")["letters"]
+    assert shown["body"][0]["data"]["after"]["n"] == 3 and shown["why"] == "it answers 422"
+    # One is refused again, the others are taken: with the ids and the bytes that they had.
+    receiver.answers.extend([200, 403])
+    report = letters(pushed, "send", code=2)
+    assert (report["asked"], report["taken"], report["left"]) == (3, 2, 1)
+    assert report["why"] == [{"webhook": "hook", "id": refused[1].id, "why": "it answers 403"}]
+    assert report.keys() == example("letters webhooks send").keys()
+    again = receiver.posts[-3:]
+    assert [(one.id, one.body) for one in again] == [(one.id, one.body) for one in refused]
+    receiver.kill()
+    assert letters(pushed, "send", code=2)["why"][0]["why"].startswith("no answer")
+    receiver.start()
+    assert letters(pushed, "drop", "--webhook", "other", "--yes")["dropped"] == 0
+    assert letters(pushed, "drop", "--dry-run") | {"at": 0} == {
+        "pipeline": "pushed",
+        "at": 0,
+        "standing": 1,
+        "dropped": 0,
+    }
+    assert letters(pushed, "drop", "--yes").keys() == example("letters webhooks drop").keys()
+    assert letters(pushed, "list")["standing"] == 0 and letters(pushed, "send")["asked"] == 0
 
 
 def test_a_receiver_that_is_away_is_waited_for(

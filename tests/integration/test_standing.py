@@ -26,7 +26,7 @@ from tests.support.pushed import Listening
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, client_of, subject_on
 from tests.support.source import eventually
-from tests.support.standing import Matching, StandingWorld, folded
+from tests.support.standing import SAVED, Matching, StandingWorld, folded
 from tests.unit.test_docs_json import example
 
 pytestmark = pytest.mark.stack
@@ -188,7 +188,8 @@ def test_an_erasure_forgets_what_was_told_and_a_drop_leaves_nothing(world: Stand
     assert world.told() == [] and sink.kept_changes(VIEW) == 0
     matching.until_idle()
     assert world.told() == [] and world.snapshot() == {"a": {"all"}}, "it is known who matches, and not told again"
-    sink.drop(VIEW)
+    for view in (VIEW, SAVED):
+        sink.drop(view)
     with redis.Redis.from_url(world.cache.url) as client:
         assert list(client.scan_iter(f"{world.cache.name}:*")) == []
     drop_sink_state(world.pipeline, ["tested"])

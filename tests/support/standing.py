@@ -18,17 +18,19 @@ from operations.standing.seen import Seen
 from sinks.contract import Item, Sink
 from tests.support.sinks import PROPERTIES, VIEW, Subject
 
+# The view whose documents are the queries, where a test says so.
+SAVED = "saved"
 FILE = """
 version: 1
 name: standing
 source: {{host: 127.0.0.1, port: 1, database: x, user: y, password: z, tables: [public.t]}}
-kafka: {{bootstrap: "127.0.0.1:1"}}
+kafka: {{bootstrap: "{kafka}", replication_factor: 1, partitions: 2}}
 connect: {{url: "http://127.0.0.1:1"}}
-views: {{{view}: {{root: t}}}}
+views: {{{view}: {{root: t}}, saved: {{root: t}}}}
 sinks:
-  cache: {{type: redis, url: "{redis}", key_prefix: "{prefix}:", view: {view}, changes: {{keep: {keep}}}}}
+  cache: {{type: redis, url: "{redis}", key_prefix: "{prefix}:", views: [{view}, saved], changes: {{keep: {keep}}}}}
   tested: {{type: {kind}, url: "{search}", index: "{index}", view: {view}}}
-queries: {{{view}: {{search: tested, changes: cache}}}}
+queries: {{{view}: {{search: tested, changes: cache{more}}}}}
 engine: {{state_dir: {folder}/state}}
 """
 
@@ -41,6 +43,8 @@ class StandingWorld:
     search: Subject
     folder: Path
     keep: int = 100_000
+    more: str = ""
+    kafka: str = "127.0.0.1:1"
     properties: dict[str, Any] = field(default_factory=lambda: dict(PROPERTIES))
     sinks: dict[int, Sink] = field(default_factory=dict)
 
@@ -56,6 +60,8 @@ class StandingWorld:
                 index=self.search.name,
                 folder=self.folder,
                 keep=self.keep,
+                more=self.more,
+                kafka=self.kafka,
             )
         )
         self.index(1)
@@ -73,14 +79,23 @@ class StandingWorld:
         return load(self.file)
 
     def generation(self, number: int) -> Sink:
-        sink = self.sinks[number] = self.cache.open(number, keep=self.keep)
+        targets = {view: {"generation": number} for view in (VIEW, SAVED)}
+        sink = self.sinks[number] = self.cache.open(number, keep=self.keep, targets=targets)
         sink.setup()
         return sink
 
     def write(self, version: int, **documents: Any) -> None:
         """Values are documents; None deletes."""
+        self._write(VIEW, version, documents)
+
+    def save(self, version: int, **queries: Any) -> None:
+        """Rows of the queries' own view, as ``write``."""
+        documents = {name: None if one is None else {"name": name, "query": one} for name, one in queries.items()}
+        self._write(SAVED, version, documents)
+
+    def _write(self, view: str, version: int, documents: dict[str, Any]) -> None:
         plain = {key: None if one is None else json.dumps(one).encode() for key, one in documents.items()}
-        self.sink.write(VIEW, [Item(key, version, document) for key, document in plain.items()])
+        self.sink.write(view, [Item(key, version, document) for key, document in plain.items()])
 
     def put(self, name: str, **query: Any) -> dict[str, Any]:
         return put_query(self.pipeline, VIEW, name, json.dumps(query).encode())
@@ -88,8 +103,18 @@ class StandingWorld:
     def remove(self, name: str) -> None:
         remove_query(self.pipeline, VIEW, name)
 
+    def listed(self) -> list[dict[str, Any]]:
+        """As `queries list --json`."""
+        found: list[dict[str, Any]] = list_queries(self.pipeline, VIEW)["queries"]
+        return found
+
     def states(self) -> dict[str, str]:
-        return {one["name"]: one["state"] for one in list_queries(self.pipeline, VIEW)["queries"]}
+        return {one["name"]: one["state"] for one in self.listed()}
+
+    def saved(self) -> dict[str, Any]:
+        """The queries as the documents of their own view have them."""
+        documents = {one.key: one.document for one in self.sink.scan(SAVED)}
+        return {key: json.loads(one)["query"] for key, one in documents.items() if isinstance(one, bytes)}
 
     def matching(self) -> Matching:
         return Matching(self.pipeline)

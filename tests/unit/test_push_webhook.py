@@ -11,14 +11,16 @@ import pytest
 
 from cdc.errors import PipelineFileError
 from cdc.pipeline import load
+from console.cli.status import push_line
 from operations.checked_webhooks import checked_webhooks
 from operations.push import told
 from operations.push.cursor import Cursor
-from operations.push.envelope import BODY_BYTES, cut
+from operations.push.envelope import BODY_BYTES, batch_of, cut
 from operations.push.health import Health, push_report, write_note
 from operations.push.signing import signed
 from operations.push.told import Told
 from operations.push.verdict import MOST_ASKED_SECONDS, MOST_SECONDS, asked, verdict
+from operations.push.writing import records
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FILE = """
@@ -106,6 +108,29 @@ def test_the_body_is_a_list_of_events() -> None:
     }
 
 
+def test_a_body_that_was_kept_is_the_same_batch_again_with_all_digits() -> None:
+    documents = (
+        b'{"documents":[{"key":"a","version":"1","document":{"n":1.10000000000000000000001,"data":"}]\\u00e9"}}]}'
+    )
+    batch = cut([told.reset("a \u2028 b"), Told("snapshot", documents), *events(2)], 10)
+    assert batch_of(batch.body) == batch and batch_of(batch.body).body == batch.body
+    for wrong in (b"", b"[]", b"{}", b"nothing", b'[{"event":"change"}]'):
+        with pytest.raises(ValueError, match=r"."):
+            batch_of(wrong)
+
+
+def test_a_batch_as_records_of_a_topic() -> None:
+    match = Told("match", b'{"key":"a","queries":{"q":"left"},"n":1.10}', "c1")
+    both = b'{"documents":[{"key":"a","queries":["q"]},{"key":"b","queries":["q"]}]}'
+    batch = cut([told.reset("why"), Told("snapshot", both), match], 10)
+    found = list(records(batch, "msg_1"))
+    assert [(one.id, one.key) for one in found] == [
+        ("msg_1.0", b""), ("msg_1.1.0", b"a"), ("msg_1.1.1", b"b"), ("c1", b"a")
+    ]  # fmt: skip
+    assert found[3].value == b'{"event":"match","data":' + match.data + b',"cursor":"c1"}'
+    assert json.loads(found[2].value) == {"event": "snapshot", "data": {"key": "b", "queries": ["q"]}, "cursor": None}
+
+
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
@@ -144,6 +169,15 @@ def test_the_note_of_a_process_that_is_gone_says_stopped(tmp_path: Path, monkeyp
     monkeypatch.setattr("operations.push.health.STALE_SECONDS", -1.0)
     [later] = push_report(pipeline)
     assert later["state"] == "stopped" and later["why"] == "it answers 500"
+
+
+def test_status_says_what_it_is_that_takes_nothing() -> None:
+    plain = {"view": "order", "state": "failing", "lag_entries": None, "delivered_at": None, "letters": 2}
+    hook = {**plain, "failing_since": None, "why": None}
+    lines = [push_line({**hook, "name": name, "to": to}) for name, to in (("a", "webhook"), ("b", "topic"))]
+    lines.append(push_line({**hook, "name": "queries.thing", "to": "search"}))
+    said = "(order): failing, ? behind, nothing taken yet, 2 refused"
+    assert lines == [f"webhook a {said}", f"topic b {said}", f"queries of thing {said}"]
 
 
 def test_check_says_whether_anybody_listens(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ import pytest
 
 from cdc.errors import ConfigError, PipelineFileError, QueryRefused
 from cdc.pipeline import Pipeline, loads
+from cdc.pipeline.outlets import outlets
 from operations.push.cursor import Cursor
 from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes
-from operations.standing.queries import MAX_BYTES, _clause
+from operations.standing.refusals import refusal, refusals
+from operations.standing.register import MAX_BYTES, clause
+from operations.standing.saved import query_of
 from operations.standing.seen import Seen
 from operations.status.metrics import metrics
 from sinks.contract import Held
@@ -48,6 +51,11 @@ def noted(folder: Path) -> Pipeline:
     return made
 
 
+def pushed(what: str) -> str:
+    """Queries whose matches are sent."""
+    return f"{{order: {{search: search, changes: cache, push: {{a: {what}}}}}}}"
+
+
 @pytest.mark.parametrize(
     ("queries", "words"),
     [
@@ -59,12 +67,51 @@ def noted(folder: Path) -> Pipeline:
         ("{other: {search: search, changes: cache}}", ["sinks.search has no view 'other'"]),
         ("{order: {search: search}}", ["missing key 'changes'"]),
         ("{order: {search: search, changes: cache, keep: 1}}", ["queries.order.keep"]),
+        (pushed("{}"), ["queries.order.push.a: either `url` or `topic`"]),
+        (pushed('{url: "http://h/", topic: t}'), ["either `url` or `topic`"]),
+        (pushed('{url: "http://h/"}'), ["missing key 'secret'", "openssl"]),
+        (pushed('{url: "ftp://h/", secret: "x"}'), ["http"]),
+        (pushed('{topic: t, secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'), ["are not signed"]),
+        (pushed("{topic: standing.dead-letters}"), ["may be a topic of the pipeline itself"]),
+        (pushed("{topic: t, queries: [a b]}"), ["queries.order.push.a.queries"]),
+        (pushed("{topic: t, batch: 501}"), ["500"]),
+        ("{order: {search: search, changes: cache, saved: {view: othr}}}", ["no view 'othr'", "did you mean 'other'"]),
+        ("{order: {search: search, changes: cache, saved: {view: order}}}", ["is the view on which they stand"]),
     ],
 )
 def test_what_does_not_fit_is_said_where_it_stands(queries: str, words: list[str]) -> None:
     with pytest.raises(PipelineFileError) as wrong:
         load(queries)
     assert "p.yaml:12:" in str(wrong.value) and all(word in str(wrong.value) for word in words), wrong.value
+
+
+def test_names_of_all_that_is_sent_are_one_name_space() -> None:
+    hook = '{view: order, sink: cache, url: "http://h/", secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'
+    text = FILE.format(queries=pushed("{topic: t}"), folder="s") + f"push: {{a: {hook}}}\n"
+    with pytest.raises(PipelineFileError, match=r"queries\.order\.push\.a: push\.a has this name too"):
+        loads(text.encode(), "p.yaml")
+
+
+def test_all_that_follows_a_view_is_listed_and_shown_without_secrets() -> None:
+    hook = '{url: "http://h/hidden", secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}'
+    part = f"{{search: search, changes: cache, saved: {{view: other}}, push: {{a: {hook}, b: {{topic: t}}}}}}"
+    made = load(f"{{order: {part}}}")
+    assert [one[:5] for one in outlets(made)] == [
+        ("a", "order", "cache", "matches", "webhook"),
+        ("b", "order", "cache", "matches", "topic"),
+        ("queries.order", "other", "cache", "queries", "search"),
+    ]
+    assert "hidden" not in str(made.redacted()) + repr(made) and "MfKQ" not in str(made.redacted()) + repr(made)
+
+
+def test_a_documents_query_is_json_or_text_that_is_some() -> None:
+    for found in ({"term": {"n": 1}}, '{"term": {"n": 1}}', {"query": {"term": {"n": 1}}}):
+        assert json.loads(query_of("a", {"query": found}, "query")) == {"term": {"n": 1}}
+    for document in ({}, {"query": None}, {"query": 7}, {"query": "words"}, [1], "text", {"other": {"term": {}}}):
+        with pytest.raises(QueryRefused):
+            query_of("a", document, "query")
+    noted = {**refusal("a:b c", "why"), "cursor": "x", "refused": "y"}
+    assert refusals({name: str(said) for name, said in noted.items()}) == {"a:b c": "why"}
 
 
 def test_queries_do_not_decide_what_a_sink_holds() -> None:
@@ -82,15 +129,15 @@ def test_requests_are_of_bounded_count_and_size(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_query_is_a_clause_or_the_body_of_a_search() -> None:
-    clause = {"term": {"query": 1}}
-    assert json.loads(_clause("a", json.dumps(clause).encode())) == clause
-    assert json.loads(_clause("a.b-C_1", json.dumps({"query": clause}).encode())) == clause
+    query = {"term": {"query": 1}}
+    assert json.loads(clause("a", json.dumps(query).encode())) == query
+    assert json.loads(clause("a.b-C_1", json.dumps({"query": query}).encode())) == query
     for wrong in (b"{", b"[]", b"{}", b'{"query": 1}', b'"x"', b'{"a":"' + b"x" * MAX_BYTES + b'"}'):
         with pytest.raises(QueryRefused):
-            _clause("a", wrong)
+            clause("a", wrong)
     for name in ("", "a b", "-a", "a@1", "a" * 65, "ä"):
         with pytest.raises(ConfigError, match="name of a query"):
-            _clause(name, b'{"match_all": {}}')
+            clause(name, b'{"match_all": {}}')
 
 
 def test_a_subscriber_sees_the_queries_that_it_asks_for() -> None:

@@ -1,0 +1,30 @@
+"""Tables and ages, as several verbs print them."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def ago(at: float) -> str:
+    """How long ago a moment is, in one unit. Args: ``at``: epoch seconds."""
+    seconds = max(0.0, time.time() - at)
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {word} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def print_table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows below headings; as wide as the terminal, or 200 characters where there is none."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)

@@ -1,0 +1,116 @@
+"""Queries that are documents of another view: what is put, changed and removed because a document is.
+
+It follows that view's changes as a webhook does (``operations.push``): under a lease, from a place that is kept in
+Redis, from all documents when that leads nowhere. So a row's change costs its query's registration, whatever else the
+table holds. Each document decides alone what stands under its key: a query, or nothing but the reason why it is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cdc.errors import ConfigError, HeadwaterError, QueryRefused
+from operations.push.carrier import Lease
+from operations.push.envelope import Batch
+from operations.push.verdict import Verdict, verdict
+from operations.standing.place import Searching, StandingPlace
+from operations.standing.register import Following, clause, same
+
+
+@dataclass(frozen=True)
+class SearchServer:
+    """Where queries are registered.
+
+    Attributes:
+        place: of the view that they stand on.
+        field: of a document, that has the query.
+    """
+
+    place: StandingPlace
+    field: str
+
+    def open(self) -> SavedQueries:
+        """See ``Destination``."""
+        return SavedQueries(self)
+
+
+class SavedQueries:
+    """Keeps the queries of a view as documents of another view are.
+
+    Args:
+        server: where, and how a document has its query.
+    """
+
+    def __init__(self, server: SearchServer) -> None:
+        self._server = server
+        self._searching: Searching | None = None
+        self._seen: set[str] | None = None  # all that there are, by what was told since a reset; None without one
+
+    def carry(self, batch: Batch, message: str, attempt: int, lease: Lease) -> Verdict:
+        """See ``Carrier``. A batch that is brought again does nothing where it was done."""
+        try:
+            if self._searching is None:
+                self._searching = Searching(self._server.place)
+            following = Following(self._searching, lease)
+            for event in batch.events:
+                self._take(event.name, event.value, following)
+            following.done()
+        except HeadwaterError as error:
+            self.close()
+            return verdict(None, error.what, attempt=attempt)
+        return Verdict("delivered")
+
+    def close(self) -> None:
+        """See ``Carrier``."""
+        if self._searching is not None:
+            self._searching.close()
+            self._searching = None
+
+    def _take(self, event: str, value: Any, following: Following) -> None:
+        """One event; all of them may come again, if something behind them has failed."""
+        if event == "reset":
+            self._seen = set()
+        elif event == "snapshot" and self._seen is not None:
+            known = following.all()
+            for one in value["documents"]:
+                query = known.get(one["key"])
+                self._stands(one["key"], one["document"], following, None if query is None else query.query)
+        elif event == "change":
+            self._stands(value["key"], value["after"], following)
+        elif event == "ready" and self._seen is not None:
+            for name in following.names() - self._seen:
+                following.remove(name)
+
+    def _stands(self, name: str, document: Any, following: Following, known: bytes | None = None) -> None:
+        """What stands under a key from now on."""
+        if document is None:
+            if self._seen is not None:
+                self._seen.discard(name)
+            following.remove(name)
+            return
+        if self._seen is not None:
+            self._seen.add(name)
+        try:
+            wanted = query_of(name, document, self._server.field)
+            if known is not None and same(known, wanted):
+                following.stays(name)
+            else:
+                following.put(name, wanted)
+        except (QueryRefused, ConfigError) as error:
+            following.refuse(name, error.what)
+
+
+def query_of(name: str, document: Any, field: str) -> bytes:
+    """The query that a document has, in one form. Pure.
+
+    Raises:
+        QueryRefused: it has none.
+        ConfigError: its key can't be a query's name.
+    """
+    found = document.get(field) if isinstance(document, dict) else None
+    if found is None:
+        raise QueryRefused(f"query {name}: its document has nothing in {field}", fix="write a query there")
+    return clause(name, found.encode() if isinstance(found, str) else orjson.dumps(found))

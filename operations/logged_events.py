@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import orjson
+
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.log.client import Kafka
@@ -42,7 +44,8 @@ def _versions(pipeline: Pipeline, tables: Sequence[str]) -> Iterator[Logged]:
         for part in range(found.partitions):
             for message in records(kafka, topic, part):
                 try:
-                    event, key = encoding.loads(message.value() or b""), encoding.loads(message.key() or b"")
+                    # Keys are JSON, whatever values are.
+                    event, key = encoding.loads(message.value() or b""), orjson.loads(message.key() or b"")
                     told = (int(event["source"]["ts_ms"]), str(event["op"]), dict(key), event["after"])
                     yield Logged(named[topic], message.offset() or 0, *told)
                 except (ValueError, KeyError, TypeError):

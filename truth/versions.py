@@ -133,10 +133,18 @@ def _rows(tables: Mapping[str, Table], read: Versions) -> Iterator[tuple[Any, ..
         convert = converters[one.table]
         try:
             key = document_id([_made(one.key[name], convert[name]) for name in tables[one.table].primary_key])
-            row = one.row and {name: _made(one.row.get(name), of) for name, of in convert.items()}
+            row = one.row and {name: _made(value, convert[name]) for name, value in _named(tables[one.table], one.row)}
         except (ValueError, KeyError, TypeError):  # a dead letter, which is in no document
             continue
         yield one.table, key, one.ts_ms * 1000, one.offset, one.op, orjson.dumps(row)
+
+
+def _named(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A row's values by the columns' present names: it may have been written under former ones."""
+    former = {present: old for old, present in table.renamed}
+    for column in table.columns:
+        name = column.name
+        yield name, row.get(name) if name in row else row.get(former.get(name, name))
 
 
 def _made(value: Any, convert: types.Converter | None) -> Any:

@@ -19,6 +19,7 @@ from sinks.elasticsearch.client import connect as connect_search
 from sinks.elasticsearch.client import translated
 from sinks.elasticsearch.percolator import Percolator
 from sinks.elasticsearch.queries import QueryStore
+from sinks.elasticsearch.searched import Searched, has_percolator
 from sinks.elasticsearch.settings import Settings, Target
 from sinks.elasticsearch.settings import read_settings as read_search
 from sinks.redis.client import Client, connect
@@ -85,6 +86,7 @@ class Searching:
         self._place = place
         self.client: Elasticsearch = connect_search(place.search)
         self.store = QueryStore(self.client, place.search, place.target)
+        self._made_by: type[Percolator] | None = None
 
     def living(self) -> int:
         """The generation that readers see.
@@ -103,8 +105,15 @@ class Searching:
         return found
 
     def percolator(self, generation: int) -> Percolator:
-        """The judge of a generation."""
-        return Percolator(self.client, self._place.search, replace(self._place.target, generation=generation))
+        """The judge of a generation: the server's percolator, or what searches where it has none.
+
+        Raises:
+            SinkUnavailable: it does not answer (transient). SinkRefused: it refuses.
+        """
+        if self._made_by is None:
+            with translated(self._place.search.who, "look for its percolator"):
+                self._made_by = Percolator if has_percolator(self.client) else Searched
+        return self._made_by(self.client, self._place.search, replace(self._place.target, generation=generation))
 
     def close(self) -> None:
         """Give connections back. Idempotent."""

@@ -20,14 +20,13 @@ from sinks.elasticsearch.settings import Settings, Target
 
 # No column is called so.
 OWN = "@headwater"
-_PROPERTIES: dict[str, Any] = {"properties": {"id": {"type": "keyword"}, "query": {"type": "percolator"}}}
 # Settings of the documents' index without which a query would mean something else there, or could not be parsed.
 _SAME = ("index.analysis.", "index.similarity.", "index.mapping.", "index.query.")
 BULK = 500
 # Of an item of a bulk request: the query can't be parsed. Any other error is the server's own.
 BAD_QUERY = 400
 # Words in which a server says that it is a document that it can't read.
-_UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
+UNREAD = ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping", "json_parse_exception")
 _JSON = {"accept": "application/json", "content-type": "application/json"}
 _SHOWN = "hits.hits._id,hits.hits.fields"
 
@@ -53,6 +52,11 @@ class Percolator:
         target: the view's, of the generation.
     """
 
+    # How it judges, and what that asks of its index.
+    kind = "percolator"
+    own: tuple[tuple[str, Mapping[str, Any]], ...] = (("id", {"type": "keyword"}), ("query", {"type": "percolator"}))
+    more: tuple[tuple[str, Any], ...] = ()
+
     def __init__(self, client: Elasticsearch, settings: Settings, target: Target) -> None:
         self._client, self._settings, self._target = client, settings, target
         self.index = target.percolator
@@ -61,8 +65,7 @@ class Percolator:
         """Make the index, or give it the fields that the documents' has got since; which one it is.
 
         Raises:
-            SinkUnavailable: transient. SinkRefused: there are no documents yet, the server has no percolator, or an
-                index of that name is not ours.
+            SinkUnavailable: transient. SinkRefused: there are no documents yet, or an index of that name is not ours.
         """
         with translated(self._settings.who, "setup of the percolator"):
             found = self._client.options(ignore_status=404).indices.get(index=self._target.concrete).body
@@ -72,30 +75,32 @@ class Percolator:
                     fix="start `headwater run FILE` first",
                 )
             documents = found[self._target.concrete]
+            self._remove_other()
             if not self._client.indices.exists(index=self.index):
                 self._create(documents)
             return self._checked(documents["mappings"].get("properties", {}))
 
+    def _remove_other(self) -> None:
+        """An index in which the other kind has judged: the server has got a percolator, or lost it."""
+        found = self._client.options(ignore_status=404).indices.get(index=self.index).body.get(self.index, {})
+        meta = (found.get("mappings") or {}).get("_meta") or {}
+        if meta.get("headwater") == self._owner and meta.get("kind", Percolator.kind) != self.kind:
+            self._client.indices.delete(index=self.index)
+
     def _create(self, documents: Mapping[str, Any]) -> None:
         flat = flatten(documents["settings"])
         same = {name: value for name, value in flat.items() if name.startswith(_SAME)}
-        own = {"index.max_result_window": MOST, "index.refresh_interval": "-1"}
+        own = {"index.max_result_window": MOST, "index.refresh_interval": "-1", **dict(self.more)}
         mappings = {
             "dynamic": False,
-            "_meta": {"headwater": self._owner},
-            "properties": {**documents["mappings"].get("properties", {}), OWN: _PROPERTIES},
+            "_meta": {"headwater": self._owner, "kind": self.kind},
+            "properties": {**documents["mappings"].get("properties", {}), OWN: {"properties": dict(self.own)}},
         }
         try:
             self._client.indices.create(index=self.index, mappings=mappings, settings=same | settings_of() | own)
         except BadRequestError as error:
             if "resource_already_exists_exception" in reason_of(error):
                 return
-            if "percolator" in reason_of(error):
-                raise SinkRefused(
-                    f"{self._settings.who}: {reason_of(error)}",
-                    means="this server has no percolator, which judges standing queries; documents are not concerned",
-                    fix="use a whole distribution of it: Elasticsearch's minimal one lacks the module",
-                ) from error
             raise
 
     def _checked(self, wanted: Mapping[str, Any]) -> str:
@@ -139,7 +144,7 @@ class Percolator:
             there = self._ids()
             wanted = {query.id: query for query in queries.values()}
             said = self._put([query for name, query in wanted.items() if name not in there])
-            for part in _parts(sorted(there - wanted.keys())):
+            for part in parts(sorted(there - wanted.keys())):
                 self._client.bulk(index=self.index, operations=[{"delete": {"_id": name}} for name in part])
             self._client.indices.refresh(index=self.index)
         return said
@@ -167,7 +172,7 @@ class Percolator:
         try:
             answer = self._ask([documents[number] for number in numbers], asked)
         except BadRequestError as error:
-            if not any(word in str(error.body) for word in _UNREAD):
+            if not any(word in str(error.body) for word in UNREAD):
                 raise refused(f"{self._settings.who}: {reason_of(error)}", error) from error
             if len(numbers) == 1:
                 return 1
@@ -199,7 +204,7 @@ class Percolator:
         be written to because a disk is full, is no reason but an error.
         """
         said: dict[str, str] = {}
-        for part in _parts(queries):
+        for part in parts(queries):
             lines: list[Any] = []  # as they go over the wire
             for one in part:
                 own = {"id": one.id, "query": orjson.Fragment(one.query)}
@@ -209,11 +214,11 @@ class Percolator:
                 if "error" in told and told["status"] != BAD_QUERY:
                     raise self._not_added(told)
                 if "error" in told:
-                    said[told["_id"]] = _words(told["error"])
+                    said[told["_id"]] = words(told["error"])
         return said
 
     def _not_added(self, told: Mapping[str, Any]) -> SinkUnavailable | SinkRefused:
-        what = f"{self._settings.who}: a standing query could not be added: {_words(told['error'])}"
+        what = f"{self._settings.who}: a standing query could not be added: {words(told['error'])}"
         if told["status"] in PASSING or told["error"].get("type") == "cluster_block_exception":
             return SinkUnavailable(what, fix="wait, or make room on its disks; then it is done again")
         return SinkRefused(what, means="this says nothing of the query itself")
@@ -226,6 +231,7 @@ class Percolator:
                 index=self.index,
                 size=10_000,
                 source=False,
+                query={"exists": {"field": f"{OWN}.id"}},
                 sort=[{f"{OWN}.id": "asc"}],
                 search_after=after,
                 track_total_hits=False,
@@ -240,7 +246,8 @@ class Percolator:
         return {"sink": self._settings.name, "view": self._target.view, "generation": self._target.generation}
 
 
-def _parts(things: Sequence[Any]) -> Iterable[Sequence[Any]]:
+def parts(things: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """As many as go into one request."""
     return (things[start : start + BULK] for start in range(0, len(things), BULK))
 
 
@@ -251,7 +258,7 @@ def _is_object(document: bytes) -> bool:
         return False
 
 
-def _words(error: Mapping[str, Any]) -> str:
+def words(error: Mapping[str, Any]) -> str:
     """Why, as the server says it: the cause that is furthest in says most."""
     told = [f"{error.get('type')}: {error.get('reason')}"]
     while isinstance(error.get("caused_by"), dict):

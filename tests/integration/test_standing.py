@@ -14,7 +14,7 @@ import redis
 import requests
 from click.testing import CliRunner
 
-from cdc.errors import QueryRefused, SinkRefused
+from cdc.errors import QueryRefused
 from console.cli.queries import command
 from console.http.server import serving
 from operations.generations.targets import drop_sink_state
@@ -23,6 +23,7 @@ from operations.standing.watch import matching as matching_beside
 from sinks.contract import Item
 from sinks.redis import RedisSink
 from tests.support.pushed import Listening
+from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from tests.support.sinks import VIEW, client_of, subject_on
 from tests.support.source import eventually
@@ -32,10 +33,10 @@ from tests.unit.test_docs_json import example
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[StandingWorld]:
-    """OpenSearch: the local Elasticsearch is a minimal one, without its percolator."""
-    with subject_on(servers(), "redis") as cache, subject_on(servers(), "opensearch") as search:
+@pytest.fixture(params=in_turn("opensearch", "elasticsearch", "elasticsearch-9"))
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StandingWorld]:
+    """OpenSearch has a percolator; the local Elasticsearch, a minimal one, has none, and documents are searched."""
+    with subject_on(servers(), "redis") as cache, subject_on(servers(), request.param) as search:
         made = StandingWorld(cache, search, tmp_path)
         try:
             yield made
@@ -195,16 +196,6 @@ def test_an_erasure_forgets_what_was_told_and_a_drop_leaves_nothing(world: Stand
     drop_sink_state(world.pipeline, ["tested"])
     with client_of(world.search) as server:
         assert list(server.indices.get(index=f"{world.search.name}*", expand_wildcards="all").body) == []
-
-
-def test_a_server_without_a_percolator_says_so(tmp_path: Path) -> None:
-    with subject_on(servers(), "redis") as cache, subject_on(servers(), "elasticsearch") as search:
-        world = StandingWorld(cache, search, tmp_path)
-        try:
-            with pytest.raises(SinkRefused, match="has no percolator"):
-                world.put("all", match_all={})
-        finally:
-            world.close()
 
 
 def test_over_http_and_by_the_verb(world: StandingWorld) -> None:

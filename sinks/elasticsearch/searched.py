@@ -1,0 +1,187 @@
+"""Judges documents by standing queries where the server has no percolator: by searching them.
+
+The documents of a batch go into the judge's own index, beside the queries, under a mark of their own; each query is run
+over what has that mark, five hundred to a request; then they are deleted. Each version is judged, as by the percolator,
+whatever the view's own index holds by then, and by the same fields and analysers. The price is a search a query and
+batch: docs/standing-queries.md says how much slower that is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from elasticsearch import BadRequestError, Elasticsearch
+
+from cdc.errors import SinkRefused
+from sinks.elasticsearch.client import translated
+from sinks.elasticsearch.percolator import BAD_QUERY, OWN, UNREAD, Percolator, parts, words
+from sinks.elasticsearch.queries import MOST, Query
+
+# Documents that are judged together: each query is run once for them.
+TOGETHER = 1_000
+# Documents that a crash has left are removed after so long; nobody judges a batch for that time.
+LEFT_SECONDS = 3_600
+_BATCH, _AT = f"{OWN}.batch", f"{OWN}.at"
+_NOTHING = b'{"match_none":{}}'
+
+
+def has_percolator(client: Elasticsearch) -> bool:
+    """Whether every node of a server has one. A server that does not let us look is taken for a whole one.
+
+    Raises:
+        what the client raises when there is no answer.
+    """
+    said = client.options(ignore_status=[401, 403]).nodes.info(metric="plugins", filter_path="nodes.*.modules.name")
+    nodes = said.body.get("nodes", {}).values()
+    return all(any("percolator" in one["name"] for one in node.get("modules", ())) for node in nodes)
+
+
+class Searched(Percolator):
+    """The judge of one generation's documents; arguments and verbs as ``Percolator``."""
+
+    kind = "search"
+    own = (
+        ("id", {"type": "keyword"}),
+        ("query", {"type": "object", "enabled": False}),
+        ("batch", {"type": "keyword"}),
+        ("at", {"type": "long"}),
+    )
+    # A percolator refuses a query of a field that is not there; a search would find nothing by it, and say nothing.
+    more = (("index.query.parse.allow_unmapped_fields", False),)
+
+    _known: Mapping[str, bytes] | None = None
+
+    def setup(self) -> str:
+        """See ``Percolator``; documents that were left by a crash go."""
+        made = super().setup()
+        left = {"range": {_AT: {"lt": int(time.time()) - LEFT_SECONDS}}}
+        with translated(self._settings.who, "setup of standing queries"):
+            # A minimal server has no _delete_by_query either.
+            found = self._client.search(index=self.index, query=left, size=MOST // 5, source=False).body["hits"]["hits"]
+            self._delete([hit["_id"] for hit in found])
+        return made
+
+    def _delete(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._client.bulk(index=self.index, operations=[{"delete": {"_id": one}} for one in ids])
+
+    def follow(self, queries: Mapping[str, Query]) -> dict[str, str]:
+        """See ``Percolator``."""
+        said = super().follow(queries)
+        self._known = {one.id: one.query for one in queries.values() if one.id not in said}
+        return said
+
+    def _put(self, queries: Sequence[Query]) -> dict[str, str]:
+        said = dict[str, str]()
+        for part in parts(queries):
+            said |= self._tried(part)
+        super()._put([one for one in queries if one.id not in said])
+        return said
+
+    def _tried(self, queries: Sequence[Query]) -> dict[str, str]:
+        """Which of some queries can't be run, and why; by halves, where one of them spoils the whole request."""
+        try:
+            answers = self._search([one.query for one in queries], size=0)
+        except BadRequestError as error:
+            if len(queries) == 1:
+                return {queries[0].id: words(_inner(error.body.get("error", {})))}
+            middle = len(queries) // 2
+            return self._tried(queries[:middle]) | self._tried(queries[middle:])
+        said = {}
+        for one, answer in zip(queries, answers, strict=True):
+            if "error" in answer:
+                if answer["status"] != BAD_QUERY:
+                    raise self._not_added(answer)
+                said[one.id] = words(_inner(answer["error"]))
+        return said
+
+    def _judge(
+        self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: list[set[str]]
+    ) -> int:
+        known = self._all() if self._known is None else self._known
+        wanted = [(name, query) for name, query in known.items() if asked is None or name in asked]
+        unread = 0
+        for start in range(0, len(numbers), TOGETHER):
+            piece = numbers[start : start + TOGETHER]
+            with self._laid_out({number: documents[number] for number in piece}) as (mark, odd):
+                unread += odd
+                for some in parts(wanted):
+                    answers = self._search([query for _, query in some], mark, size=len(piece))
+                    for (name, _), answer in zip(some, answers, strict=True):
+                        for hit in self._hits(answer):
+                            found[int(hit["_id"].rpartition("-")[2])].add(name)
+        return unread
+
+    @contextmanager
+    def _laid_out(self, documents: Mapping[int, bytes]) -> Iterator[tuple[str, int]]:
+        """Documents in the index as long as they are looked at; their mark, and how many could not be read."""
+        mark, odd = secrets.token_hex(8), 0
+        lines: list[Any] = []  # as they go over the wire
+        for number, document in documents.items():
+            lines += (orjson.dumps({"index": {"_id": f"{mark}-{number}"}}), _marked(document, mark))
+        try:
+            done = self._client.bulk(index=self.index, operations=lines, refresh=True, require_alias=False).body
+            for told in (item["index"] for item in done["items"]):
+                if "error" in told:
+                    if not any(word in str(told["error"]) for word in UNREAD):
+                        raise self._not_added(told)
+                    odd += 1
+            yield mark, odd
+        finally:
+            self._delete([f"{mark}-{number}" for number in documents])
+
+    def _search(self, queries: Sequence[bytes], mark: str = "", *, size: int) -> list[dict[str, Any]]:
+        """Each query over the documents with a mark."""
+        lines: list[Any] = []  # as they go over the wire
+        for query in queries:
+            both = [{"term": {_BATCH: mark}}, orjson.Fragment(query or _NOTHING)]
+            body = {"size": size, "_source": False, "sort": ["_doc"], "track_total_hits": False}
+            lines += (b"{}", orjson.dumps({**body, "query": {"bool": {"filter": both}}}))
+        shown = "responses.hits.hits._id,responses.error,responses.status,responses._shards.failures"
+        said = self._client.msearch(index=self.index, searches=lines, filter_path=shown)
+        found: list[dict[str, Any]] = said.body["responses"]
+        return found
+
+    def _hits(self, answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        failed = answer.get("error") or (answer.get("_shards") or {}).get("failures")
+        if failed:
+            if answer.get("status") == BAD_QUERY:
+                return ()  # it was refused when it was followed, or will be
+            raise SinkRefused(f"{self._settings.who}: a standing query could not be run: {str(failed)[:1_000]}")
+        hits: Sequence[Mapping[str, Any]] = answer.get("hits", {}).get("hits", ())
+        return hits
+
+    def _all(self) -> dict[str, bytes]:
+        """The queries that are in the index, where nobody has told which stand."""
+        found, after = dict[str, bytes](), None
+        while True:
+            page = self._client.search(
+                index=self.index,
+                size=min(MOST, 1_000),
+                query={"exists": {"field": f"{OWN}.id"}},
+                sort=[{f"{OWN}.id": "asc"}],
+                search_after=after,
+                track_total_hits=False,
+            ).body["hits"]["hits"]
+            found |= {hit["_id"]: orjson.dumps(hit["_source"][OWN]["query"]) for hit in page}
+            if len(page) < 1_000:
+                return found
+            after = page[-1]["sort"]
+
+
+def _marked(document: bytes, mark: str) -> bytes:
+    """A document with its mark, its own numbers as they are."""
+    own, inner = orjson.dumps({OWN: {"batch": mark, "at": int(time.time())}}), document.strip()[1:].lstrip()
+    return own[:-1] + (b"}" if inner == b"}" else b"," + inner)
+
+
+def _inner(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a search says of a query that it can't parse: the cause in a shard, if that is where it was found."""
+    causes = error.get("root_cause") or [error]
+    found: Mapping[str, Any] = causes[0]
+    return found

@@ -120,8 +120,8 @@ class Frontier:
 
     def _untold(self) -> int:
         """1 while a batch without events has still to tell what has become true by time that went on: absence."""
-        safe = Clocks(self.folder / "clocks").safe()
-        return int(safe is not None and committed_watermark(self.folder / "checkpoint") < safe // 1000)
+        reached, _ = Clocks(self.folder / "clocks").reached()
+        return int(reached is not None and committed_watermark(self.folder / "checkpoint") < reached // 1000)
 
     def _deferred(self) -> int:
         """Documents of a joined view that wait; as many as can be if nobody knows, or while it is being filled."""

@@ -103,8 +103,8 @@ class Clocks:
         return self._highest(reached)
 
     def reached(self) -> tuple[int | None, int]:
-        """How far events alone have brought the clocks of all partitions, and when the newest of them was committed; both
-        in microseconds. Only looks."""
+        """How far events alone have brought the clocks of all partitions, and when the newest of them was committed;
+        both in microseconds. Only looks."""
         found = list(self._all())
         newest = max((written for *_, written in found), default=0.0)
         reached = min((micros for micros, _, written in found if newest - written <= IDLE_SECONDS), default=None)

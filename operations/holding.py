@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from operations.opened import Opened
 from sinks.configure import sink_config
 from sinks.contract import Held
 from sinks.factory import open_target
+from truth.bounds import Bounds, settled
 from truth.columns import as_read, comparable_row, readable, with_singles
 from truth.digest import digest
 
@@ -51,10 +52,14 @@ class Holding:
 
     Attributes:
         target: what is read.
+        bounds: of a document's fields that are compared within bounds; nothing of any, unless somebody says so.
+        within: values that were found within theirs so far.
     """
 
     def __init__(self, opened: Opened, view: View) -> None:
         self.opened, self.view = opened, view
+        self.bounds: Callable[[str], Bounds] = lambda key: {}
+        self.within = 0
         numbers = (opened.number, opened.token)
         self.target = open_target(sink_config(opened.sink, opened.part, [view], {}, *numbers, opened.pipeline.name))
 
@@ -87,7 +92,9 @@ class Holding:
     def _values(self, held: Held) -> list[Any]:
         """What is compared."""
         if isinstance(held.document, bytes):
-            return [readable(self.view, with_later(self.view, held.document))]
+            document, within = settled(with_later(self.view, held.document), self.bounds(held.key))
+            self.within += within
+            return [readable(self.view, document)]
         return [with_singles(self.view, comparable_row(self.view, row)) for row in held.document]
 
 

@@ -121,3 +121,14 @@ def committed_offsets(checkpoint: Path) -> tuple[int, dict[str, dict[int, int]]]
         return commits[-1], batch_offsets(checkpoint, commits[-1])
     except (OSError, ValueError, IndexError):
         return commits[-1], {}
+
+
+def committed_watermark(checkpoint: Path) -> int:
+    """Spark's watermark (ms since 1970) in the newest committed batch; 0 before there is one, or if its file is
+    damaged."""
+    commits = _numbers(checkpoint / "commits")
+    try:
+        text = (checkpoint / "offsets" / str(commits[-1])).read_text()
+        return int(json.loads(text.split("\n")[1])["batchWatermarkMs"])
+    except (OSError, ValueError, IndexError, KeyError):
+        return 0

@@ -97,13 +97,18 @@ class Clocks:
         """
         if any(not self._path(*one).exists() for one in self._awaited):
             return None
-        found = list(self._all())
-        newest = max((written for *_, written in found), default=0.0)
-        reached = min((micros for micros, _, written in found if newest - written <= IDLE_SECONDS), default=None)
-        committed = max((committed for _, committed, _ in found), default=0)
+        reached, committed = self.reached()
         if reached is not None and committed:
             reached += max(0, through - committed)
         return self._highest(reached)
+
+    def reached(self) -> tuple[int | None, int]:
+        """How far events alone have brought the clocks of all partitions, and when the newest of them was committed;
+        both in microseconds. Only looks."""
+        found = list(self._all())
+        newest = max((written for *_, written in found), default=0.0)
+        reached = min((micros for micros, _, written in found if newest - written <= IDLE_SECONDS), default=None)
+        return reached, max((committed for _, committed, _ in found), default=0)
 
     def _highest(self, reached: int | None) -> int | None:
         """The highest moment that anybody has told: files that are named by it, so that tasks need no lock."""

@@ -1,5 +1,7 @@
 """What the sinks should hold: computed from Postgres itself, not from the log and not with the pipeline's own codec.
 
+(But for views that are made of events, which are in the log alone.)
+
 Every column is read as Postgres prints it; ``truth.values`` turns that text into the value a document must have, and
 ``truth.joins`` joins the tables of a view of several. Views with Spark SQL get their fields from Spark over the
 same rows, cast from text by Spark. Memory is bounded by a page of rows, see ``truth.pages``.
@@ -16,7 +18,8 @@ import orjson
 from cdc.errors import ConfigError
 from cdc.fold import FoldView
 from cdc.join.tree import Node
-from cdc.timed import TimedView
+from cdc.stateful import StatefulView
+from cdc.timed import MatchView, WindowView
 from cdc.types import merge_fields
 from cdc.view import View
 from connectors.postgres import Connection
@@ -25,12 +28,15 @@ from truth.altered import refuse_altered
 from truth.assembled import document_of, shape_of, spark_row, sparks
 from truth.columns import comparable_expected, numbered, tree_of, with_singles
 from truth.digest import digest
-from truth.folded import Events, states
+from truth.events import Events
+from truth.folded import states
 from truth.joins import expressions
+from truth.matched import matches
 from truth.pages import Pages
 from truth.rows import Row, read_rows, rows_of_ids
 from truth.spark_sql import Broken, canonical_rows, computed, table_shape
 from truth.versions import History, Versions, history
+from truth.windowed import windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,12 +55,15 @@ class Expected(NamedTuple):
         document: without Spark's fields.
         fields: these; None if the condition leaves the row out, or if they can't be computed.
         broken: then, what failed.
+        unsure: a sink may have it otherwise and be right: what it says depends on an event that may have been given up
+            (``truth.happened``).
     """
 
     key: str
     document: bytes
     fields: Fields | None
     broken: Broken | None = None
+    unsure: bool = False
 
 
 # Documents, and what Spark will have said about them.
@@ -84,22 +93,16 @@ def expected(
         spark: needed when ``needs_spark``.
         ids: only these documents; None for all.
         words: see ``truth.spark_sql.computed``.
-        events: reads the log's, which a folded view, and what a joined one shows as it was, are compared with.
+        events: reads the log's, which a view that is made of events, and what a joined one shows as it was, are
+            compared with.
 
     Raises:
         SourceUnavailable, SourceError: see ``connectors.postgres``.
-        ConfigError: the view is of windows or matches (terminal).
         StateError: the view is of a table as it was, and Postgres can't say any more what it must be.
     """
     refuse_altered(view)
-    if isinstance(view, TimedView):
-        raise ConfigError(
-            f"view {view.name} is {view.made}, and nothing computes that a second time yet",
-            means="it was not compared; other views were",
-            fix="fill a generation beside it from the log (`headwater rebuild FILE SINK`), and look at both",
-        )
-    if isinstance(view, FoldView):
-        yield from _folded(view, cast("Events | None", events), spark, ids)
+    if isinstance(view, StatefulView):
+        yield from _logged(view, cast("Events | None", events), spark, ids)
         return
     tree = tree_of(view)
     # Spark evaluates a page while the next one is read and put together.
@@ -115,13 +118,20 @@ def expected(
             yield from _finished(before)
 
 
-def _folded(
-    view: FoldView, events: Events | None, spark: SparkSession | None, ids: Sequence[str] | None
+def _logged(
+    view: StatefulView, events: Events | None, spark: SparkSession | None, ids: Sequence[str] | None
 ) -> Iterator[Expected]:
     if events is None or spark is None:
-        raise ConfigError(f"view {view.name} is folded from events, which are in the log alone")
-    for key, document, state, failed in states(view, events, spark, ids):
-        yield Expected(key, document, state, Broken({"fold.step": view.step}) if failed else None)
+        raise ConfigError(f"view {view.name} is {view.made}, which are in the log alone")
+    if isinstance(view, FoldView):
+        for key, document, state, failed in states(view, events, spark, ids):
+            yield Expected(key, document, state, Broken({"fold.step": view.step}) if failed else None)
+        return
+    kept = None if ids is None else frozenset(ids)
+    found = matches(view, events, spark) if isinstance(view, MatchView) else None
+    for told in windows(view, events, spark) if isinstance(view, WindowView) else found or ():
+        if kept is None or told.key in kept:
+            yield Expected(told.key, b"{}", told.fields, unsure=told.unsure)
 
 
 def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> Iterator[tuple[str, dict[Form, bytes]]]:
@@ -132,9 +142,9 @@ def digests(view: View, found: Iterable[Expected], forms: Collection[Form]) -> I
         found: of ``expected``.
         forms: what the sinks that hold the view need.
     """
-    for key, document, fields, _ in found:
-        if fields is not None:
-            yield key, {form: digest(form_of(view, document, fields, form)) for form in forms}
+    for one in found:
+        if one.fields is not None:
+            yield one.key, {form: digest(form_of(view, one.document, one.fields, form)) for form in forms}
 
 
 def form_of(view: View, document: bytes, fields: Fields, form: Form) -> Any:

@@ -7,19 +7,17 @@ Events wait in a file, by aggregate: memory is bounded by a page of aggregates.
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from cdc import types
 from cdc.fold import FoldView, folded
 from cdc.keys import document_id
 from cdc.types import spark_type
+from truth.events import Events, canonical_row, converters, scratch
 from truth.spark_sql import FAILED, Shape, ask
 
 if TYPE_CHECKING:
@@ -28,26 +26,8 @@ if TYPE_CHECKING:
 # Events that Spark gets at once.
 PAGE_EVENTS = 20_000
 
+TABLE = "event (about TEXT, part INT, at INT, again INT, row BLOB)"
 _SORTED = "SELECT about, again, row FROM event ORDER BY about, part, at"
-
-
-class Event(NamedTuple):
-    """An event as the log has it.
-
-    Attributes:
-        partition: of its topic; an aggregate's events are in one.
-        offset: there.
-        row: column -> raw value.
-        again: an incremental snapshot has read it.
-    """
-
-    partition: int
-    offset: int
-    row: Mapping[str, Any]
-    again: bool
-
-
-Events = Callable[[], Iterable[Event]]
 
 
 class Folded(NamedTuple):
@@ -75,7 +55,7 @@ def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[st
         spark: a session.
         ids: only these documents; None for all.
     """
-    with tempfile.TemporaryDirectory(prefix="headwater-fold-") as folder, _store(f"{folder}/events") as store:
+    with tempfile.TemporaryDirectory(prefix="headwater-fold-") as folder, scratch(f"{folder}/events", TABLE) as store:
         kept = None if ids is None else frozenset(ids)
         store.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", _rows(view, events, kept))
         page: list[tuple[str, list[dict[str, Any]]]] = []
@@ -87,31 +67,18 @@ def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[st
         yield from _asked(view, spark, page)
 
 
-@contextmanager
-def _store(path: str) -> Iterator[sqlite3.Connection]:
-    """A file of events, which nobody needs after a crash."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as store:
-        store.execute("PRAGMA journal_mode = OFF")
-        store.execute("PRAGMA synchronous = OFF")
-        store.execute("CREATE TABLE event (about TEXT, part INT, at INT, again INT, row BLOB)")
-        store.execute("BEGIN")
-        yield store
-
-
 def _rows(view: FoldView, events: Events, ids: frozenset[str] | None) -> Iterator[tuple[Any, ...]]:
-    columns = {column.name: types.json_converter(column) for column in view.table.columns}
-    for part, at, row, again in events():
+    columns = converters(view)
+    for event in events():
+        if event.lost:
+            continue
         try:
-            values = {name: _value(row.get(name), convert) for name, convert in columns.items()}
+            values = canonical_row(event.row, columns)
             about = document_id([values[name] for name in view.key])
         except (ValueError, KeyError, TypeError):  # a dead letter, which counts nowhere
             continue
         if ids is None or about in ids:
-            yield about, part, at, again, orjson.dumps(values)
-
-
-def _value(value: Any, convert: types.Converter | None) -> Any:
-    return value if value is None or convert is None else convert(value)
+            yield about, event.partition, event.offset, event.again, orjson.dumps(values)
 
 
 def _counting(events: list[tuple[bool, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -131,6 +98,12 @@ def _asked(view: FoldView, spark: SparkSession, page: list[tuple[str, list[dict[
     rows = [{"__about": about, "events": events} for about, events in page]
     for (about, events), (state,) in zip(page, ask(spark, shape, rows, [said]).rows, strict=True):
         last = events[-1]
-        document = orjson.dumps({out: last[source] for source, out in view.columns})
+        document = orjson.dumps({out: _shown(view, source, last[source]) for source, out in view.columns})
         failed = state is FAILED
         yield Folded(about, document, None if failed else state, failed)
+
+
+def _shown(view: FoldView, column: str, value: Any) -> Any:
+    """A column in a document: JSON as such."""
+    json = view.table.by_name[column].base_type in ("json", "jsonb") and not view.table.by_name[column].array
+    return orjson.Fragment(value) if json and value is not None else value

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.pipeline import Source
+from cdc.stateful import StatefulView
 from cdc.types import merge_fields
 from cdc.view import View
+from truth.bounds import Bounds, bounds_of
+from truth.events import Events
 from truth.expected import Form, expected, form_of
-from truth.folded import Events
 from truth.rows import snapshot
 from truth.values import canonical
 from truth.versions import Versions
@@ -25,10 +27,12 @@ class Wanted:
     Attributes:
         document: None if there must be none.
         why: then, why not.
+        bounds: of fields that are compared within bounds.
     """
 
     document: bytes | None
     why: str = ""
+    bounds: Bounds = field(default_factory=dict)
 
 
 def expected_document(
@@ -56,12 +60,15 @@ def expected_document(
     with snapshot(source) as connection:
         found = next(expected(view, connection, spark, [key], words=True, events=events), None)
     if found is None:
-        return Wanted(None, f"{view.table.qualified} has no such row")
+        event = "no events of the log make it" if isinstance(view, StatefulView) else None
+        return Wanted(None, event or f"{view.table.qualified} has no such row")
     if found.broken is not None:
         said = ", ".join(f"{name}: {text}" for name, text in found.broken.said.items())
         return Wanted(None, f"Spark can't compute {said}: {found.broken.words}")
+    if found.fields is None and found.unsure:
+        return Wanted(None, "there is none, unless an event was given up that may have been (docs/windows.md)")
     if found.fields is None:
         return Wanted(None, f"the condition of the view leaves it out: {view.where}")
     if form == "columns":
         return Wanted(canonical(form_of(view, found.document, found.fields, form)))
-    return Wanted(merge_fields(found.document, found.fields))
+    return Wanted(merge_fields(found.document, found.fields), bounds=bounds_of(found.fields))

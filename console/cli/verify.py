@@ -75,8 +75,9 @@ def command(
 ) -> None:
     """Compare every row that a sink holds with what Postgres says it should hold.
 
-    The truth is read from the tables by plain SQL, not from the log. A row that differs is looked at again when the
-    sink has applied all that was committed before; only what still differs then counts. A sink that gets nearer is
+    The truth is read from the tables by plain SQL, not from the log; of views made of events (folds, windows, matches)
+    it is computed once more from all events of the log. A row that differs is looked at again when the sink has applied
+    all that was committed before; only what still differs then counts. A sink that gets nearer is
     waited for, one that stands still for --wait seconds is not.
     Exit code 2 when anything differs; with --repair, when anything differs in the end. A sink that can't be compared (a
     view that does not fit its table any more, a server that does not answer) does not keep the others from it; exit
@@ -174,6 +175,10 @@ def _verdict(view: Mapping[str, Any]) -> str:
     words = ["equal" if view["equal"] else f"{view['differences']:,} differ"]
     if view["undecided"]:
         words.append(f"{view['undecided']:,} never stood still")
+    if view["doubtful"]:
+        words.append(f"{view['doubtful']:,} depend on events that may have been given up")
+    if view["within"]:
+        words.append(f"{view['within']:,} values within their bounds")
     if view["repaired"]:
         words.append(f"{view['repaired']:,} repaired")
     return ", ".join(words)

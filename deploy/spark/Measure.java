@@ -14,6 +14,7 @@ import org.apache.datasketches.hll.TgtHllType;
 import org.apache.datasketches.hll.Union;
 import org.apache.datasketches.kll.KllDoublesSketch;
 import org.apache.datasketches.memory.Memory;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * What a window keeps of one value of its events: exact, or a sketch of bounded size (Apache DataSketches, as in Spark's own
@@ -262,11 +263,18 @@ abstract class Measure {
     }
 
     @Override
-    @SuppressWarnings("unchecked")
     void add(Object value) {
-      if (held == null || sign * ((Comparable<Object>) value).compareTo(held) > 0) {
+      if (held == null || sign * order(value, held) > 0) {
         held = value;
       }
+    }
+
+    /** Texts as Spark SQL orders them, by their bytes: Java's own order is another one beyond U+FFFF. */
+    @SuppressWarnings("unchecked")
+    private static int order(Object one, Object other) {
+      return one instanceof String
+          ? UTF8String.fromString((String) one).compareTo(UTF8String.fromString((String) other))
+          : ((Comparable<Object>) one).compareTo(other);
     }
 
     @Override

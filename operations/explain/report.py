@@ -32,6 +32,7 @@ from sinks.rowstore.redis import RedisRowStore
 from spark.join.explain import Explained, Row, Total, explain
 from spark.made_of import as_defined
 from truth import values as truth
+from truth.bounds import met
 from truth.columns import comparable_expected, with_singles
 
 if TYPE_CHECKING:
@@ -267,7 +268,8 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
         view, opened.pipeline.source, case.key, case.spark, opened.form, logged(opened.pipeline, view)
     )
     document = None if wanted.document is None else plain(view, wanted.document)
-    differing = _differing(found.document, document, ())
+    held = None if found.document is None else met(found.document, wanted.bounds)[0]
+    differing = _differing(held, document, ())
     return {
         "document": document,
         "why": wanted.why,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from cdc.errors import HeadwaterError
 from cdc.join.view import JoinedView
 from cdc.resolve import topics_of, view_tables
+from cdc.timed import MatchView
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.ledger import LedgerEntry, read_entry
@@ -21,7 +22,8 @@ from connectors.servers import Servers, open_servers
 from operations.opened import Opened
 from operations.pace import Pace
 from sinks.rowstore.redis import RedisRowStore
-from spark.checkpoint import committed_offsets
+from spark.checkpoint import committed_offsets, committed_watermark
+from spark.clocks import Clocks
 
 # Between two looks at how far a flow is.
 PAUSE_SECONDS = 0.25
@@ -60,11 +62,26 @@ class Frontier:
             deadline: in seconds of ``time.monotonic``; one look is made in any case.
             on_pause: called between looks.
         """
+        return self._wait(lambda: self._entry(lsn), deadline, on_pause)
+
+    def wait_for(
+        self, ends: Mapping[str, Mapping[int, int]], deadline: float, on_pause: Callable[[], None] = lambda: None
+    ) -> bool:
+        """As ``wait``, until everything has been applied that lies below these ends of the log.
+
+        Args:
+            ends: topic -> partition -> offset of the next record.
+            deadline: see ``wait``.
+            on_pause: see ``wait``.
+        """
+        return self._wait(lambda: LedgerEntry(0, ends), deadline, on_pause)
+
+    def _wait(self, made: Callable[[], LedgerEntry | None], deadline: float, on_pause: Callable[[], None]) -> bool:
         entry: LedgerEntry | None = None
         patience = max(deadline - time.monotonic(), 0.0)
         nearest, told = None, Pace(self.say, "changes applied that came before the look")
         while True:
-            entry = entry or self._entry(lsn)
+            entry = entry or made()
             left = None if entry is None else self._left(entry)
             if left == (0, 0):
                 return True
@@ -92,12 +109,19 @@ class Frontier:
             return None
 
     def _left(self, entry: LedgerEntry) -> tuple[int, int]:
-        """How far the flow is from an entry: (offsets, then documents that a fan-out has deferred)."""
+        """How far the flow is from an entry: (offsets, then what it still has to do of itself)."""
         _, offsets = committed_offsets(self.folder / "checkpoint")
         behind = entry.behind(offsets)
-        if behind or not self._joined:
+        if behind:
             return behind, 0
-        return 0, self._deferred()
+        if self._joined:
+            return 0, self._deferred()
+        return 0, self._untold() if isinstance(self._view, MatchView) and self._view.keep == "alone" else 0
+
+    def _untold(self) -> int:
+        """1 while a batch without events has still to tell what has become true by time that went on: absence."""
+        reached, _ = Clocks(self.folder / "clocks").reached()
+        return int(reached is not None and committed_watermark(self.folder / "checkpoint") < reached // 1000)
 
     def _deferred(self) -> int:
         """Documents of a joined view that wait; as many as can be if nobody knows, or while it is being filled."""

@@ -11,9 +11,11 @@ from operations.apart import Apart, Say
 from operations.holding import holding
 from operations.opened import Opened
 from operations.verify.buckets import Side
+from operations.verify.told import reading
+from truth.bounds import Bounds
 
 
-def write_held(opened: Opened, view: View, folder: Path, buckets: int) -> None:
+def write_held(opened: Opened, view: View, folder: Path, buckets: int, told: Path | None = None) -> int:
     """Digests of everything that is held, into bucket files; meant for a process of its own.
 
     Args:
@@ -21,37 +23,46 @@ def write_held(opened: Opened, view: View, folder: Path, buckets: int) -> None:
         view: the view.
         folder: of the ``Side``.
         buckets: how many.
+        told: of a ``Told`` that knows which values are compared within bounds; None if none are.
+
+    Returns:
+        how many were within theirs.
     """
     side = Side(folder, buckets)
-    with holding(opened, view) as held:
+    with holding(opened, view) as held, _bounds(told) as bounds:
+        held.bounds = bounds
         for key, holds in held.scan():
             side.add(key, holds.digest)
     side.flush()
-
-
-Job = tuple[Opened, View, Path, int]
+    return held.within
 
 
 @contextmanager
-def beside(jobs: Sequence[Job], *, apart: bool) -> Iterator[Callable[[], None]]:
+def _bounds(told: Path | None) -> Iterator[Callable[[str], Bounds]]:
+    if told is None:
+        yield lambda key: {}
+        return
+    with reading(told) as known:
+        yield known.bounds
+
+
+Job = tuple[Opened, View, Path, int, Path | None]
+
+
+@contextmanager
+def beside(jobs: Sequence[Job], *, apart: bool) -> Iterator[Callable[[], list[int]]]:
     """Digests of what sinks hold, written by a process beside this one; few rows are read here, by ``finish``.
 
     Gives:
-        ``finish``: waits until all is written, and raises what went wrong there.
+        ``finish``: waits until all is written, and raises what went wrong there; of each job what ``write_held`` gave.
     """
     if not apart:
-
-        def here() -> None:
-            for job in jobs:
-                write_held(*job)
-
-        yield here
+        yield lambda: [write_held(*job) for job in jobs]
         return
     with Apart(_write_all, list(jobs)) as work:
         yield work.result
 
 
-def _write_all(_say: Say, jobs: Sequence[Job]) -> None:
+def _write_all(_say: Say, jobs: Sequence[Job]) -> list[int]:
     """The other process's work: what the sinks hold, one after the other."""
-    for job in jobs:
-        write_held(*job)
+    return [write_held(*job) for job in jobs]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.view import View
 from operations.explain.differences import Difference, Path, differences, written
 from operations.logged_events import logged
+from truth.bounds import Bounds, bounds_of
 from truth.columns import NO_DOCUMENT, as_read, tree_of
 from truth.expected import expected, form_of
 from truth.placing import is_several
@@ -43,14 +44,15 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
     if not keys:
         return {}
     holding, view = settler.holding, settler.view
-    held = holding.documents(keys)
+    wanted, bounds = dict[str, Any](), dict[str, Bounds]()
     with snapshot(holding.opened.pipeline.source) as connection:
-        found = expected(view, connection, settler.spark, keys, events=logged(settler.holding.opened.pipeline, view))
-        wanted = {
-            one.key: as_read(form_of(view, one.document, one.fields, holding.opened.form))
-            for one in found
-            if one.fields is not None
-        }
+        found = expected(view, connection, settler.spark, keys, events=logged(holding.opened.pipeline, view))
+        for one in found:
+            if one.fields is not None:
+                wanted[one.key] = as_read(form_of(view, one.document, one.fields, holding.opened.form))
+                bounds[one.key] = bounds_of(one.fields)
+    holding.bounds = lambda key: bounds.get(key, {})
+    held = holding.documents(keys)
     told: Told = {}
     for key in keys:
         if key not in held or key not in wanted:

@@ -12,7 +12,7 @@ from operations.verify.buckets import Side
 # How many differing keys a report names; more only make it long.
 NAMED = 20
 
-Kind = Literal["missing", "extra", "changed", "moving"]
+Kind = Literal["missing", "extra", "changed", "moving", "doubted"]
 
 
 @dataclass
@@ -26,6 +26,10 @@ class Comparison:
         missing, extra, changed: the first of each kind.
         moving: the first keys that could not be decided: their rows changed each time they were looked at.
         undecided: how many these are in all; they do not count as differences.
+        doubted: the first keys that differ, but may be right: what they must be depends on events that may have been
+            given up, because their partition stood still for ten minutes, or that the log has lost.
+        doubtful: how many these are in all; they do not count as differences.
+        within: values of approximate measures, and sums of floats, that were compared within a bound.
         columns: of the first that are changed, which columns differ; see ``operations.verify.columns``.
         caught_up: whether the sink was seen to have passed the moment at which the differences were seen; null if there
             were none.
@@ -44,6 +48,9 @@ class Comparison:
     changed: list[str] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)
     undecided: int = 0
+    doubted: list[str] = field(default_factory=list)
+    doubtful: int = 0
+    within: int = 0
     columns: dict[str, list[Any]] = field(default_factory=dict)
     caught_up: bool | None = None
     sampled: bool = False
@@ -61,6 +68,8 @@ class Comparison:
         """Count a difference, and name it while the list is short."""
         if kind == "moving":
             self.undecided += 1
+        elif kind == "doubted":
+            self.doubtful += 1
         else:
             self.differences += 1
         named: list[str] = getattr(self, kind)
@@ -69,8 +78,8 @@ class Comparison:
 
     def forget(self) -> None:
         """Differences are about to be counted anew."""
-        self.differences = self.undecided = 0
-        self.missing, self.extra, self.changed, self.moving = [], [], [], []
+        self.differences = self.undecided = self.doubtful = 0
+        self.missing, self.extra, self.changed, self.moving, self.doubted = [], [], [], [], []
 
 
 def kind_of(wanted: bytes | None, held: bytes | None, *, stays: bool = False) -> Kind | None:
@@ -86,7 +95,7 @@ def kind_of(wanted: bytes | None, held: bytes | None, *, stays: bool = False) ->
     return "missing" if held is None else "extra" if wanted is None else "changed"
 
 
-_MARKS: dict[Kind, str] = {"missing": "-", "extra": "+", "changed": "~"}
+_MARKS: dict[Kind, str] = {"missing": "-", "extra": "+", "changed": "~", "doubted": "?"}
 _KINDS = {mark: kind for kind, mark in _MARKS.items()}
 
 

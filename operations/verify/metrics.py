@@ -74,6 +74,9 @@ class _Audit(Collector):
         yield _gauge("differences", "Keys that differ.", [(of, view["differences"]) for of, view in views])
         moving = [(of, view["undecided"]) for of, view in views]
         yield _gauge("undecided", "Keys whose rows never stood still.", moving)
+        # What an older Headwater has noted lacks it.
+        doubtful = [(of, view.get("doubtful", 0)) for of, view in views]
+        yield _gauge("doubtful", "Keys that differ, and depend on events that may have been given up.", doubtful)
         named = "Differing keys that the report names, by kind; it names 20 of each at the most."
         yield _gauge("named_differences", named, [(of, len(view[of["kind"]])) for of, view in kinds])
         yield _counter("repaired", "Documents repaired since the audit began.", repaired)

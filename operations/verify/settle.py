@@ -6,32 +6,29 @@ then reads the truth once more. Where both truths are equal the row stood still 
 passed it, must have held just that: what it held instead is wrong. Where they are not, the row moved, and the next
 round decides. So it does where the sink shows a change that was made in between: a key that was inserted again and
 deleted again is absent from both truths, and a warehouse whose batch takes half a minute was called wrong for it.
+
+Of views that are made of events a moment is an end of the log, and not a snapshot (operations/verify/looks.py).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc.keys import is_stray
-from cdc.position import MAX_LSN
 from cdc.view import View
 from operations.holding import Holding
-from operations.logged_events import logged
 from operations.status.frontier import Frontier
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, kind_of, marked, unmarked
+from operations.verify.looks import Look, looking
 from truth.digest import DIGEST_BYTES
-from truth.expected import digests, expected
-from truth.rows import snapshot, wal_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from connectors.postgres import Connection
 
 # Keys that are looked at together; memory is so many documents of each side.
 PAGE = 2_000
@@ -107,10 +104,11 @@ class Settler:
     def look(self, result: Comparison, keys: Sequence[str]) -> Keys:
         """Compare these keys once, as a sample; returns those that differ."""
         differing = self._keys()
-        with snapshot(self.holding.opened.pipeline.source) as connection:
+        before = self.holding.within
+        with self._looking() as look:
             for start in range(0, len(keys), PAGE):
                 page = keys[start : start + PAGE]
-                wanted, held = self._truth(connection, page), self._held(page)
+                wanted, held = look.truth(page), self._held(page)
                 result.expected += len(wanted)
                 result.compared += len(held)
                 for key in page:
@@ -118,25 +116,27 @@ class Settler:
                     if kind is not None:
                         result.note(kind, key)
                         differing.add(marked(kind, key))
+        result.within += self.holding.within - before
         differing.flush()
         return differing
 
     def _suspects(self, keys: Keys, deadline: float) -> tuple[bool, Keys]:
-        """Keys that differ when the sink has passed the snapshot, by kind, with the digest that was expected."""
+        """Keys that differ when the sink has passed the look's moment, by kind, with the digest that was expected."""
         suspects = self._keys()
-        with snapshot(self.holding.opened.pipeline.source) as connection:
-            taken = wal_position(connection)
-            caught_up = self.frontier.wait(taken, deadline, self.on_pause)
+        with self._looking() as look:
+            caught_up = look.passed(self.frontier, deadline, self.on_pause)
             for page in keys.pages(PAGE):
                 names = [unmarked(key)[1] for key in page]
-                wanted, held = self._truth(connection, names), self.holding.get(names)
-                now = wal_position(connection)  # of the server, and not of the snapshot
+                wanted, held = look.truth(names), self.holding.get(names)
+                moved = look.moved()
                 for key in names:
                     found = held.get(key)
                     kind = kind_of(wanted.get(key), found and found.digest, stays=self.stays)
                     if kind is not None:
-                        moved = found is not None and taken < found.version & MAX_LSN <= now
-                        suspects.add(marked(kind, key), MOVED if moved else wanted.get(key, NOTHING))
+                        if found is not None and kind == "extra" and look.lost(found.version):
+                            kind = "doubted"
+                        certainly = found is not None and moved(found.version)
+                        suspects.add(marked(kind, key), MOVED if certainly else wanted.get(key, NOTHING))
         suspects.flush()
         return caught_up, suspects
 
@@ -144,25 +144,25 @@ class Settler:
         """Suspects whose truth is what it was, and those whose rows have changed since."""
         same, moved = self._keys(), self._keys()
         if suspects.count:
-            with snapshot(self.holding.opened.pipeline.source) as connection:
+            with self._looking() as look:
                 for page in suspects.pages(PAGE):
-                    now = self._truth(connection, [unmarked(key)[1] for key in page])
+                    names = [unmarked(key)[1] for key in page]
+                    now, unsure = look.truth(names), look.unsure(names)
                     for key, wanted in page.items():
-                        if now.get(unmarked(key)[1], NOTHING) == wanted:
-                            same.add(key)
-                        else:
+                        bare = unmarked(key)[1]
+                        if now.get(bare, NOTHING) != wanted:
                             moved.add(key)
+                        else:
+                            same.add(marked("doubted", bare) if bare in unsure else key)
         same.flush()
         moved.flush()
         return same, moved
 
-    def _truth(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, bytes]:
-        form = self.holding.opened.form
-        # No row has the key of something stray, and Postgres would not take it.
-        real = [key for key in keys if not is_stray(key)]
-        events = logged(self.holding.opened.pipeline, self.view)
-        found = expected(self.view, connection, self.spark, real, events=events)
-        return {key: of[form] for key, of in digests(self.view, found, [form])}
+    @contextmanager
+    def _looking(self) -> Iterator[Look]:
+        self._files += 1
+        with looking(self.holding, self.view, self.spark, self.folder / f"told-{self._files}") as look:
+            yield look
 
     def _held(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         return {key: holds.digest for key, holds in self.holding.get(keys).items()}
@@ -177,6 +177,9 @@ def _note_all(result: Comparison, keys: Keys, certain: Keys | None) -> None:
     for page in keys.pages(PAGE):
         for key in page:
             kind, bare = unmarked(key)
+            if kind == "doubted":
+                result.note(kind, bare)
+                continue
             result.note("moving" if certain is None else kind, bare)
             if certain is not None:
                 certain.add(key)

@@ -198,7 +198,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return expected(view, connection, spark, ids, **more)
 
     monkeypatch.setattr("operations.verify.verifier.expected", counting)
-    monkeypatch.setattr("operations.verify.settle.expected", counting)
+    monkeypatch.setattr("operations.verify.looks.expected", counting)
     return made
 
 

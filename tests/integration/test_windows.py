@@ -69,7 +69,7 @@ def moment(text: str) -> datetime:
 def compare(wanted: dict[str, Any], document: dict[str, Any]) -> None:
     """Exactly, but for what is approximate: that within its bound."""
     assert moment(document["window_end"]) == wanted["end"]
-    for name in ("n", "amounts", "word", "late"):
+    for name in ("n", "amounts", "word", "sign", "late"):
         assert document[name] == wanted[name], (name, wanted, document)
     assert moment(document["latest"]) == wanted["latest"]
     for name, digits in (("total", 2), ("least", 2), ("mean", 6)):

@@ -41,7 +41,8 @@ def history(seed: int) -> list[Happened]:
         if chance.random() < 0.01:
             at = None if chance.random() < 0.5 else now + timedelta(days=400)
         about = f"a{chance.randint(0, 12)} {chance.choice('ä|')}"
-        payload: dict[str, Any] = {"user": f"u{chance.randint(0, 40)}"}
+        # Of these two texts Java takes another one for the greater than Spark SQL.
+        payload: dict[str, Any] = {"user": f"u{chance.randint(0, 40)}", "sign": chance.choice(("\ufb00", "\U0001f600"))}
         if chance.random() < 0.9:
             payload["amount"] = f"{chance.randint(-5_000, 5_000) / 100:.2f}" if chance.random() > 0.002 else "much"
         event = {"id": str(uuid.UUID(int=number)), "aggregatetype": "account", "aggregateid": about}

@@ -43,6 +43,7 @@ _BASE = WindowView(
         "least": Measure("min", "cast(get_json_object(payload, '$.amount') as decimal(12,2))"),
         "latest": Measure("max", "at"),
         "word": Measure("max", "type"),
+        "sign": Measure("max", "get_json_object(payload, '$.sign')"),
         "users": Measure("approx_count_distinct", "get_json_object(payload, '$.user')"),
         "p90": Measure("percentile", "cast(get_json_object(payload, '$.amount') as double)", 0.9),
     },

@@ -113,6 +113,7 @@ def _measured(events: list[dict[str, Any]]) -> dict[str, Any]:
         "least": min(amounts, default=None),
         "latest": max(event["at"] for event in events),
         "word": max(event["type"] for event in events),
+        "sign": max(json.loads(event["payload"])["sign"] for event in events),
         "users": len(users),
         "values": sorted(map(float, amounts)),
     }

@@ -127,7 +127,7 @@ def test_a_window_is_resolved_and_names_its_documents() -> None:
     assert view.named(orjson.dumps(document), "e") == "who|a\\|b|2026-01-01T00:00:00Z"
     with pytest.raises(ConfigError, match="v is made of windows over events, and can't be tested"):
         refuse_stateful(view, "tested")
-    with pytest.raises(ConfigError, match="nothing computes that a second time yet"):
+    with pytest.raises(ConfigError, match="which are in the log alone"):
         next(expected(view, None, None))  # type: ignore[arg-type]
 
 
@@ -201,6 +201,12 @@ def test_each_event_brings_the_clock_that_was_before_it(tmp_path: Path) -> None:
         "record shop-events.order/0/14: column at of public.outbox is null: nobody knows when the event of v happened"
     )
     assert read.decoded.records == 6
+
+
+def test_an_infinite_time_is_a_dead_letter_and_does_not_end_the_flow(tmp_path: Path) -> None:
+    read = reader(tmp_path).read(batch_of([record("infinity"), record("2026-01-01T10:00:00Z", lsn=12)]))
+    assert "column at of public.outbox is no moment" in read.decoded.letters[0].reason
+    assert read.clocks == [None]
 
 
 def test_a_device_s_clock_is_corrected_by_three_moments(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from operations.holding import Holds
-from operations.verify import settle
+from operations.verify import looks, settle
 from operations.verify.buckets import Keys
 from operations.verify.comparison import Comparison, marked
 from operations.verify.settle import Settler
@@ -82,10 +82,10 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         def snapshot(_source: object) -> Iterator[None]:
             yield None
 
-        monkeypatch.setattr(settle, "snapshot", snapshot)
-        monkeypatch.setattr(settle, "wal_position", world.position)
-        monkeypatch.setattr(settle, "expected", lambda _view, _connection, _spark, keys, **_: keys)
-        monkeypatch.setattr(settle, "digests", lambda _view, keys, _forms: world.now(keys))
+        monkeypatch.setattr(looks, "snapshot", snapshot)
+        monkeypatch.setattr(looks, "wal_position", world.position)
+        monkeypatch.setattr(looks, "expected", lambda _view, _connection, _spark, keys, **_: keys)
+        monkeypatch.setattr(looks, "digests", lambda _view, keys, _forms: world.now(keys))
         clock = SimpleNamespace(monotonic=lambda: world.clock, sleep=world.pass_by)
         monkeypatch.setattr(settle, "time", clock)
         (tmp_path / str(id(world))).mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -37,16 +38,22 @@ def refuse_cluster(spark: SparkSession, view: StatefulView) -> None:
         )
 
 
+# Flows are started several at a time, in one session: the one that ends first would take the settings away from the
+# others, and what a query begins with is in its checkpoint for ever.
+_STARTING = threading.Lock()
+
+
 def begin_stateful(spark: SparkSession, start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """Start a query whose state lies in RocksDB; it keeps the session's settings of this moment."""
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    try:
-        for name, value in _SETTINGS.items():
-            spark.conf.set(name, value)
-        return start()
-    finally:
-        for name, was in before.items():
-            if was is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, was)
+    with _STARTING:
+        before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+        try:
+            for name, value in _SETTINGS.items():
+                spark.conf.set(name, value)
+            return start()
+        finally:
+            for name, was in before.items():
+                if was is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, was)

@@ -7,11 +7,11 @@ that version, unless the log has its creation (docs/as-of-joins.md).
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,10 +20,14 @@ from cdc import types
 from cdc.catalogue import Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
+from cdc.types.times import days_of
 
 CREATED, DELETED = "c", "d"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _JSON = ("json", "jsonb")
+# SQLite's integers end a little before Postgres's moments.
+_LATEST = (1 << 63) - 1
+# Years as Postgres has them: before 1 and after 9999 too.
+_MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z?")
 _SCHEMA = "CREATE TABLE version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
 _INDEX = "CREATE INDEX by_time ON version (name, key, since, at)"
 _OF = "SELECT since, op, row FROM version WHERE name = ? AND key = ?"
@@ -94,11 +98,12 @@ def _canonical(kind: str, value: Any) -> Any:
 
 def _micros(moment: Any) -> int | None:
     """Microseconds since 1970; None for what is no moment."""
-    try:
-        since = datetime.fromisoformat(str(moment).removesuffix("Z")) - _EPOCH
-    except ValueError:
+    found = _MOMENT.fullmatch(str(moment))
+    if found is None:
         return None
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    seconds = days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
+    return min(seconds * 1_000_000 + int((found[7] or "").ljust(6, "0")), _LATEST)
 
 
 @contextmanager

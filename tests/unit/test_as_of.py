@@ -13,7 +13,11 @@ from cdc.errors import PipelineFileError
 from cdc.join.incoming import RowMaker
 from cdc.join.versions import by_time, shown
 from connectors.topics import FOR_EVER, data_topics
+from sinks.rowstore.memory import MemoryStore
+from spark.join.engine import Joiner
+from spark.join.task import Task
 from tests.unit.test_resolve_joins import CATALOGUE, pipeline, resolve, said
+from truth.versions import Logged, history
 
 AIRLINE = "airline: {table: airlines, on: {carrier: carrier}, as_of: time_hour}"
 
@@ -98,3 +102,52 @@ def test_each_change_is_a_version_and_the_right_one_is_shown() -> None:
     assert at(moment=0) is None
     read = maker.make(_change(Op.READ, "read", 1, 10)).row
     assert read is not None and at(read, moment=0) == "read"
+
+
+# -- the engine and the second opinion on the same log -----------------------------------------------------------------
+
+
+def _both(changes: list[Change], moments: list[str | None]) -> list[Any]:
+    """What flights of these moments show as the airline's name, by the engine and by the truth, which must agree."""
+    view = resolve(
+        "flights",
+        "columns: [id]\n    refs: {airline: {table: airlines, on: {carrier: carrier}, as_of: time_hour, value: name}}",
+    )
+    store = MemoryStore()
+    joiner = Joiner(view, store)
+    makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    flights = [
+        Change("public.flights", Op.CREATE, {"id": n}, {"id": n, "carrier": "AA", "time_hour": at}, 1, "f", 0, n, 1)
+        for n, at in enumerate(moments)
+    ]
+    for change in (*flights, *changes):
+        task = Task(1, 1)
+        made = [
+            one for piece in joiner.process([makers[change.table].make(change)], task, pytest.fail) for one in piece
+        ]
+        assert made or change.table == "public.airlines"
+    found = joiner.assembler.read([str(n) for n in range(len(moments))])
+    shape = joiner.assembler.shape
+    by_engine = [shape.plain(part)["airline"] for part in found.values() if part is not None]
+    logged = [Logged(c.table, c.offset, c.ts_ms, c.op.value, c.key, c.after) for c in changes]
+    with history(view.tree, lambda: iter(logged)) as was:
+        rows = [was.shown("public.airlines", ["AA"], at, ["name"]) for at in moments]
+    assert [row and row[0] for row in rows] == by_engine
+    return by_engine
+
+
+def test_moments_at_the_ends_of_time() -> None:
+    changes = [_change(Op.READ, "one", 1, 10), _change(Op.UPDATE, "two", 2, 20)]
+    ends = ["infinity", "-infinity", None]
+    assert _both(
+        changes,
+        [
+            *ends,
+            "1969-12-31T23:59:59.9Z",
+            "-0043-03-15T00:00:00Z",
+            "+12000-01-01T00:00:00Z",
+            "+294276-12-31T23:59:59.999999Z",
+            "1970-01-01T00:00:00.019999Z",
+            "1970-01-01T00:00:00.02Z",
+        ],
+    ) == [None, None, None, "one", "one", "two", "two", "one", "two"]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,3 +152,14 @@ def test_moments_at_the_ends_of_time() -> None:
             "1970-01-01T00:00:00.02Z",
         ],
     ) == [None, None, None, "one", "one", "two", "two", "one", "two"]
+
+
+def test_a_column_that_was_renamed_is_read_under_the_name_that_it_had() -> None:
+    view = resolve("flights", f"refs: {{{AIRLINE}}}")
+    (ref,) = view.tree.refs
+    root = replace(view.tree, refs=(replace(ref, table=replace(ref.table, renamed=(("title", "name"),))),))
+    before, now = {"carrier": "AA", "title": "one", "parent": None}, {"carrier": "AA", "name": "two", "parent": None}
+    logged = [Logged("public.airlines", at, at * 10, "u", row, row) for at, row in ((1, before), (2, now))]
+    with history(root, lambda: iter(logged)) as was:
+        found = [was.shown("public.airlines", ["AA"], f"1970-01-01T00:00:00.0{at}Z", ["name"]) for at in (1, 2)]
+    assert found == [["one"], ["two"]]

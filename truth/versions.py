@@ -22,7 +22,7 @@ from cdc.join.tree import Node
 from cdc.keys import document_id
 from cdc.types.times import days_of
 
-CREATED, DELETED = "c", "d"
+CREATED, DELETED, READ = "c", "d", "r"
 _JSON = ("json", "jsonb")
 # SQLite's integers end a little before Postgres's moments.
 _LATEST = (1 << 63) - 1
@@ -30,8 +30,10 @@ _LATEST = (1 << 63) - 1
 _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z?")
 _SCHEMA = "CREATE TABLE version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
 _INDEX = "CREATE INDEX by_time ON version (name, key, since, at)"
-_OF = "SELECT since, op, row FROM version WHERE name = ? AND key = ?"
-_BEFORE = f"{_OF} AND since <= ? ORDER BY since DESC, at DESC LIMIT 1"
+_OF = "SELECT since, op, row, at FROM version WHERE name = ? AND key = ?"
+_BEFORE = f"{_OF} AND since <= ? AND op <> '{READ}' ORDER BY since DESC, at DESC LIMIT 1"
+# What was read is dated when it was told: of changes that came meanwhile the log says that they are newer.
+_READ = f"{_OF} AND since <= ? AND op = '{READ}' AND since >= ? AND at > ? ORDER BY at DESC LIMIT 1"
 _FIRST = f"{_OF} ORDER BY since, at LIMIT 1"
 
 
@@ -85,7 +87,10 @@ class History:
         if at is None or any(value is None for value in key):
             return None
         named = (table, document_id(list(key)))
-        found = self._store.execute(_BEFORE, (*named, at)).fetchone() or self._store.execute(_FIRST, named).fetchone()
+        changed = self._store.execute(_BEFORE, (*named, at)).fetchone()
+        since, behind = (changed[0], changed[3]) if changed else (0, -1)
+        read = self._store.execute(_READ, (*named, at, since, behind)).fetchone()
+        found = read or changed or self._store.execute(_FIRST, named).fetchone()
         if found is None or found[1] == DELETED or (found[1] == CREATED and found[0] > at):
             return None
         row, by_name = orjson.loads(found[2]), self._tables[table].by_name

@@ -163,3 +163,19 @@ def test_a_column_that_was_renamed_is_read_under_the_name_that_it_had() -> None:
     with history(root, lambda: iter(logged)) as was:
         found = [was.shown("public.airlines", ["AA"], f"1970-01-01T00:00:00.0{at}Z", ["name"]) for at in (1, 2)]
     assert found == [["one"], ["two"]]
+
+
+def test_what_a_snapshot_has_read_hides_no_change_that_was_committed_before_it_was_told() -> None:
+    """The connector was behind: it told at 40 what it had read before the row was changed at 20 and at 30."""
+    changes = [
+        _change(Op.UPDATE, "one", 1, 10),
+        _change(Op.READ, "one", 2, 40),
+        _change(Op.UPDATE, "two", 3, 20),
+        _change(Op.UPDATE, "three", 4, 30),
+        _change(Op.READ, "three", 5, 50),
+        _change(Op.READ, "three", 6, 60),
+        _change(Op.UPDATE, "four", 7, 70),
+        _change(Op.READ, "healed", 8, 80),
+    ]
+    moments = [f"1970-01-01T00:00:00.0{at}Z" for at in (15, 25, 35, 45, 55, 65, 75, 85)]
+    assert _both(changes, moments) == ["one", "two", *["three"] * 4, "four", "healed"]

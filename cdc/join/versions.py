@@ -28,6 +28,11 @@ def version_id(key: str, position: int, offset: int, *, read: bool = False) -> s
     return f"{key}@{position:016x}{offset:010x}{READ_MARK if read else ''}"
 
 
+def row_of(version: str) -> str:
+    """The id of the row that a version is of."""
+    return version[: version.rindex("@")]
+
+
 def by_time(version: str) -> str:
     """What sorts versions of one row as they came to be, of their ids: position, then offset."""
     return version[version.rindex("@") :]

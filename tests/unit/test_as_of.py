@@ -16,7 +16,10 @@ from cdc.join.versions import by_time, shown
 from connectors.topics import FOR_EVER, data_topics
 from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
+from spark.join.records import RecordReader
+from spark.join.stage import _Refused
 from spark.join.task import Task
+from spark.spec import FlowSpec
 from tests.unit.test_resolve_joins import CATALOGUE, pipeline, resolve, said
 from truth.versions import Logged, history
 
@@ -179,3 +182,14 @@ def test_what_a_snapshot_has_read_hides_no_change_that_was_committed_before_it_w
     ]
     moments = [f"1970-01-01T00:00:00.0{at}Z" for at in (15, 25, 35, 45, 55, 65, 75, 85)]
     assert _both(changes, moments) == ["one", "two", *["three"] * 4, "four", "healed"]
+
+
+def test_a_letter_of_a_version_names_the_row() -> None:
+    view = resolve("flights", f"refs: {{{AIRLINE}}}")
+    reader = RecordReader(FlowSpec("s", {"v": view}, {"t": ("v",)}, {"t": view.tree.refs[0].table}, {}, {}), view)
+    refused = _Refused(reader)
+    change = _change(Op.UPDATE, "?", 7, 10)._replace(unavailable=("name",))
+    lacking = RowMaker(view.layout.tables["public.airlines"]).make(change)
+    Joiner(view, MemoryStore()).load([lacking], Task(1, 1), refused)
+    (letter,) = refused.letters
+    assert (letter.key, letter.table, letter.offset) == ("AA", "public.airlines", 7)

@@ -68,6 +68,11 @@ def test_it_is_found_by_the_primary_key() -> None:
     assert "found by its primary key, (id)" in str(caught.value)
 
 
+def test_a_table_that_is_there_twice_is_refused_where_it_is_said() -> None:
+    told = said("flights", f"refs: {{{AIRLINE},\n      now: {{table: airlines, on: {{dest: carrier}}}}}}")
+    assert told.startswith(f"p.yaml:10:{len('    refs: {') + AIRLINE.index('time_hour') + 1}: ")
+
+
 def test_its_topic_is_kept_whole() -> None:
     made = {topic.name: topic.config for topic in data_topics(pipeline("flights", f"refs: {{{AIRLINE}}}"), CATALOGUE)}
     kept = {name for name, config in made.items() if config["min.compaction.lag.ms"] == FOR_EVER}

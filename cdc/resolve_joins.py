@@ -65,7 +65,16 @@ def _once(pipeline: Pipeline, name: str, root: Node) -> None:
         count += sum(item.table.qualified == mine for _, one in root.walk() for item in one.aggregates)
         if count > 1:
             what = f"view {name}: {mine} is shown as it was in `{'.'.join(path)}`, and the view has it a second time"
-            raise error(pipeline, ("views", name), what, "make a view of its own of the other place")
+            raise error(pipeline, _at(name, root, path), what, "make a view of its own of the other place")
+
+
+def _at(view: str, node: Node, path: tuple[str, ...]) -> Path:
+    """Where the file says that a row is shown as it was."""
+    at: list[str | int] = ["views", view]
+    for name in path:
+        node = next(one for one in node.nested if one.name == name)
+        at += ["refs" if node.kind == "ref" else "children", name]
+    return (*at, "as_of")
 
 
 @dataclass(frozen=True)

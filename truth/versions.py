@@ -7,11 +7,11 @@ that version, unless the log has its creation (docs/as-of-joins.md).
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,14 +20,20 @@ from cdc import types
 from cdc.catalogue import Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
+from cdc.types.times import days_of
 
-CREATED, DELETED = "c", "d"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+CREATED, DELETED, READ = "c", "d", "r"
 _JSON = ("json", "jsonb")
+# SQLite's integers end a little before Postgres's moments.
+_LATEST = (1 << 63) - 1
+# Years as Postgres has them: before 1 and after 9999 too.
+_MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z?")
 _SCHEMA = "CREATE TABLE version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
 _INDEX = "CREATE INDEX by_time ON version (name, key, since, at)"
-_OF = "SELECT since, op, row FROM version WHERE name = ? AND key = ?"
-_BEFORE = f"{_OF} AND since <= ? ORDER BY since DESC, at DESC LIMIT 1"
+_OF = "SELECT since, op, row, at FROM version WHERE name = ? AND key = ?"
+_BEFORE = f"{_OF} AND since <= ? AND op <> '{READ}' ORDER BY since DESC, at DESC LIMIT 1"
+# What was read is dated when it was told: of changes that came meanwhile the log says that they are newer.
+_READ = f"{_OF} AND since <= ? AND op = '{READ}' AND since >= ? AND at > ? ORDER BY at DESC LIMIT 1"
 _FIRST = f"{_OF} ORDER BY since, at LIMIT 1"
 
 
@@ -81,7 +87,10 @@ class History:
         if at is None or any(value is None for value in key):
             return None
         named = (table, document_id(list(key)))
-        found = self._store.execute(_BEFORE, (*named, at)).fetchone() or self._store.execute(_FIRST, named).fetchone()
+        changed = self._store.execute(_BEFORE, (*named, at)).fetchone()
+        since, behind = (changed[0], changed[3]) if changed else (0, -1)
+        read = self._store.execute(_READ, (*named, at, since, behind)).fetchone()
+        found = read or changed or self._store.execute(_FIRST, named).fetchone()
         if found is None or found[1] == DELETED or (found[1] == CREATED and found[0] > at):
             return None
         row, by_name = orjson.loads(found[2]), self._tables[table].by_name
@@ -94,11 +103,12 @@ def _canonical(kind: str, value: Any) -> Any:
 
 def _micros(moment: Any) -> int | None:
     """Microseconds since 1970; None for what is no moment."""
-    try:
-        since = datetime.fromisoformat(str(moment).removesuffix("Z")) - _EPOCH
-    except ValueError:
+    found = _MOMENT.fullmatch(str(moment))
+    if found is None:
         return None
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    seconds = days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
+    return min(seconds * 1_000_000 + int((found[7] or "").ljust(6, "0")), _LATEST)
 
 
 @contextmanager

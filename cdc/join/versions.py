@@ -18,14 +18,23 @@ CREATED, KNOWN, GONE = "c", "k", "d"
 
 MICROS_OF_MS = 1000
 
+# How the id of what a snapshot has read ends. It is dated when the connector told it, which may be long after it was
+# read: changes that were committed meanwhile have earlier times, and are newer all the same. Their positions say so.
+READ_MARK = "r"
 
-def version_id(key: str, position: int, offset: int) -> str:
+
+def version_id(key: str, position: int, offset: int, *, read: bool = False) -> str:
     """A version's id in the store: two changes of a row may share a position, and none shares both."""
-    return f"{key}@{position:016x}{offset:010x}"
+    return f"{key}@{position:016x}{offset:010x}{READ_MARK if read else ''}"
+
+
+def row_of(version: str) -> str:
+    """The id of the row that a version is of."""
+    return version[: version.rindex("@")]
 
 
 def by_time(version: str) -> str:
-    """What sorts versions of one row that began together, of their ids: position, then offset."""
+    """What sorts versions of one row as they came to be, of their ids: position, then offset."""
     return version[version.rindex("@") :]
 
 
@@ -46,7 +55,8 @@ def shown(layout: TableLayout, versions: Sequence[list[Any]], moment: float) -> 
 
     Args:
         layout: of the table.
-        versions: those that began last before the moment, or first after it if none did; the newest last.
+        versions: those that began last before the moment, and behind what was read the one before that; or those
+            that began first after it if none did; the newest last.
         moment: microseconds since 1970.
     """
     if not versions:

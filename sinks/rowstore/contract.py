@@ -141,13 +141,15 @@ class RowStore(Protocol):
         ...
 
     def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
-        """Of arrangements, the rows with the last place that is not behind one, or, if there is none, with the first.
+        """Of versions, those with the last place that is not behind one, or, if there is none, with the first.
+
+        What was only read (``cdc.join.versions.READ_MARK``) comes with what stands before it: that may be newer.
 
         Args:
             asked: (arrangement's key, place).
 
         Returns:
-            all that share that place.
+            all that share such a place.
         """
         ...
 

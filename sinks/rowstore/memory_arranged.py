@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from cdc.join.versions import READ_MARK
 from sinks.rowstore.contract import Attempt
 
 
@@ -47,9 +48,14 @@ class MemoryArranged:
         for key, most in asked:
             self.step("beginning")
             places = self._read(key, {})
-            before = [place for place in places.values() if place <= most]
-            chosen = max(before) if before else min(places.values(), default=0.0)
-            found.append(sorted(member for member, place in places.items() if place == chosen))
+            at: dict[float, list[str]] = {}
+            for member, place in places.items():
+                at.setdefault(place, []).append(member)
+            before = sorted((place for place in at if place <= most), reverse=True)
+            # Down to the first place at which one was not only read.
+            changed = (n for n, place in enumerate(before, 1) if not all(m.endswith(READ_MARK) for m in at[place]))
+            chosen = before[: next(changed, len(before))] or sorted(at)[:1]
+            found.append(sorted(member for place in chosen for member in at[place]))
         return found
 
     def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+from cdc.join.versions import READ_MARK
+
 # Items a call: a call of 200 holds the server for a few milliseconds, during which nobody else is served.
 CALL = 200
 
@@ -166,14 +168,27 @@ return out
     guard="",
 )
 
-# KEYS: sorted sets. ARGV: a score each. Members with the greatest score that is not above it, or else with the least.
+# KEYS: sorted sets. ARGV: a score each. Members with the greatest score that is not above it, and while all of them are
+# marked as read those with the one below; or else with the least.
 BEGINNING = _script(
-    """\
-local out = {}
+    f"""\
+local out = {{}}
 for i, key in ipairs(KEYS) do
-  local last = redis.call('ZREVRANGEBYSCORE', key, ARGV[i], '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if not last[1] then last = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES') end
-  if last[1] then out[i] = redis.call('ZRANGEBYSCORE', key, last[2], last[2]) else out[i] = {} end
+  local found, most, read = {{}}, ARGV[i], true
+  while read do
+    local last = redis.call('ZREVRANGEBYSCORE', key, most, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not last[1] then break end
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, last[2], last[2])) do
+      found[#found + 1] = member
+      read = read and string.sub(member, -1) == '{READ_MARK}'
+    end
+    most = '(' .. last[2]
+  end
+  if not found[1] then
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[1] then found = redis.call('ZRANGEBYSCORE', key, first[2], first[2]) end
+  end
+  out[i] = found
 end
 return out
 """,

@@ -193,9 +193,12 @@ class Assembler:
         versions: int,
         moment_of: Callable[[Sequence[Any]], float],
     ) -> None:
-        """Rows that are referred to, each as it was at the moment of the one that refers to it."""
+        """Rows that are referred to, each as it was at the moment of the one that refers to it.
+
+        NULL stands at minus infinity, and Postgres's infinities at the ends: none of them is a moment.
+        """
         named = [(key(part.row), moment_of(part.row)) for part in parts]
-        wanted = list(dict.fromkeys((name, at) for name, at in named if name is not None and at != -inf))
+        wanted = list(dict.fromkeys((name, at) for name, at in named if name is not None and abs(at) != inf))
         asked = [(key_names.arranged(versions, name), at) for name, at in wanted]
         members = self.store.beginning(asked) if asked else []
         found = self._rows(below.table, (member for of in members for member in of))

@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from cdc.deadletter import DeadLetter
 from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
+from cdc.join.versions import row_of
 from cdc.join.view import JoinedView
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
@@ -139,7 +140,9 @@ class _Refused:
 
     def __call__(self, change: Incoming, error: UnavailableValue) -> None:
         at = (change.topic, change.stamp.partition, change.stamp.offset)
-        self.letters.append(self.reader.letter(change.key, error, at))
+        # Who looks for letters of a row knows its key, and no version's.
+        versions = self.reader.view.layout.tables[change.table].versions
+        self.letters.append(self.reader.letter(row_of(change.key) if versions else change.key, error, at))
 
 
 def as_documents(joiner: Joiner, made: list[Made], ts_ms: int) -> tuple[list[Entry], list[DeadLetter]]:

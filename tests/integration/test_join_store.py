@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,19 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
         less = [(0, 1.5, "1.50", -1), (0, 1.5, "1.5", -1), (0, 9.0, "9", -1)]
         assert each.contribute([Contribution("0:{p}", [("9", b"x", b"y")], ordered=less)], by) == [True]
         assert each.extremes(asked[:2]) == [["1.50"], ["1.50"]]
+        places = [
+            ("o0:a", 1.0, "a@1"),
+            ("o0:a", 2.0, "a@4"),
+            ("o0:a", 2.0, "a@5"),
+            ("o0:a", 3.5, "a@2r"),
+            ("o0:a", 4.0, "a@3r"),
+        ]
+        each.arrange(places, by)
+        found = each.beginning([("o0:a", place) for place in (-inf, 1.5, 2.0, 3.75, 9.0)] + [("o0:b", 1.0)])
+        read = ["a@2r", "a@3r", "a@4", "a@5"]
+        assert [sorted(one) for one in found] == [["a@1"], ["a@1"], ["a@4", "a@5"], ["a@2r", *read[2:]], read, []]
+        each.arrange([("o0:c", 5.0, "c@1r"), ("o0:c", 6.0, "c@2")], by)
+        assert [sorted(one) for one in each.beginning([("o0:c", 1.0), ("o0:c", 5.0)])] == [["c@1r"]] * 2
         far = 2**62 + 12345
         assert each.raise_versions([("v:1", 5), ("v:1", 5), ("v:1", far), ("v:1", 7)]) == [5, 6, far, far + 1]
         each.note(7, epoch=2, filled=True)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,14 @@ from cdc.errors import PipelineFileError
 from cdc.join.incoming import RowMaker
 from cdc.join.versions import by_time, shown
 from connectors.topics import FOR_EVER, data_topics
+from sinks.rowstore.memory import MemoryStore
+from spark.join.engine import Joiner
+from spark.join.records import RecordReader
+from spark.join.stage import _Refused
+from spark.join.task import Task
+from spark.spec import FlowSpec
 from tests.unit.test_resolve_joins import CATALOGUE, pipeline, resolve, said
+from truth.versions import Logged, history
 
 AIRLINE = "airline: {table: airlines, on: {carrier: carrier}, as_of: time_hour}"
 
@@ -60,6 +68,11 @@ def test_it_is_found_by_the_primary_key() -> None:
     assert "found by its primary key, (id)" in str(caught.value)
 
 
+def test_a_table_that_is_there_twice_is_refused_where_it_is_said() -> None:
+    told = said("flights", f"refs: {{{AIRLINE},\n      now: {{table: airlines, on: {{dest: carrier}}}}}}")
+    assert told.startswith(f"p.yaml:10:{len('    refs: {') + AIRLINE.index('time_hour') + 1}: ")
+
+
 def test_its_topic_is_kept_whole() -> None:
     made = {topic.name: topic.config for topic in data_topics(pipeline("flights", f"refs: {{{AIRLINE}}}"), CATALOGUE)}
     kept = {name for name, config in made.items() if config["min.compaction.lag.ms"] == FOR_EVER}
@@ -98,3 +111,90 @@ def test_each_change_is_a_version_and_the_right_one_is_shown() -> None:
     assert at(moment=0) is None
     read = maker.make(_change(Op.READ, "read", 1, 10)).row
     assert read is not None and at(read, moment=0) == "read"
+
+
+# -- the engine and the second opinion on the same log -----------------------------------------------------------------
+
+
+def _both(changes: list[Change], moments: list[str | None]) -> list[Any]:
+    """What flights of these moments show as the airline's name, by the engine and by the truth, which must agree."""
+    view = resolve(
+        "flights",
+        "columns: [id]\n    refs: {airline: {table: airlines, on: {carrier: carrier}, as_of: time_hour, value: name}}",
+    )
+    store = MemoryStore()
+    joiner = Joiner(view, store)
+    makers = {name: RowMaker(layout) for name, layout in view.layout.tables.items()}
+    flights = [
+        Change("public.flights", Op.CREATE, {"id": n}, {"id": n, "carrier": "AA", "time_hour": at}, 1, "f", 0, n, 1)
+        for n, at in enumerate(moments)
+    ]
+    for change in (*flights, *changes):
+        task = Task(1, 1)
+        made = [
+            one for piece in joiner.process([makers[change.table].make(change)], task, pytest.fail) for one in piece
+        ]
+        assert made or change.table == "public.airlines"
+    found = joiner.assembler.read([str(n) for n in range(len(moments))])
+    shape = joiner.assembler.shape
+    by_engine = [shape.plain(part)["airline"] for part in found.values() if part is not None]
+    logged = [Logged(c.table, c.offset, c.ts_ms, c.op.value, c.key, c.after) for c in changes]
+    with history(view.tree, lambda: iter(logged)) as was:
+        rows = [was.shown("public.airlines", ["AA"], at, ["name"]) for at in moments]
+    assert [row and row[0] for row in rows] == by_engine
+    return by_engine
+
+
+def test_moments_at_the_ends_of_time() -> None:
+    changes = [_change(Op.READ, "one", 1, 10), _change(Op.UPDATE, "two", 2, 20)]
+    ends = ["infinity", "-infinity", None]
+    assert _both(
+        changes,
+        [
+            *ends,
+            "1969-12-31T23:59:59.9Z",
+            "-0043-03-15T00:00:00Z",
+            "+12000-01-01T00:00:00Z",
+            "+294276-12-31T23:59:59.999999Z",
+            "1970-01-01T00:00:00.019999Z",
+            "1970-01-01T00:00:00.02Z",
+        ],
+    ) == [None, None, None, "one", "one", "two", "two", "one", "two"]
+
+
+def test_a_column_that_was_renamed_is_read_under_the_name_that_it_had() -> None:
+    view = resolve("flights", f"refs: {{{AIRLINE}}}")
+    (ref,) = view.tree.refs
+    root = replace(view.tree, refs=(replace(ref, table=replace(ref.table, renamed=(("title", "name"),))),))
+    before, now = {"carrier": "AA", "title": "one", "parent": None}, {"carrier": "AA", "name": "two", "parent": None}
+    logged = [Logged("public.airlines", at, at * 10, "u", row, row) for at, row in ((1, before), (2, now))]
+    with history(root, lambda: iter(logged)) as was:
+        found = [was.shown("public.airlines", ["AA"], f"1970-01-01T00:00:00.0{at}Z", ["name"]) for at in (1, 2)]
+    assert found == [["one"], ["two"]]
+
+
+def test_what_a_snapshot_has_read_hides_no_change_that_was_committed_before_it_was_told() -> None:
+    """The connector was behind: it told at 40 what it had read before the row was changed at 20 and at 30."""
+    changes = [
+        _change(Op.UPDATE, "one", 1, 10),
+        _change(Op.READ, "one", 2, 40),
+        _change(Op.UPDATE, "two", 3, 20),
+        _change(Op.UPDATE, "three", 4, 30),
+        _change(Op.READ, "three", 5, 50),
+        _change(Op.READ, "three", 6, 60),
+        _change(Op.UPDATE, "four", 7, 70),
+        _change(Op.READ, "healed", 8, 80),
+    ]
+    moments = [f"1970-01-01T00:00:00.0{at}Z" for at in (15, 25, 35, 45, 55, 65, 75, 85)]
+    assert _both(changes, moments) == ["one", "two", *["three"] * 4, "four", "healed"]
+
+
+def test_a_letter_of_a_version_names_the_row() -> None:
+    view = resolve("flights", f"refs: {{{AIRLINE}}}")
+    reader = RecordReader(FlowSpec("s", {"v": view}, {"t": ("v",)}, {"t": view.tree.refs[0].table}, {}, {}), view)
+    refused = _Refused(reader)
+    change = _change(Op.UPDATE, "?", 7, 10)._replace(unavailable=("name",))
+    lacking = RowMaker(view.layout.tables["public.airlines"]).make(change)
+    Joiner(view, MemoryStore()).load([lacking], Task(1, 1), refused)
+    (letter,) = refused.letters
+    assert (letter.key, letter.table, letter.offset) == ("AA", "public.airlines", 7)

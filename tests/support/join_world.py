@@ -210,6 +210,8 @@ class World:
         gone: (partition, offset) of records that the cleaner has removed; offsets stay.
         parts: of each topic.
         rows: how many keys a table has.
+        clock: now, in milliseconds.
+        versioned: tables of which the view shows rows as they were; their topics are not cleaned.
         pace: how likely a change has a position of its own. Where many share one, versions run ahead of positions.
     """
 
@@ -222,6 +224,7 @@ class World:
     pace: float = 0.5
     rows: int = 3
     clock: int = 1
+    versioned: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         named = self.view.table.primary_key

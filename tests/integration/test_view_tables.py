@@ -15,7 +15,12 @@ from spark.join.tables import MARKS
 from tests.support.servers import servers
 from tests.support.tabled import CUSTOMERS, Tabled
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
+# PySpark leaves the sockets that rows came through to the garbage collector.
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.sampled(turn=3, of=4),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 VIEWS = ("customer", "rated")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -38,16 +39,16 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
 
 
-class Kept:
+class Kept(ABC):
     """What was seen of one measure in one window; each subclass is one kind."""
 
+    @abstractmethod
     def add(self, value: Any) -> None:
         """One event's value: canonical, and not null."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> Any:
         """The value of a document's field, or a bound (``truth.bounds``)."""
-        raise NotImplementedError
 
 
 class _Count(Kept):

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
@@ -21,6 +21,7 @@ from cdc.catalogue import Table
 from cdc.join.tree import Node
 from cdc.keys import document_id
 from cdc.types.times import days_of
+from truth.events import scratch
 
 CREATED, DELETED, READ = "c", "d", "r"
 _JSON = ("json", "jsonb")
@@ -28,7 +29,7 @@ _JSON = ("json", "jsonb")
 _LATEST = (1 << 63) - 1
 # Years as Postgres has them: before 1 and after 9999 too.
 _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z?")
-_SCHEMA = "CREATE TABLE version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
+_TABLE = "version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
 _INDEX = "CREATE INDEX by_time ON version (name, key, since, at)"
 _OF = "SELECT since, op, row, at FROM version WHERE name = ? AND key = ?"
 _BEFORE = f"{_OF} AND since <= ? AND op <> '{READ}' ORDER BY since DESC, at DESC LIMIT 1"
@@ -120,19 +121,13 @@ def history(root: Node, read: Versions) -> Iterator[History]:
         read: reads the log from its beginning; what it raises is raised here.
     """
     tables = {name: table for name, table in root.tables().items() if name in root.versioned()}
-    with tempfile.TemporaryDirectory(prefix="headwater-versions-") as folder, _store(f"{folder}/versions") as store:
+    with (
+        tempfile.TemporaryDirectory(prefix="headwater-versions-") as folder,
+        scratch(f"{folder}/versions", _TABLE) as store,
+    ):
         store.executemany("INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)", _rows(tables, read))
         store.execute(_INDEX)
         yield History(store, tables)
-
-
-@contextmanager
-def _store(path: str) -> Iterator[sqlite3.Connection]:
-    """A file of versions, which nobody needs after a crash."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as store:
-        for statement in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", _SCHEMA, "BEGIN"):
-            store.execute(statement)
-        yield store
 
 
 def _rows(tables: Mapping[str, Table], read: Versions) -> Iterator[tuple[Any, ...]]:

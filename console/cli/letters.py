@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.cli.options import confirm, json_option, master_option, pipeline_argument, print_json
+from console.cli.options import (
+    cause_option,
+    confirm,
+    json_option,
+    master_option,
+    pipeline_argument,
+    print_json,
+    since_option,
+    together,
+)
 from console.cli.tables import ago, print_table
 from console.cli.webhook_letters import webhooks
 
 if TYPE_CHECKING:
     from operations.letters.wanted import Wanted
 
-F = TypeVar("F", bound=Callable[..., Any])
 # Of letters that a replay leaves, so many are printed; --json has more.
 MOST_LEFT = 20
 
@@ -46,24 +54,19 @@ def command(context: click.Context, file: Path) -> None:
     context.obj = file
 
 
-def _wanted_options(function: F) -> F:
-    """The options that choose letters."""
-    options = (
-        click.option("--sink", "sinks", multiple=True, metavar="NAME", help="Only of this sink (may be repeated)."),
-        click.option("--view", "views", multiple=True, metavar="NAME", help="Only of this view (may be repeated)."),
-        click.option(
-            "--table", "tables", multiple=True, metavar="TABLE", help="Only of rows of this table (may be repeated)."
-        ),
-        click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of this key (may be repeated)."),
-        click.option("--cause", metavar="REGEX", help="Only those whose reason matches, in any letter case."),
-        click.option("--since", metavar="WHEN", help="Only since then: 30m, 2h, 7d ago, or a date or time."),
-        click.option(
-            "--generation", type=click.IntRange(1), metavar="N", help="Not of the one that readers see, but of this."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_wanted_options = together(
+    click.option("--sink", "sinks", multiple=True, metavar="NAME", help="Only of this sink (may be repeated)."),
+    click.option("--view", "views", multiple=True, metavar="NAME", help="Only of this view (may be repeated)."),
+    click.option(
+        "--table", "tables", multiple=True, metavar="TABLE", help="Only of rows of this table (may be repeated)."
+    ),
+    click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of this key (may be repeated)."),
+    cause_option,
+    since_option,
+    click.option(
+        "--generation", type=click.IntRange(1), metavar="N", help="Not of the one that readers see, but of this."
+    ),
+)
 
 
 def _wanted(**asked: Any) -> Wanted:

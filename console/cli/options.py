@@ -53,6 +53,22 @@ def master_option(function: F) -> F:
     )(function)
 
 
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, listed in this order."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+# What letters of any kind are chosen by.
+cause_option = click.option("--cause", metavar="REGEX", help="Only those whose reason matches, in any letter case.")
+since_option = click.option("--since", metavar="WHEN", help="Only since then: 30m, 2h, 7d ago, or a date or time.")
+
+
 def confirm(question: str) -> None:
     """Ask before something is removed.
 

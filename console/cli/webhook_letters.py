@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
-from console.cli.options import confirm, json_option, print_json
+from console.cli.options import cause_option, confirm, json_option, print_json, since_option, together
 from console.cli.tables import ago, print_table
 
 if TYPE_CHECKING:
     from operations.push.letters import WantedLetters
 
-F = TypeVar("F", bound=Callable[..., Any])
 # Of letters that are left, so many are printed; --json has all.
 MOST_LEFT = 20
 
@@ -37,17 +35,12 @@ def webhooks() -> None:
     """
 
 
-def _wanted_options(function: F) -> F:
-    """The options that choose letters."""
-    options = (
-        click.option("--webhook", "hooks", multiple=True, metavar="NAME", help="Only of this one (may be repeated)."),
-        click.option("--id", "ids", multiple=True, metavar="ID", help="Only this batch (may be repeated)."),
-        click.option("--cause", metavar="REGEX", help="Only those whose reason matches, in any letter case."),
-        click.option("--since", metavar="WHEN", help="Only since then: 30m, 2h, 7d ago, or a date or time."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_wanted_options = together(
+    click.option("--webhook", "hooks", multiple=True, metavar="NAME", help="Only of this one (may be repeated)."),
+    click.option("--id", "ids", multiple=True, metavar="ID", help="Only this batch (may be repeated)."),
+    cause_option,
+    since_option,
+)
 
 
 def _wanted(**asked: Any) -> WantedLetters:

@@ -144,8 +144,7 @@ class Percolator:
             there = self._ids()
             wanted = {query.id: query for query in queries.values()}
             said = self._put([query for name, query in wanted.items() if name not in there])
-            for part in parts(sorted(there - wanted.keys())):
-                self._client.bulk(index=self.index, operations=[{"delete": {"_id": name}} for name in part])
+            self._delete(sorted(there - wanted.keys()))
             self._client.indices.refresh(index=self.index)
         return said
 
@@ -177,8 +176,8 @@ class Percolator:
             if len(numbers) == 1:
                 return 1
             middle = len(numbers) // 2
-            parts = (numbers[:middle], numbers[middle:])
-            return sum(self._judge(documents, part, asked, found) for part in parts)
+            halves = (numbers[:middle], numbers[middle:])
+            return sum(self._judge(documents, half, asked, found) for half in halves)
         for hit in answer.get("hits", {}).get("hits", ()):
             for slot in hit["fields"]["_percolator_document_slot"]:
                 found[numbers[slot]].add(hit["_id"])
@@ -216,6 +215,10 @@ class Percolator:
                 if "error" in told:
                     said[told["_id"]] = words(told["error"])
         return said
+
+    def _delete(self, ids: Sequence[str]) -> None:
+        for part in parts(ids):
+            self._client.bulk(index=self.index, operations=[{"delete": {"_id": one}} for one in part])
 
     def _not_added(self, told: Mapping[str, Any]) -> SinkUnavailable | SinkRefused:
         what = f"{self._settings.who}: a standing query could not be added: {words(told['error'])}"

@@ -27,7 +27,6 @@ TOGETHER = 1_000
 # Documents that a crash has left are removed after so long; nobody judges a batch for that time.
 LEFT_SECONDS = 3_600
 _BATCH, _AT = f"{OWN}.batch", f"{OWN}.at"
-_NOTHING = b'{"match_none":{}}'
 
 
 def has_percolator(client: Elasticsearch) -> bool:
@@ -54,7 +53,8 @@ class Searched(Percolator):
     # A percolator refuses a query of a field that is not there; a search would find nothing by it, and say nothing.
     more = (("index.query.parse.allow_unmapped_fields", False),)
 
-    _known: Mapping[str, bytes] | None = None
+    # Those that stand, of ``follow``: nobody judges before it.
+    _known: Mapping[str, bytes]
 
     def setup(self) -> str:
         """See ``Percolator``; documents that were left by a crash go."""
@@ -65,10 +65,6 @@ class Searched(Percolator):
             found = self._client.search(index=self.index, query=left, size=MOST // 5, source=False).body["hits"]["hits"]
             self._delete([hit["_id"] for hit in found])
         return made
-
-    def _delete(self, ids: Sequence[str]) -> None:
-        if ids:
-            self._client.bulk(index=self.index, operations=[{"delete": {"_id": one}} for one in ids])
 
     def follow(self, queries: Mapping[str, Query]) -> dict[str, str]:
         """See ``Percolator``."""
@@ -103,8 +99,7 @@ class Searched(Percolator):
     def _judge(
         self, documents: Sequence[bytes], numbers: Sequence[int], asked: Collection[str] | None, found: list[set[str]]
     ) -> int:
-        known = self._all() if self._known is None else self._known
-        wanted = [(name, query) for name, query in known.items() if asked is None or name in asked]
+        wanted = [(name, query) for name, query in self._known.items() if asked is None or name in asked]
         unread = 0
         for start in range(0, len(numbers), TOGETHER):
             piece = numbers[start : start + TOGETHER]
@@ -139,7 +134,7 @@ class Searched(Percolator):
         """Each query over the documents with a mark."""
         lines: list[Any] = []  # as they go over the wire
         for query in queries:
-            both = [{"term": {_BATCH: mark}}, orjson.Fragment(query or _NOTHING)]
+            both = [{"term": {_BATCH: mark}}, orjson.Fragment(query)]
             body = {"size": size, "_source": False, "sort": ["_doc"], "track_total_hits": False}
             lines += (b"{}", orjson.dumps({**body, "query": {"bool": {"filter": both}}}))
         shown = "responses.hits.hits._id,responses.error,responses.status,responses._shards.failures"
@@ -155,23 +150,6 @@ class Searched(Percolator):
             raise SinkRefused(f"{self._settings.who}: a standing query could not be run: {str(failed)[:1_000]}")
         hits: Sequence[Mapping[str, Any]] = answer.get("hits", {}).get("hits", ())
         return hits
-
-    def _all(self) -> dict[str, bytes]:
-        """The queries that are in the index, where nobody has told which stand."""
-        found, after = dict[str, bytes](), None
-        while True:
-            page = self._client.search(
-                index=self.index,
-                size=min(MOST, 1_000),
-                query={"exists": {"field": f"{OWN}.id"}},
-                sort=[{f"{OWN}.id": "asc"}],
-                search_after=after,
-                track_total_hits=False,
-            ).body["hits"]["hits"]
-            found |= {hit["_id"]: orjson.dumps(hit["_source"][OWN]["query"]) for hit in page}
-            if len(page) < 1_000:
-                return found
-            after = page[-1]["sort"]
 
 
 def _marked(document: bytes, mark: str) -> bytes:

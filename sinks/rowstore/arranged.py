@@ -7,30 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sinks.contract import OnWait
-from sinks.retry import quiet
 from sinks.rowstore.commands import Command, by_key, cut
 from sinks.rowstore.contract import Attempt
-from sinks.rowstore.scripts import BEGINNING, FOREMOST
-from sinks.rowstore.settings import StoreSettings
+from sinks.rowstore.scripts import BEGINNING, FOREMOST, Script
 from sinks.rowstore.talk import Talk
 
 
 class Arranged(Talk):
-    """The verbs of arrangements.
-
-    Args:
-        settings: plain data; holds secrets.
-        on_wait: told a line each time it waits for its server.
-    """
-
-    def __init__(self, settings: StoreSettings, on_wait: OnWait = quiet) -> None:
-        super().__init__(settings, on_wait)
-        # Where something was read since ``confirm`` was called last.
-        self._read: set[str] = set()
-
-    def _seen(self, names: Sequence[str]) -> None:
-        self._read.update(map(self.beside, names) if self.settings.cluster else (self._ns,))
+    """The verbs of arrangements; arguments as ``Talk``."""
 
     def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
         """See RowStore."""
@@ -45,20 +29,19 @@ class Arranged(Talk):
 
     def foremost(self, asked: Sequence[tuple[str, int]]) -> list[list[str]]:
         """See RowStore."""
-        self._seen([key for key, _ in asked])
-        calls: list[Command] = []
-        for chunk in self._chunks(asked):
-            named, counts = [self.name(key) for key, _ in chunk], [str(count) for _, count in chunk]
-            calls.append(("EVALSHA", FOREMOST.sha, len(named), *named, *counts))
-        return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
+        return self._found(FOREMOST, [(key, str(count)) for key, count in asked])
 
     def beginning(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
         """See RowStore."""
+        return self._found(BEGINNING, [(key, repr(place)) for key, place in asked])
+
+    def _found(self, script: Script, asked: Sequence[tuple[str, str]]) -> list[list[str]]:
+        """What a script finds in arrangements: (arrangement's key, what it is asked by)."""
         self._seen([key for key, _ in asked])
         calls: list[Command] = []
         for chunk in self._chunks(asked):
-            named, places = [self.name(key) for key, _ in chunk], [repr(place) for _, place in chunk]
-            calls.append(("EVALSHA", BEGINNING.sha, len(named), *named, *places))
+            named, said = [self.name(key) for key, _ in chunk], [text for _, text in chunk]
+            calls.append(("EVALSHA", script.sha, len(named), *named, *said))
         return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
 
     def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from cdc.join.versions import READ_MARK
 from sinks.rowstore.contract import Attempt
+from sinks.rowstore.memory_talk import MemoryTalk
 
 
-class MemoryArranged:
+class MemoryArranged(MemoryTalk):
     """The verbs of arrangements, on dicts: member -> place."""
-
-    step: Callable[[str], None]
-
-    def _read(self, key: str, default: Any) -> Any:
-        raise NotImplementedError
-
-    def _guard(self, key: str, by: Attempt = Attempt()) -> dict[str, Any]:  # noqa: B008 (a tuple)
-        raise NotImplementedError
 
     def arrange(self, entries: Sequence[tuple[str, float, str]], by: Attempt) -> None:
         """See RowStore."""

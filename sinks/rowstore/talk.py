@@ -64,6 +64,8 @@ class Talk:
         self._made: Any = None
         self._stop = threading.Event()
         self.awake = Awake(settings.away_seconds)
+        # Where something was read since ``confirm`` was called last.
+        self._read: set[str] = set()
 
     @property
     def login(self) -> Settings:
@@ -197,6 +199,10 @@ class Talk:
             arguments = (*first, *(argument for _, of in chunk for argument in of))
             calls.append(self.call(script, self.beside(chunk[0][0]), named, arguments, by))
         return [answer for answers in self.pipeline(calls) for answer in answers]
+
+    def _seen(self, names: Sequence[str]) -> None:
+        """Something is read where these keys lie."""
+        self._read.update(map(self.beside, names) if self.settings.cluster else (self._ns,))
 
     def _chunks(self, items: Sequence[T]) -> Any:
         return batches(items, 1 if self.settings.cluster else CALL)

@@ -239,6 +239,7 @@ def changelog(spark: SparkSession, flow: Flow, starts: Offsets | None = None, tu
         starts=starts,
         traces=reading.traces,
         turns=turns,
+        registry=flow.spec.registry,
     )
     return observed_traces(records).select(*RECORD.names) if reading.traces else records
 

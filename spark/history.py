@@ -121,6 +121,7 @@ class Historian:
             client=reading.client,
             starts={topic: {part: starts[part] for part in moved}},
             ends={topic: {part: ends[part] for part in moved}},
+            registry=spec.registry,
         )
         known = {part: at for part, at in starts.items() if at >= 0}
         return map_in_arrow(records, partial(history_rows, one.pack(), self.place.source, known), history_ddl(view))

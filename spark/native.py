@@ -64,7 +64,7 @@ class NativeReader:
         found = [native(column) for column in table.columns]
         columns = tuple(one for one in found if one is not None)
         keys = {column.name: one for column, one in zip(table.columns, found, strict=True) if one and one.key}
-        if view.needs_spark or spec.registry is not None or len(columns) < len(found):
+        if view.needs_spark or len(columns) < len(found):
             return None
         if Former(table) or not table.primary_key or not keys.keys() >= set(table.primary_key):
             return None

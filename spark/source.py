@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.errors import ConfigError
+from spark.avro_text import values_as_text
 from spark.record import RECORD
 from spark.traces import traceparent
 
@@ -64,6 +65,7 @@ def read_changelog(
     starts: Mapping[str, Mapping[int, int]] | None = None,
     traces: bool = False,
     turns: str = "",
+    registry: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Stream (key, value, topic, partition, offset) of ``topics`` from offset 0.
 
@@ -77,6 +79,7 @@ def read_changelog(
         traces: also the span that wrote a record, if it bears one, as a last column.
         turns: a batch is planned when none of another query with this name is at work; ``turn_done`` says that it has
             ended. Nothing, or a session without our source: none waits.
+        registry: settings of the schema registry; None when no record can be Avro.
     """
     options = _options(bootstrap, topics, client, fetch_wait_ms)
     if starts is not None:
@@ -89,7 +92,14 @@ def read_changelog(
     source = _reader(spark)
     if turns and source == OURS:
         options[TURNS] = turns
-    return spark.readStream.format(source).options(**options).load().select(*RECORD.names, *more)
+    return _as_text(spark.readStream.format(source).options(**options).load().select(*RECORD.names, *more), registry)
+
+
+def _as_text(records: DataFrame, registry: Mapping[str, str] | None) -> DataFrame:
+    """Records of JSON; those that are Avro for Python where our jar is missing."""
+    if registry is None or _reader(records.sparkSession) != OURS:
+        return records
+    return values_as_text(records, registry)
 
 
 def _reader(spark: SparkSession) -> str:
@@ -126,6 +136,7 @@ def read_slice(
     client: Mapping[str, str],
     starts: Mapping[str, Mapping[int, int]],
     ends: Mapping[str, Mapping[int, int]],
+    registry: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """A part of the log as a batch; one partition of it is one of the frame's, in the order of its offsets.
 
@@ -135,12 +146,13 @@ def read_slice(
         client: librdkafka-style options.
         starts: topic -> partition -> the offset to start at.
         ends: the same partitions -> the offset to stop before.
+        registry: as in ``read_changelog``.
     """
     options = _options(bootstrap, sorted(ends), client, 10)
     del options["subscribe"]
     options["assign"] = json.dumps({topic: sorted(parts) for topic, parts in ends.items()})
     options["startingOffsets"], options["endingOffsets"] = json.dumps(starts), json.dumps(ends)
-    return spark.read.format("kafka").options(**options).load().select(*RECORD.names)
+    return _as_text(spark.read.format("kafka").options(**options).load().select(*RECORD.names), registry)
 
 
 def _options(bootstrap: str, topics: Sequence[str], client: Mapping[str, str], fetch_wait_ms: int) -> dict[str, str]:

@@ -181,7 +181,12 @@ class Fill:
     def _read(self, piece: Slice) -> list[Row]:
         reading = self._flow.reading
         records = read_slice(
-            self._spark, bootstrap=reading.bootstrap, client=reading.client, starts=piece.starts, ends=piece.ends
+            self._spark,
+            bootstrap=reading.bootstrap,
+            client=reading.client,
+            starts=piece.starts,
+            ends=piece.ends,
+            registry=self._flow.spec.registry,
         )
         if self._flow.throttle < 1:
             parts = sum(len(of) for of in piece.ends.values())

@@ -14,14 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from cdc.catalogue import Catalogue
 from cdc.debezium_json import snapshot_lsn
+from cdc.encoding import JSON
 from cdc.view import View
 from connectors.catalogue import read_catalogue
+from deploy.local import artifacts
+from spark.avro_text import values_as_text
+from spark.record import RECORD_DDL
+from spark.session import build_session
 from tests.support import codec_cases as cases
 from tests.support.debezium import Lab, Record, lab_on, wait_for
+from tests.support.own_classes import own_classes_at_hand
 from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from truth import values as truth
@@ -79,6 +86,7 @@ def _run(lab: Lab) -> dict[str, Any]:
         "catalogue": catalogue,
         "records": read,
         "encoding": lab.encoding,
+        "registry": lab.ends.registry_url,
         "odd": cases.read_texts(texts, catalogue.tables["public.odd"]),
         "types": cases.read_texts(texts, catalogue.tables["public.types"]),
         "rows": dict(texts.execute("SELECT id, v FROM rows").fetchall()),
@@ -218,3 +226,20 @@ def test_streamed_values_look_like_a_snapshots(seen: dict[str, Any]) -> None:
         if name != "id" and value != rows[number + 1000][name] and "[L" not in str(value)
     }
     assert {name for _, name in different} == {"c_date"}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_spark_makes_json_of_every_record_of_avro(seen: dict[str, Any], tmp_path: Path) -> None:
+    if seen["encoding"] is JSON:
+        pytest.skip("JSON needs none")
+    values = [value for records in seen["records"].values() for _, value, _ in records if value is not None]
+    with own_classes_at_hand():
+        jars = artifacts.spark_jars()[0].parent
+        session = build_session("t", master="local[1]", jars=jars, log=tmp_path / "spark.log")
+        rows = [(None, value, "t", 0, at) for at, value in enumerate(values)]
+        made = values_as_text(session.createDataFrame(rows, RECORD_DDL).coalesce(1), {"url": seen["registry"]})
+        texts = [bytes(row.value) for row in sorted(made.collect(), key=lambda row: row.offset)]
+        session.stop()
+    for value, text in zip(values, texts, strict=True):
+        assert text[:1] == b"{"
+        assert orjson.dumps(orjson.loads(text)["after"]) == orjson.dumps(seen["encoding"].loads(value)["after"])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from benchmarks.avro_text import as_text
 from benchmarks.idle import WARM_UP, Probe, Watcher
 from benchmarks.loads import load_seconds
 from benchmarks.pipeline import TEXT, Bench
@@ -122,8 +123,13 @@ def _records(bench: Bench) -> Records:
 
 
 def _rates(bench: Bench, records: Records) -> tuple[float, float]:
-    """Events a second to changes, and to documents; the best of some rounds, as a shared machine only ever takes."""
+    """Events a second of one core to changes, and to documents; the best of some rounds, as a shared machine only ever
+    takes. What Spark's virtual machine does before Python sees the events counts as well."""
     pipeline = bench.pipeline
+    before, registry = 0.0, pipeline.source.reader()
+    if registry is not None:
+        records, before = as_text(records, registry)
+        print(f"Avro made JSON at {len(records) / before:,.0f} events/s", flush=True)
     table = source_catalogue(pipeline).tables[TABLE]
     decoder = Decoder(table, encoding=encoding_of(pipeline.source.reader()))
     view, topic = View.identity(table), pipeline.topic(TABLE)
@@ -133,11 +139,11 @@ def _rates(bench: Bench, records: Records) -> tuple[float, float]:
     for _ in range(ROUNDS):
         began = time.process_time()
         changes = [decoder.decode(key, value, topic, part, offset) for key, value, part, offset in records]
-        best_decode = max(best_decode, len(records) / (time.process_time() - began))
+        best_decode = max(best_decode, len(records) / (before + time.process_time() - began))
         del changes
         began = time.process_time()
         for key, value, part, offset in records:
             view.render(decoder.decode(key, value, topic, part, offset))
-        best_render = max(best_render, len(records) / (time.process_time() - began))
+        best_render = max(best_render, len(records) / (before + time.process_time() - began))
     gc.unfreeze()
     return best_decode, best_render

@@ -201,7 +201,7 @@ def test_bytes_that_are_garbled_never_give_another_event(text: Text) -> None:
 
 
 def test_records_that_are_no_events_are_written_whole(text: Text) -> None:
-    value = {"before": 1, "m": {"ä\"": [1, None]}, "in": {"yes": True, "n": -(2**63), "x_u": "\\"}}
+    value = {"before": 1, "m": {'ä"': [1, None]}, "in": {"yes": True, "n": -(2**63), "x_u": "\\"}}
     out = BytesIO()
     schemaless_writer(out, parse_schema(OTHER), value)
     (there,) = text([HEAD.pack(0, OTHERS) + out.getvalue()])

@@ -19,10 +19,11 @@ from cdc.former import Former
 from cdc.placeholders import unavailable
 from cdc.position import MAX_LSN, pack
 
-_OPS = {op.value: op for op in Op if op is not Op.TOMBSTONE}
+_WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
+# Letter of an event -> what happened, and whether the event must have a row. (An Enum's hash is dear, once a record.)
+_OPS = {op.value: (op, op in _WITH_ROW) for op in Op if op is not Op.TOMBSTONE}
 # What ``source.snapshot`` says of a streamed event: nothing at all, or the word that is its default.
 STREAMED = (None, "false")
-_WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
 
 
 class _OtherKey(ValueError):
@@ -104,12 +105,12 @@ class Decoder:
                 return Change(self._qualified, Op.TOMBSTONE, keys, None, 0, topic, partition, offset, 0)
             event = self._loads(value)
             self.source = source = event["source"]
-            op = _OPS[event["op"]]
+            op, with_row = _OPS[event["op"]]
             if (source["table"], source["schema"]) != self._where:
                 raise ValueError(f"it is of {source['schema']}.{source['table']}")
             after: dict[str, Any] | None = None
             missing: tuple[str, ...] = ()
-            if op in _WITH_ROW:
+            if with_row:
                 after = event["after"]
                 if type(after) is not dict:
                     raise ValueError(f"an event of kind {op.value} must have a row in `after`")

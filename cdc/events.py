@@ -51,8 +51,9 @@ class EventDecoder(Decoder):
         return False
 
     def _key(self, key: bytes | None, after: dict[str, Any] | None) -> dict[str, Any]:
-        found = {name: (after or {}).get(name) for name in self.table.primary_key}
-        for name, value in found.items():
+        row, found = after or {}, {}
+        for name in self.table.primary_key:
+            found[name] = value = row.get(name)
             if value is None:
                 raise ValueError(f"its row lacks the column {name}, which tells events apart")
         return found

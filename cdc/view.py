@@ -172,10 +172,12 @@ class View:
     # -- rows for Spark SQL -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _typed_plan(self) -> tuple[Getter, tuple[tuple[int, types.Converter], ...]]:
-        converters = [types.arrow_converter(column) for column in self.table.columns]
-        indexed = tuple((index, convert) for index, convert in enumerate(converters) if convert is not None)
-        return _getter([column.name for column in self.table.columns]), indexed
+    def _typed_plan(self) -> tuple[Getter, tuple[int, ...], tuple[tuple[int, types.Converter], ...]]:
+        """(values of the columns, which of these must be text, the others that need a converter)."""
+        converters = list(enumerate(types.arrow_converter(column) for column in self.table.columns))
+        texts = tuple(index for index, convert in converters if convert is types.text)
+        others = tuple((at, convert) for at, convert in converters if convert is not None and convert is not types.text)
+        return _getter([column.name for column in self.table.columns]), texts, others
 
     def typed_row(self, change: Change) -> tuple[Any, ...]:
         """Every column of the table, in its order, as values for ``arrow_schema``; only for a change with a row.
@@ -190,12 +192,15 @@ class View:
             raise UnavailableValue.of(
                 change.table, change.unavailable, f"{change.topic}/{change.partition}/{change.offset}"
             )
-        getter, converters = self._typed_plan
+        getter, texts, converters = self._typed_plan
         try:
             try:
                 row = list(getter(after))
             except KeyError:
                 row = [after.get(column.name) for column in self.table.columns]
+            for index in texts:  # half of most rows: without a call for each
+                if type(row[index]) is not str and row[index] is not None:
+                    types.text(row[index])
             for index, convert in converters:
                 if row[index] is not None:
                     row[index] = convert(row[index])

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -26,7 +26,8 @@ IDLE_SECONDS = 600.0
 TOLD = ".told"
 
 
-class _Clock(NamedTuple):
+@dataclass(slots=True)
+class _Clock:
     """A partition's clock: after the record at ``offset`` it is at ``micros`` (None: no event of it had a time).
 
     ``committed`` is when the newest event was committed, in microseconds too; 0 if that is not known."""
@@ -70,16 +71,17 @@ class Clocks:
     def after(self, topic: str, partition: int, offset: int, micros: int | None, committed: int = 0) -> None:
         """A record's event time, which the clock has seen from now on (None if it has none), and its commit's."""
         known = self._now[topic, partition]
-        if micros is None or (known.micros is not None and known.micros > micros):
-            micros = known.micros
-        self._now[topic, partition] = _Clock(offset, micros, max(known.committed, committed))
+        known.offset = offset
+        if micros is not None and (known.micros is None or known.micros < micros):
+            known.micros = micros
+        known.committed = max(known.committed, committed)
 
     def keep(self) -> None:
         """Leave notes for the next batch: at the end of a slice, before its batch is committed."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for (topic, partition), clock in self._now.items():
             notes = {note.offset: note for note in self._read(topic, partition)} | {clock.offset: clock}
-            kept = [list(notes[offset]) for offset in sorted(notes)[-NOTES:]]
+            kept = [astuple(notes[offset]) for offset in sorted(notes)[-NOTES:]]
             path = self._path(topic, partition)
             new = path.with_suffix(f".{os.getpid()}")
             new.write_bytes(orjson.dumps(kept))

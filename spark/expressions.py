@@ -122,10 +122,9 @@ def entry_batch(spec: FlowSpec, view: View, decoded: Decoded) -> pa.RecordBatch:
     deadletters.send(spec.dead_letters, decoded.letters)
     row_schema = view.arrow_schema()
     nulls = (None,) * len(row_schema)
-    entries = [*decoded.entries, decoded.tally()]
-    arrays = [pa.array([getattr(e, name) for e in entries], kind) for name, (kind, _) in META.items()]
-    rows = [e.row if e.row is not None else nulls for e in entries]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(row_schema)
+    *own, typed = zip(*decoded.entries, decoded.tally(), strict=True)  # an entry is META's columns and its row
+    arrays = [pa.array(values, kind) for values, (kind, _) in zip(own, META.values(), strict=True)]
+    columns = zip(*(nulls if row is None else row for row in typed), strict=True)
     arrays += [pa.array(values, f.type) for values, f in zip(columns, row_schema, strict=True)]
     names = [PREFIX + name for name in META] + row_schema.names
     return pa.RecordBatch.from_arrays(arrays, names=names)

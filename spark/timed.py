@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.change import Op
+from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, DecodeError
 from cdc.join.expressions import quoted
 from cdc.log.ends import LogEnds
@@ -65,7 +66,7 @@ class TimedReader(EntryDecoder):
 
     def read(self, batch: pa.RecordBatch) -> Read:
         """Events in the order of the records; what has no time, or was changed, is a dead letter."""
-        found, letters = Read(Decoded([], [], 0), [], [], []), []
+        found, letters = list[tuple[Entry, bool, int, int | None]](), list[DeadLetter]()
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
         for key, value, topic, partition, offset in zip(*columns, strict=True):
             (decoder, (view,)), at = self.routes[topic], (topic, partition, offset)
@@ -79,9 +80,10 @@ class TimedReader(EntryDecoder):
                 # Nobody reads an event's document: it becomes a part of another.
                 row, identity = view.typed_row(change), view.document_id(change)
                 entry = Entry(view.name, identity, change.position, b"{}", *at, change.ts_ms, row)
-                moment = cast(TimedView, view).moment(change, row)
+                assert isinstance(view, TimedView)
+                moment = view.moment(change, row)
                 again = change.snapshot and change.position > decoder.base | self.spec.snapshot_lsn
-                _add(found, entry, again, moment, clock)
+                found.append((entry, again, moment, clock))
                 # Nothing happens after it was committed: a clock that runs ahead makes nobody else's events late.
                 committed = change.ts_ms * _MILLI
                 moment = min(moment, committed + _MILLI) if committed else moment
@@ -89,14 +91,8 @@ class TimedReader(EntryDecoder):
                 letters.append(self._letter(None, decoder, key, error, value, at))
             finally:
                 self._clocks.after(*at, moment, committed)
-        return found._replace(decoded=Decoded(found.decoded.entries, letters, batch.num_rows))
-
-
-def _add(found: Read, entry: Entry, again: bool, moment: int, clock: int | None) -> None:
-    found.decoded.entries.append(entry)
-    found.again.append(again)
-    found.at.append(moment)
-    found.clocks.append(clock)
+        entries, *times = zip(*found, strict=True) if found else ((), (), (), ())
+        return Read(Decoded(list(entries), letters, batch.num_rows), *map(list, times))
 
 
 def _changed(view: str, table: str, record: str) -> DecodeError:

@@ -34,7 +34,7 @@ class Change(NamedTuple):
         offset: its offset; of two changes of one key with equal positions the later offset is newer.
         ts_ms: when the source committed it, ms since 1970 UTC; 0 if unknown.
         unavailable: columns of ``after`` that hold Debezium's placeholder for an unchanged large value: not values.
-        snapshot: the row was read, not streamed: ``ts_ms`` is when it was read.
+        snapshot: the row, or that it is gone, was read and not streamed: ``ts_ms`` is when that was told.
     """
 
     table: str

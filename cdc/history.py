@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc.change import Change, Op
-from cdc.debezium_json import STREAMED, lsn_of
+from cdc.debezium_json import STREAMED, WRITTEN, lsn_of
 
 # What a column of ours begins with.
 OURS = "_hw_"
@@ -32,9 +32,6 @@ COLUMNS: Mapping[str, str] = {
     SOURCE: "string",
     MISSING: "array<string>",
 }
-# In the ``source`` of a delete that we have written ourselves (connectors/missed_deletes.py): behind which place of the
-# log it is to stand. Debezium has null there, unless it was told to fetch it, which its connector is not.
-WRITTEN = "xmin"
 READ, DELETED = "read", "delete"
 WORDS: Mapping[Op, str] = {
     Op.READ: READ,

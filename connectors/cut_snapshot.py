@@ -14,8 +14,8 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 
+from cdc.debezium_json import WRITTEN
 from cdc.errors import KafkaError
-from cdc.history import WRITTEN
 from cdc.log.client import Kafka
 from cdc.log.records import SILENCE_SECONDS, records
 from cdc.outbox import is_outbox

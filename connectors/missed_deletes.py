@@ -24,9 +24,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Message
 
 from cdc.catalogue import Table
-from cdc.debezium_json import lsn_of
+from cdc.debezium_json import WRITTEN, lsn_of
 from cdc.errors import KafkaError, SourceError
-from cdc.history import WRITTEN
 from cdc.log.records import records
 from cdc.outbox import is_outbox
 from connectors.absent_keys import NO_SWEEP, KeyCheck

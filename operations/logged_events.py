@@ -9,7 +9,7 @@ from functools import partial
 
 import orjson
 
-from cdc.debezium_json import lsn_of
+from cdc.debezium_json import WRITTEN, lsn_of
 from cdc.join.view import JoinedView
 from cdc.log.client import Kafka, Topic
 from cdc.log.records import records
@@ -20,7 +20,7 @@ from cdc.resolve import topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from truth.events import Event
-from truth.versions import Logged, Versions
+from truth.versions import DELETED, MISSED, Logged, Versions
 
 # topic -> partition -> offset of the next record.
 Ends = Mapping[str, Mapping[int, int]]
@@ -56,7 +56,9 @@ def _versions(pipeline: Pipeline, tables: Sequence[str]) -> Iterator[Logged]:
                 try:
                     # Keys are JSON, whatever values are.
                     event, key = encoding.loads(message.value() or b""), orjson.loads(message.key() or b"")
-                    told = (int(event["source"]["ts_ms"]), str(event["op"]), dict(key), event["after"])
+                    source, op = event["source"], str(event["op"])
+                    op = MISSED if op == DELETED and source.get(WRITTEN) else op
+                    told = (int(source["ts_ms"]), op, dict(key), event["after"])
                     yield Logged(named[topic], message.offset() or 0, *told)
                 except (ValueError, KeyError, TypeError):
                     continue

@@ -23,7 +23,8 @@ from cdc.keys import document_id
 from cdc.types.times import days_of
 from truth.events import scratch
 
-CREATED, DELETED, READ = "c", "d", "r"
+# What has become of a row; the last one is a delete that was found out by reading.
+CREATED, DELETED, READ, MISSED = "c", "d", "r", "missed"
 _JSON = ("json", "jsonb")
 # SQLite's integers end a little before Postgres's moments.
 _LATEST = (1 << 63) - 1
@@ -32,9 +33,10 @@ _MOMENT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6
 _TABLE = "version (name TEXT, key TEXT, since INT, at INT, op TEXT, row BLOB)"
 _INDEX = "CREATE INDEX by_time ON version (name, key, since, at)"
 _OF = "SELECT since, op, row, at FROM version WHERE name = ? AND key = ?"
-_BEFORE = f"{_OF} AND since <= ? AND op <> '{READ}' ORDER BY since DESC, at DESC LIMIT 1"
+_WERE_READ = f"('{READ}', '{MISSED}')"
+_BEFORE = f"{_OF} AND since <= ? AND op NOT IN {_WERE_READ} ORDER BY since DESC, at DESC LIMIT 1"
 # What was read is dated when it was told: of changes that came meanwhile the log says that they are newer.
-_READ = f"{_OF} AND since <= ? AND op = '{READ}' AND since >= ? AND at > ? ORDER BY at DESC LIMIT 1"
+_READ = f"{_OF} AND since <= ? AND op IN {_WERE_READ} AND since >= ? AND at > ? ORDER BY at DESC LIMIT 1"
 _FIRST = f"{_OF} ORDER BY since, at LIMIT 1"
 
 
@@ -45,7 +47,7 @@ class Logged(NamedTuple):
         table: ``schema.table``.
         offset: in its partition, in which all changes of a row are.
         ts_ms: when it was committed.
-        op: Debezium's letter.
+        op: Debezium's letter, or ``MISSED``.
         key: primary key column -> raw value.
         row: column -> raw value; None of a deletion.
     """
@@ -92,7 +94,7 @@ class History:
         since, behind = (changed[0], changed[3]) if changed else (0, -1)
         read = self._store.execute(_READ, (*named, at, since, behind)).fetchone()
         found = read or changed or self._store.execute(_FIRST, named).fetchone()
-        if found is None or found[1] == DELETED or (found[1] == CREATED and found[0] > at):
+        if found is None or found[1] in (DELETED, MISSED) or (found[1] == CREATED and found[0] > at):
             return None
         row, by_name = orjson.loads(found[2]), self._tables[table].by_name
         return [_canonical(by_name[name].base_type, row.get(name)) for name in names]

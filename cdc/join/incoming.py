@@ -113,7 +113,7 @@ class RowMaker:
         """A change of a table whose versions are kept: a row of its own, also if it ends the row."""
         row, holes = self._row(change.after or dict(change.key), change.unavailable, (), where)
         row += told(change)
-        named = version_id(key, stamp.position, stamp.offset, read=change.op is Op.READ)
+        named = version_id(key, stamp.position, stamp.offset, read=change.snapshot)
         return Incoming(change.table, named, stamp, row, holes, change.ts_ms, change.topic)
 
     def _row(

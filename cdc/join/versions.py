@@ -18,8 +18,9 @@ CREATED, KNOWN, GONE = "c", "k", "d"
 
 MICROS_OF_MS = 1000
 
-# How the id of what a snapshot has read ends. It is dated when the connector told it, which may be long after it was
-# read: changes that were committed meanwhile have earlier times, and are newer all the same. Their positions say so.
+# How the id of what a snapshot has read ends, and of a delete that was found out by reading. It is dated when it was
+# told, which may be long after it happened: changes that were committed meanwhile have earlier times, and are newer all
+# the same. Their positions say so.
 READ_MARK = "r"
 
 

@@ -25,7 +25,8 @@ import org.apache.avro.Schema;
 abstract class AvroForm {
   private static final Pattern ESCAPED = Pattern.compile("(?:_u[0-9a-f]{4})+");
   private static final Set<String> EVENT = Set.of("after", "source", "op");
-  private static final Set<String> SOURCE = Set.of("schema", "table", "lsn", "sequence", "snapshot", "ts_ms", "txId");
+  private static final Set<String> SOURCE = 
+      Set.of("schema", "table", "lsn", "sequence", "snapshot", "ts_ms", "txId", "xmin");
   /** An array of values that take no bytes could be told in a few bytes and fill the memory. */
   private static final int MOST_EMPTY = 100_000;
 

@@ -245,7 +245,8 @@ class World:
         after = None if row is None else dict(row)
         named = dict(zip((column for column, _ in self.keys[0]), self.keys[1][key], strict=True))
         at = (f"t.{name}", key % self.parts)
-        records.append(Change(f"public.{name}", op, named, after, self.lsn, *at, len(records), self.clock))
+        place = (self.lsn, *at, len(records), self.clock)
+        records.append(Change(f"public.{name}", op, named, after, *place, snapshot=op is Op.READ))
         self.tables.history[name].append(Version(self.clock, key, after, op is Op.CREATE))
         if row is None:
             records.append(Change(f"public.{name}", Op.TOMBSTONE, named, None, 0, *at, len(records), 0))

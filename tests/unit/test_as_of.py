@@ -7,12 +7,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from cdc.change import Change, Op
+from cdc.debezium_json import Decoder
 from cdc.errors import PipelineFileError
 from cdc.join.incoming import RowMaker
 from cdc.join.versions import by_time, shown
+from connectors.missed_deletes import ghost_event
 from connectors.topics import FOR_EVER, data_topics
 from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
@@ -21,7 +24,7 @@ from spark.join.stage import _Refused
 from spark.join.task import Task
 from spark.spec import FlowSpec
 from tests.unit.test_resolve_joins import CATALOGUE, pipeline, resolve, said
-from truth.versions import Logged, history
+from truth.versions import MISSED, Logged, history
 
 AIRLINE = "airline: {table: airlines, on: {carrier: carrier}, as_of: time_hour}"
 
@@ -81,7 +84,8 @@ def test_its_topic_is_kept_whole() -> None:
 
 def _change(op: Op, name: str | None, position: int, ts_ms: int) -> Change:
     after: dict[str, Any] | None = None if name is None else {"carrier": "AA", "name": name, "parent": None}
-    return Change("public.airlines", op, {"carrier": "AA"}, after, position, "t", 0, position, ts_ms)
+    change = Change("public.airlines", op, {"carrier": "AA"}, after, position, "t", 0, position, ts_ms)
+    return change._replace(snapshot=op is Op.READ)
 
 
 def test_each_change_is_a_version_and_the_right_one_is_shown() -> None:
@@ -138,7 +142,9 @@ def _both(changes: list[Change], moments: list[str | None]) -> list[Any]:
     found = joiner.assembler.read([str(n) for n in range(len(moments))])
     shape = joiner.assembler.shape
     by_engine = [shape.plain(part)["airline"] for part in found.values() if part is not None]
-    logged = [Logged(c.table, c.offset, c.ts_ms, c.op.value, c.key, c.after) for c in changes]
+    missed = {change.offset for change in changes if change.op is Op.DELETE and change.snapshot}
+    ops = [MISSED if change.offset in missed else change.op.value for change in changes]
+    logged = [Logged(c.table, c.offset, c.ts_ms, op, c.key, c.after) for c, op in zip(changes, ops, strict=True)]
     with history(view.tree, lambda: iter(logged)) as was:
         rows = [was.shown("public.airlines", ["AA"], at, ["name"]) for at in moments]
     assert [row and row[0] for row in rows] == by_engine
@@ -187,6 +193,24 @@ def test_what_a_snapshot_has_read_hides_no_change_that_was_committed_before_it_w
     ]
     moments = [f"1970-01-01T00:00:00.0{at}Z" for at in (15, 25, 35, 45, 55, 65, 75, 85)]
     assert _both(changes, moments) == ["one", "two", *["three"] * 4, "four", "healed"]
+
+
+def test_a_delete_that_was_found_out_hides_no_row_that_came_back_before_that() -> None:
+    """The slot was lost, the row deleted meanwhile; then it was inserted at 20, and at 40 the gap was looked through."""
+    missed = _change(Op.DELETE, None, 1, 40)._replace(offset=2, snapshot=True)
+    back = [_change(Op.CREATE, "again", 3, 20), _change(Op.UPDATE, "more", 4, 30)]
+    moments = [f"1970-01-01T00:00:00.0{at}Z" for at in (15, 25, 35, 45)]
+    assert _both([_change(Op.CREATE, "one", 1, 10), missed, *back], moments) == ["one", "again", "more", "more"]
+    assert _both([_change(Op.CREATE, "one", 1, 10), missed], moments) == ["one", "one", "one", None]
+
+
+def test_a_delete_of_ours_is_known_as_found_out() -> None:
+    table = CATALOGUE.tables["public.airlines"]
+    source = {"schema": "public", "table": "airlines", "lsn": 9, "sequence": None, "snapshot": "false", "ts_ms": 5}
+    found = Decoder(table).decode(b'{"carrier":"AA"}', orjson.dumps(ghost_event(source, "9", 40, 50)), "t", 0, 1)
+    assert found.op is Op.DELETE and found.snapshot
+    theirs = {"op": "d", "after": None, "source": source}
+    assert not Decoder(table).decode(b'{"carrier":"AA"}', orjson.dumps(theirs), "t", 0, 1).snapshot
 
 
 def test_a_letter_of_a_version_names_the_row() -> None:

@@ -52,6 +52,7 @@ VALUE = {
         {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
     ],
 }
+LONGS = ("lsn", "ts_ms", "txId", "xmin", "ts_us")
 SOURCE = {
     "type": "record",
     "name": "Source",
@@ -59,7 +60,10 @@ SOURCE = {
     "fields": [
         *({"name": name, "type": ["null", "string"], "default": None} for name in ("snapshot", "sequence")),
         *({"name": name, "type": "string"} for name in ("schema", "table")),
-        *({"name": name, "type": ["null", "long"], "default": None} for name in ("lsn", "ts_ms")),
+        *(
+            {"name": name, "type": ["null", "long"], "default": None}
+            for name in ("lsn", "ts_ms", "txId", "xmin", "ts_us")
+        ),
     ],
 }
 ENVELOPE = {

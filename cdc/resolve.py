@@ -21,6 +21,7 @@ from cdc.resolve_fold import resolve_fold
 from cdc.resolve_joins import resolve_tree
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
 from cdc.resolve_timing import resolve_timing
+from cdc.timed import TimedView
 from cdc.view import View
 
 
@@ -147,7 +148,7 @@ def _present(pipeline: Pipeline, catalogue: Catalogue, index: int, table: str) -
 def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None:
     """What tables of a warehouse need beyond documents: they are merged by key, and Spark ignores letter case."""
     found = Gathering()
-    for name in view.key:
+    for name in () if isinstance(view, TimedView) else view.key:  # which has a column of its own for its ids
         if name not in dict(view.columns):
             what = f"sink {sink} merges rows by key, but view {view.name} leaves out its key column {name}"
             fix = f"add {name} to `columns`, or keep the view in another kind of sink"

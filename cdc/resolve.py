@@ -108,6 +108,11 @@ def topics_of(pipeline: Pipeline, view: View) -> Mapping[str, Table]:
     return {pipeline.topic(name): table for name, table in view_tables(view).items()}
 
 
+def in_tables(pipeline: Pipeline, view: View) -> bool:
+    """Whether a warehouse of the file keeps a view of the file."""
+    return any(part.form == "columns" and view.name in part.view_names for part in pipeline.sinks.values())
+
+
 def table_view(pipeline: Pipeline, table: Table) -> View:
     """All of a table's columns, under its own name; of the outbox all events."""
     topics = events_topics(pipeline) if is_outbox(pipeline, table.qualified) else ()

@@ -15,7 +15,7 @@ from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import topics_of
+from cdc.resolve import in_tables, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
@@ -34,6 +34,7 @@ from spark.join.child_expressions import analysed
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable, Open
+from spark.kept_columns import refuse_columns
 from spark.kept_tables import StateTable
 from spark.log_gaps import check_log
 from spark.matches import is_matched, start_matches
@@ -112,6 +113,8 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
 
     if isinstance(view, StatefulView):
         known = analyse_stateful(spark, view, refuse)
+        if in_tables(pipeline, view):
+            refuse_columns(known, refuse)
         return known, known.state
     typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
     return typed, analyse(spark, typed, refuse).types

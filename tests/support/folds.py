@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from orjson import loads
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.catalogue import Column, Table
@@ -122,7 +124,31 @@ def place_of(spark: SparkSession, flow: Flow, folder: Path) -> Place | None:
         return None
     lease = Lease(folder / "g1", "tested")
     lease.take()
-    return StateTable(spark, flow, lake_of(folder), CATALOG, lease)
+    return CrashingTable(spark, flow, lake_of(folder), CATALOG, lease)
+
+
+class CrashingTable(StateTable):
+    """A table whose process is killed once when Spark's state has been committed and the table has not, and once when
+    both have, and Spark does not know it; the test's folder remembers which were."""
+
+    def __init__(self, spark: SparkSession, flow: Flow, *more: Any) -> None:
+        super().__init__(spark, flow, *more)
+        write, folder = self._merger._write, flow.folder.parent.parent
+
+        def crashing(source: DataFrame, *, empty: bool) -> None:
+            if not empty:
+                _crash_once(folder / "crashed-before")
+            write(source, empty=empty)
+            if not empty and (folder / "crashed-before").exists():
+                _crash_once(folder / "crashed-after")
+
+        self._merger._write = crashing  # type: ignore[method-assign]
+
+
+def _crash_once(mark: Path) -> None:
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def held_in(folder: Path, view: View) -> dict[str, dict[str, Any]]:

@@ -24,12 +24,7 @@ COLUMNS = {
         **{"grouping": "string", "ip": "string", "page": "string", "window_start": MOMENT, "window_end": MOMENT},
         **{"views": "long", "people": "long", "ms_p95": "double", "late": "long"},
     },
-    "delays": {
-        **{"origin": "string", "window_start": MOMENT, "window_end": MOMENT, "flights": "long", "delayed": "long"},
-        **{"worst": "int", "wind": "decimal(9, 5)", "late": "long"},
-    },
     "unpaid": {"key": "string", "at": MOMENT, "total": "decimal(10, 2)", "late": "long"},
-    "guessing": {"key": "string", "at": MOMENT, "since": MOMENT, "count": "long", "late": "long"},
 }
 
 

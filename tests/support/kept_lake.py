@@ -25,7 +25,7 @@ fold:
     'paid', state.paid + if(event.type = 'paid', 1, 0),
     'seen', map_concat(map_filter(state.seen, (k, v) -> k <> event.type), map(event.type, event.at)))
 """
-VIEWS = ("views_by_hour", "session", "delays", "search", "unpaid", "guessing", "order_state")
+VIEWS = ("views_by_hour", "search", "unpaid", "order_state")
 
 
 class KeptLake(Joined):

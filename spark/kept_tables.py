@@ -37,6 +37,7 @@ from spark.lease import Lease
 from spark.pulse import MERGING
 from spark.runner import Query
 from spark.spec import unpack
+from spark.stateful import refuse_cluster
 from spark.upkeep import Upkeep, policy_of
 from spark.warehouse import GONE, Merger, ready_place
 
@@ -144,6 +145,7 @@ class StateTable:
         lease: of the generation.
 
     Raises:
+        ConfigError: on a cluster (terminal).
         StateError: the table has gone, or is filled already (terminal).
         SinkRefused: another generation's table stands in its place (terminal).
     """
@@ -151,6 +153,9 @@ class StateTable:
     turns = MERGING
 
     def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> None:
+        (view,) = flow.spec.views.values()
+        assert isinstance(view, StatefulView)
+        refuse_cluster(spark, view)  # before there is a table
         place = ready_place(spark, flow, sink, catalog, lease)
         upkeep = Upkeep(policy_of(sink), flow.folder.parent)
         self._merger = StateMerger(place, flow.spec, flow.checkpoint, lease, upkeep)

@@ -83,6 +83,17 @@ def test_verify_computes_tables_a_second_time_and_finds_what_is_not_so(kept: Kep
     assert found["views_by_hour"]["within"] == 2 * found["views_by_hour"]["compared"]
 
 
+def test_it_is_asked_and_explained_as_any_table(kept: KeptLake) -> None:
+    view, key = kept.view("views_by_hour"), next(iter(kept.rows("views_by_hour")))
+    told = json.loads(kept.run("query", f"SELECT sum(views) AS n FROM {view} WHERE grouping = ''", "--json"))
+    assert told["rows"] == [
+        [sum(one["views"] for one in kept.in_redis("views_by_hour").values() if not one["grouping"])]
+    ]
+    assert "the view is made of windows over events" in kept.run_error("query", f"FROM {view}", "--fresh")
+    explained = json.loads(kept.run("explain", "warehouse", key, "--view", view, "--expected", "--json"))
+    assert explained["expected"]["equal"]
+
+
 def test_a_table_is_made_again_from_the_log_and_followed(kept: KeptLake) -> None:
     kept.run("rebuild", "warehouse", "--auto")
     assert not any(view["differences"] for view in verified(kept).values())

@@ -117,7 +117,7 @@ def test_rows_of_what_is_made_of_events_are_documents_as_other_sinks_hold_them()
     one = pa.struct([("at", moment), ("day", pa.date32()), ("n", pa.int32())])
     kinds = {"at": moment, "local": pa.timestamp("us"), "then": pa.list_(one), "seen": pa.map_(pa.string(), moment)}
     kinds |= {"sum": pa.decimal128(10, 2), ID_COLUMN: pa.string(), VERSION_COLUMN: pa.int64()}
-    values = [
+    values: list[dict[str, Any]] = [
         {"at": far, "local": NOON.replace(tzinfo=None), "then": [{"at": NOON, "day": NOON.date(), "n": 1}, None]},
         {"then": None, "seen": [("größer", NOON)], "sum": Decimal("1.50")},
     ]

@@ -21,6 +21,7 @@ from cdc.resolve_fold import resolve_fold
 from cdc.resolve_joins import resolve_tree
 from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
 from cdc.resolve_timing import resolve_timing
+from cdc.timed import TimedView
 from cdc.view import View
 
 
@@ -107,6 +108,11 @@ def topics_of(pipeline: Pipeline, view: View) -> Mapping[str, Table]:
     return {pipeline.topic(name): table for name, table in view_tables(view).items()}
 
 
+def in_tables(pipeline: Pipeline, view: View) -> bool:
+    """Whether a warehouse of the file keeps a view of the file."""
+    return any(part.form == "columns" and view.name in part.view_names for part in pipeline.sinks.values())
+
+
 def table_view(pipeline: Pipeline, table: Table) -> View:
     """All of a table's columns, under its own name; of the outbox all events."""
     topics = events_topics(pipeline) if is_outbox(pipeline, table.qualified) else ()
@@ -147,7 +153,7 @@ def _present(pipeline: Pipeline, catalogue: Catalogue, index: int, table: str) -
 def _in_warehouse(pipeline: Pipeline, view: View, sink: str, path: Path) -> None:
     """What tables of a warehouse need beyond documents: they are merged by key, and Spark ignores letter case."""
     found = Gathering()
-    for name in view.key:
+    for name in () if isinstance(view, TimedView) else view.key:  # which has a column of its own for its ids
         if name not in dict(view.columns):
             what = f"sink {sink} merges rows by key, but view {view.name} leaves out its key column {name}"
             fix = f"add {name} to `columns`, or keep the view in another kind of sink"

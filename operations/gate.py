@@ -19,7 +19,8 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import resolve_view, resolve_views
+from cdc.resolve import in_tables, resolve_view, resolve_views
+from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
@@ -166,6 +167,8 @@ def wrong_expressions(pipeline: Pipeline, placed: Sequence[Placed], say: Say) ->
 def _question(pipeline: Pipeline, view: View) -> str:
     """What is asked, as a hash: Spark's answer depends on nothing else."""
     said = [version("pyspark"), version("headwater"), repr(view), sorted(_sql_settings(pipeline).items())]
+    if isinstance(view, StatefulView) and in_tables(pipeline, view):
+        said.append("in tables")
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
 
 

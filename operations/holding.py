@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc.join.view import JoinedView
+from cdc.stateful import StatefulView
 from cdc.types import merge_fields
 from cdc.view import View
 from operations.opened import Opened
@@ -95,6 +96,8 @@ class Holding:
             document, within = settled(with_later(self.view, held.document), self.bounds(held.key))
             self.within += within
             return [readable(self.view, document)]
+        if isinstance(self.view, StatefulView):  # several of one key, which somebody else has put in
+            return list(held.document)
         return [with_singles(self.view, comparable_row(self.view, row)) for row in held.document]
 
 

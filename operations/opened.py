@@ -13,6 +13,7 @@ from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, topics_of
+from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.kept_shapes import read_frozen
 from operations.pausing import refuse_paused
@@ -75,10 +76,9 @@ class Opened:
         """Whether it keeps tables, not documents."""
         return self.part.form == "columns"
 
-    @property
-    def form(self) -> Form:
-        """How it holds a view."""
-        return self.part.form
+    def form(self, view: View) -> Form:
+        """How what it holds of a view is compared: what is made of events as documents, in a table too."""
+        return "document" if isinstance(view, StatefulView) else self.part.form
 
     @property
     def topics(self) -> set[str]:

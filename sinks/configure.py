@@ -12,10 +12,13 @@ from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.pipeline import IcebergSink, OpenSearchSink, Pipeline, RedisSink, SearchSink
 from cdc.resolve_names import present
+from cdc.stateful import StatefulView
+from cdc.timed import TimedView
 from cdc.view import View
 from sinks.elasticsearch.mapping import merge
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.place import Place
+from sinks.iceberg.rows import ID_COLUMN
 from sinks.iceberg.storage import location
 
 
@@ -84,11 +87,14 @@ def _iceberg(name: str, sink: IcebergSink) -> dict[str, Any]:
 
 
 def _table(view: View, generation: int) -> dict[str, Any]:
+    if isinstance(view, TimedView):
+        return {"generation": generation, "key": [(ID_COLUMN, "text")], "documents": True}
     outs = dict(view.columns)
     columns = [view.table.by_name[name] for name in view.key]
     return {
         "generation": generation,
         "key": [(outs[column.name], "" if column.array else column.base_type) for column in columns],
+        "documents": isinstance(view, StatefulView),
     }
 
 

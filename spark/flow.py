@@ -18,6 +18,7 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -286,7 +287,9 @@ def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
 
 
 def map_in_arrow(
-    frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], ddl: str
+    frame: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: str | T.StructType,
 ) -> DataFrame:
     """``DataFrame.mapInArrow``, whose annotation says Iterable where an Iterator is handed over."""
-    return frame.mapInArrow(cast(Any, function), ddl)
+    return frame.mapInArrow(cast(Any, function), schema)

@@ -1,6 +1,6 @@
 """A fold's flow: events decoded in Python, folded by key in Spark's own state, written in Python.
 
-records ─► event_rows (mapInArrow) ─► Folding.java (state by key, Spark SQL) ─► apply_folded (mapInArrow) ─► summary
+records ─► event_rows (mapInArrow) ─► Folding.java (state by key, Spark SQL) ─► states ─► spark/kept.py
 
 State and offsets are committed together by Spark, so each event counts once whatever is killed; sinks get the state
 after a batch under the position of its newest event (docs/decisions/fold.md).
@@ -20,7 +20,6 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
@@ -29,9 +28,11 @@ from cdc.view import merge_fields
 from spark.cluster import is_local
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, unplaced
-from spark.flow import Flow, begin, changelog, map_in_arrow, observed
+from spark.flow import Flow, begin, changelog, map_in_arrow
+from spark.kept import Documents, Place, Told
+from spark.runner import Query
 from spark.spec import FlowSpec, unpack
-from spark.write import OWN, SUMMARY_DDL, apply_decoded, letter_of
+from spark.write import OWN, letter_of
 
 # Between the stages, beside an entry's own columns: that an incremental snapshot has read the event again.
 AGAIN = "__again"
@@ -146,25 +147,21 @@ def fold(spark: SparkSession, events: DataFrame, view: FoldView) -> DataFrame:
     return DataFrame(made, spark)
 
 
-def apply_folded(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Last stage: states in, documents written, summary out (a ``mapInArrow`` function)."""
-    spec = unpack(packed)
-    yield from apply_decoded(packed, (states(spec, batch) for batch in batches if batch.num_rows))
-
-
-def states(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
+def states(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     """Entries of folded aggregates: a document, or a delete of one that has ended or that nobody can tell."""
     view = view_of(spec)
     failed, held = batch.column("failed").to_pylist(), batch.column("state")
     fields = {name: held.field(name).to_pylist(maps_as_pydicts="lossy") for name in view.state}
     there = held.is_valid().to_pylist()
-    entries, letters = list[Entry](), []
+    entries, letters, rows = list[Entry](), [], list[int]()
     records = sent = 0
     own = (batch.column(name).to_pylist() for name in OWN)
     for at, entry in enumerate(starmap(Entry, zip(*own, strict=True))):
         if entry.view == TALLY:
             records, sent = records + entry.offset, sent + entry.version
-        elif failed[at] is not None:
+            continue
+        rows.append(at)
+        if failed[at] is not None:
             letters.append(letter_of(spec, entry, f"Spark could not fold an event of it: {failed[at]}"))
             entries.append(entry._replace(document=None))
         elif not there[at]:
@@ -173,7 +170,7 @@ def states(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
             assert entry.document is not None
             state = {name: values[at] for name, values in fields.items()}
             entries.append(entry._replace(document=merge_fields(entry.document, state)))
-    return Decoded(entries, letters, records, sent)
+    return Told(Decoded(entries, letters, records, sent), rows)
 
 
 def view_of(spec: FlowSpec) -> FoldView:
@@ -190,8 +187,13 @@ def is_fold(flow: Flow) -> bool:
     return any(isinstance(view, FoldView) for view in flow.spec.views.values())
 
 
-def start_fold(spark: SparkSession, flow: Flow) -> StreamingQuery:
+def start_fold(spark: SparkSession, flow: Flow, place: Place | None = None) -> Query:
     """Start a flow of one folded view.
+
+    Args:
+        spark: the session.
+        flow: the flow.
+        place: where its documents go; None for the flow's sink.
 
     Raises:
         ConfigError: on a cluster, or without our own classes (terminal).
@@ -202,8 +204,8 @@ def start_fold(spark: SparkSession, flow: Flow) -> StreamingQuery:
             f"view {view.name}: a fold's state lies beside its checkpoint, which a cluster's executors can't reach",
             fix="run this pipeline with engine.master: local[N]",
         )
-    packed = flow.spec.pack()
-    events = map_in_arrow(changelog(spark, flow), partial(event_rows, packed), event_schema(view))
-    summary = observed(map_in_arrow(fold(spark, events, view), partial(apply_folded, packed), SUMMARY_DDL))
-    writer = summary.writeStream.queryName(flow.title).format("noop").outputMode("update")
-    return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
+    place = place or Documents()
+    records = changelog(spark, flow, turns=place.turns)
+    events = map_in_arrow(records, partial(event_rows, flow.spec.pack()), event_schema(view))
+    writer = place.writer(flow, fold(spark, events, view), states).queryName(flow.title)
+    return place.query(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow))

@@ -13,13 +13,14 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.join.expressions import quoted
 from cdc.timed import Kind, MatchView
 from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
+from spark.kept import Place
 from spark.measures import empty_frame, type_of
+from spark.runner import Query
 from spark.timed import given_events, lacking, start_timed
 
 
@@ -105,7 +106,7 @@ def is_matched(flow: Flow) -> bool:
     return any(isinstance(view, MatchView) for view in flow.spec.views.values())
 
 
-def start_matches(spark: SparkSession, flow: Flow) -> StreamingQuery:
+def start_matches(spark: SparkSession, flow: Flow, place: Place | None = None) -> Query:
     """Start a flow of one view of matches.
 
     Raises:
@@ -113,4 +114,4 @@ def start_matches(spark: SparkSession, flow: Flow) -> StreamingQuery:
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, MatchView)
-    return start_timed(spark, flow, partial(matches, view=view))
+    return start_timed(spark, flow, partial(matches, view=view), place)

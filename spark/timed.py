@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.change import Op
 from cdc.deadletter import DeadLetter
@@ -26,12 +25,14 @@ from cdc.types import merge_fields
 from spark.clocks import Clocks
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, entry_batch, entry_schema
-from spark.flow import Flow, begin, changelog, map_in_arrow, observed
+from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import guarded
+from spark.kept import Documents, Place, Told
+from spark.runner import Query
 from spark.spec import FlowSpec, unpack
 from spark.stateful import begin_stateful, refuse_cluster
 from spark.ticks import Beats, Ticker, teller, ticks
-from spark.write import OWN, SUMMARY_DDL, apply_decoded, letter_of
+from spark.write import OWN, letter_of
 
 # Between the stages, beside an entry's own columns: that an incremental snapshot has read the event again, when it
 # happened, what its partition's clock showed before it (both in microseconds), and the moment that all have reached.
@@ -169,20 +170,14 @@ def lacking(view: TimedView) -> ConfigError:
     )
 
 
-def apply_timed(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Last stage: what has changed in, documents written, summary out (a ``mapInArrow`` function)."""
-    spec = unpack(packed)
-    yield from apply_decoded(packed, (documents(spec, batch) for batch in batches if batch.num_rows))
-
-
-def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
+def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
     """Entries of windows or matches: a document, or a delete of one that is no longer true."""
     (view,) = spec.views.values()
     assert isinstance(view, TimedView)
     failed, gone, held = (batch.column(name) for name in ("failed", "gone", "state"))
     failures, ended = failed.to_pylist(), gone.to_pylist()
     fields = {name: held.field(name).to_pylist() for name in view.state}
-    entries, letters = list[Entry](), []
+    entries, letters, rows = list[Entry](), [], list[int]()
     records = sent = 0
     own = (batch.column(name).to_pylist() for name in OWN)
     for at, entry in enumerate(starmap(Entry, zip(*own, strict=True))):
@@ -194,18 +189,20 @@ def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Decoded:
             document = merge_fields(b"{}", {name: values[at] for name, values in fields.items()})
             key = view.named(document, entry.id)
             entries.append(entry._replace(id=key, document=None if ended[at] else document))
-    return Decoded(entries, letters, records, sent)
+            rows.append(at)
+    return Told(Decoded(entries, letters, records, sent), rows)
 
 
 def start_timed(
-    spark: SparkSession, flow: Flow, keep: Callable[[SparkSession, DataFrame], DataFrame]
-) -> StreamingQuery:
+    spark: SparkSession, flow: Flow, keep: Callable[[SparkSession, DataFrame], DataFrame], place: Place | None = None
+) -> Query:
     """Start a flow of one view of windows or matches.
 
     Args:
         spark: the session.
         flow: the flow.
         keep: the stateful step.
+        place: where its documents go; None for the flow's sink.
 
     Raises:
         ConfigError: on a cluster, or without our own classes (terminal).
@@ -216,18 +213,18 @@ def start_timed(
     refuse_cluster(spark, view)
     packed = flow.spec.pack()
     rows = partial(event_rows, packed, str(flow.folder / "clocks"), _with_events(flow))
-    records = changelog(spark, flow)
+    place = place or Documents()
+    records = changelog(spark, flow, turns=place.turns)
     if by_time(view):
         records = records.union(ticks(spark, flow))
     events = map_in_arrow(records, rows, timed_schema(view))
-    summary = observed(map_in_arrow(keep(spark, events), partial(apply_timed, packed), SUMMARY_DDL))
-    writer = summary.writeStream.queryName(flow.title).format("noop").outputMode("update")
+    writer = place.writer(flow, keep(spark, events), documents).queryName(flow.title)
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
     query = begin_stateful(spark, lambda: begin(writer, flow))
     if by_time(view) and flow.reading.beats:
         beats = Beats(flow.reading.beats, flow.reading.bootstrap, flow.reading.client, flow.spec.registry)
         Ticker(flow, query, beats, teller(spark, flow)).start()
-    return query
+    return place.query(query)
 
 
 def by_time(view: TimedView) -> bool:

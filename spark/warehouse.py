@@ -20,9 +20,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.join.expressions import quoted
 from cdc.journal import about
 from cdc.log import letters as deadletters
+from cdc.timed import TimedView
 from cdc.view import View
 from sinks.contract import UNVERSIONED
-from sinks.iceberg.rows import VERSION_COLUMN
+from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from spark.brief import brief
 from spark.checkpoint import batch_offsets
 from spark.computed import FAILED, FIELD, WHERE, reason
@@ -153,10 +154,10 @@ class Merger:
         self.lease.check()
         self.table = self.place.claimed_table(spark, self.table)
         history = History(spark, self.table)
-        done = history.holds(marks)
-        if done and self._reader is None:
+        counts = self._apply(batch, history, done=history.holds(marks))
+        if counts is None:
             return
-        self.counts[batch_id] = self._apply(batch, history, done=done)
+        self.counts[batch_id] = counts
         self.counts.pop(batch_id - KEPT_COUNTS, None)
 
     def _records(self, batch_id: int) -> int:
@@ -171,14 +172,14 @@ class Merger:
             end - before.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items()
         )
 
-    def _apply(self, batch: DataFrame, history: History, *, done: bool) -> Counts:
-        """Plain records by Spark's own functions, and what is odd by the codec.
+    def _apply(self, batch: DataFrame, history: History, *, done: bool) -> Counts | None:
+        """Plain records by Spark's own functions, and what is odd by the codec; None if nothing was left to do.
 
         The commit of the plain ones bears the batch's marks, and the process may end before the odd ones have followed:
         a batch that is there already is looked through for them again.
         """
         if self._reader is None:
-            return self._by_codec(batch, empty=history.is_empty)
+            return None if done else self._by_codec(batch, empty=history.is_empty)
         if done:
             odd = self._reader.read(batch).where(ODD)
             return self._by_codec(self._odd_keys(batch)) if not odd.isEmpty() else Counts()
@@ -274,6 +275,8 @@ def _both(entries: Column | None = None) -> tuple[Column, ...]:
 
 def key_names(view: View) -> list[str]:
     """The key's column names as the table has them."""
+    if isinstance(view, TimedView):
+        return [ID_COLUMN]
     renamed = dict(view.columns)
     return [renamed.get(name, name) for name in view.key]
 
@@ -305,6 +308,24 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
     )
 
 
+def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> TablePlace:
+    """The table of a flow's one view, made if it is new, and claimed; arguments as ``start_warehouse``.
+
+    Raises:
+        StateError: it has gone, or it is filled already (terminal).
+        SinkRefused: another generation's table stands in its place (terminal).
+    """
+    (view,) = flow.spec.views.values()
+    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
+    lease.check()
+    if not flow.is_new and not place.there():
+        flow.refuse_gone(view.name)
+    table = place.make(spark, view)
+    if flow.is_new and not spark.table(table).limit(1).isEmpty():
+        flow.refuse_filled(view.name)
+    return place
+
+
 def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> CountedQuery:
     """Start a flow that keeps one view's table.
 
@@ -315,14 +336,7 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         catalog: the catalogue's name inside Spark.
         lease: of the generation.
     """
-    (view,) = flow.spec.views.values()
-    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
-    lease.check()
-    if not flow.is_new and not place.there():
-        flow.refuse_gone(view.name)
-    table = place.make(spark, view)
-    if flow.is_new and not spark.table(table).limit(1).isEmpty():
-        flow.refuse_filled(view.name)
+    place = ready_place(spark, flow, sink, catalog, lease)
     merger = Merger(place, flow.spec, flow.checkpoint, lease, Upkeep(policy_of(sink), flow.folder.parent))
     writer = changelog(spark, flow, turns=MERGING).writeStream.queryName(flow.title).foreachBatch(brief(merger))
     return CountedQuery(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow), merger.counts)

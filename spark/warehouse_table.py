@@ -14,9 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
 from cdc.join.columns import document_columns
 from cdc.join.expressions import quoted
+from cdc.stateful import StatefulView
+from cdc.timed import TimedView
+from cdc.types import spark_type
 from cdc.view import View
 from sinks.iceberg import catalogue as iceberg
-from sinks.iceberg.rows import VERSION_COLUMN
+from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from sinks.iceberg.types import widens
 from spark.iceberg_history import loaded
 
@@ -31,9 +34,19 @@ def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]
 
 def table_columns(spark: SparkSession, view: View) -> list[tuple[str, str]]:
     """(name, Spark type) of the view's warehouse table, without our own version column."""
+    if isinstance(view, StatefulView):
+        return state_columns(view)
     frame = spark.createDataFrame([], ", ".join(f"{quoted(name)} {kind}" for name, kind in view.spark_schema()))
     selected = frame.select(*output_columns(view))
     return document_columns(view) + [(field.name, field.dataType.simpleString()) for field in selected.schema]
+
+
+def state_columns(view: StatefulView) -> list[tuple[str, str]]:
+    """The same of a view that keeps a state: a fold's key and its state; of windows and matches all that they say, and
+    their ids."""
+    by_name = view.table.by_name
+    kinds = [(out, spark_type(by_name[source])) for source, out in view.columns] + list(view.state.items())
+    return [*kinds, (ID_COLUMN, "string")] if isinstance(view, TimedView) else kinds
 
 
 def output_columns(view: View) -> list[Column]:

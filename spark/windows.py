@@ -1,7 +1,7 @@
 """Windows' flow: events with their clocks, Spark SQL for groups and values, state by window in Spark, sinks in Python.
 
 records ─► event_rows (mapInArrow) ─► groups and values (Spark SQL) ─► Windows.java (transformWithState) ─►
-measures (Spark SQL) ─► apply_windows (mapInArrow) ─► summary
+measures (Spark SQL) ─► documents ─► spark/kept.py
 
 docs/decisions/windows.md.
 """
@@ -16,14 +16,15 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.errors import ConfigError
 from cdc.join.expressions import quoted
 from cdc.timed import WindowView
 from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
+from spark.kept import Place
 from spark.measures import Plan, empty_frame, planned, type_of
+from spark.runner import Query
 from spark.timed import given_events, lacking, start_timed
 from spark.write import OWN
 
@@ -121,7 +122,7 @@ def is_windowed(flow: Flow) -> bool:
     return any(isinstance(view, WindowView) for view in flow.spec.views.values())
 
 
-def start_windows(spark: SparkSession, flow: Flow) -> StreamingQuery:
+def start_windows(spark: SparkSession, flow: Flow, place: Place | None = None) -> Query:
     """Start a flow of one view of windows.
 
     Raises:
@@ -129,4 +130,4 @@ def start_windows(spark: SparkSession, flow: Flow) -> StreamingQuery:
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, WindowView)
-    return start_timed(spark, flow, partial(windows, view=view))
+    return start_timed(spark, flow, partial(windows, view=view), place)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from cdc.pipeline.checks_outbox import is_root
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong
-from cdc.pipeline.sinks import IcebergSink
 from cdc.pipeline.views import View
 
 # What a document of a folded view can't have besides: all of it is the state.
@@ -44,7 +43,3 @@ def check_fold(pipeline: Pipeline, name: str, view: View) -> Iterator[Wrong]:
     if [column for column, _ in view.picks] not in ([], [outbox.aggregate_id]):
         what = f"views.{name}.columns: beside its state a folded view has one column, {outbox.aggregate_id}"
         yield Wrong(("views", name, "columns"), what, f"write columns: [{outbox.aggregate_id}], or leave it out")
-    for sink, part in pipeline.sinks.items():
-        if isinstance(part, IcebergSink) and name in part.view_names:
-            what = f"sinks.{sink}: {name} is folded, and a warehouse's tables can't hold that yet"
-            yield Wrong(("sinks", sink), what, "keep the events there, and fold them by a query")

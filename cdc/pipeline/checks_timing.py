@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from cdc.pipeline.models import Path, Pipeline
 from cdc.pipeline.problems import Wrong, near, shown
-from cdc.pipeline.sinks import IcebergSink
 from cdc.pipeline.timing import Match, Timing, Window
 from cdc.pipeline.views import STATEFUL, View
 from cdc.timed import measure_of, micros_of
@@ -43,10 +42,6 @@ def check_timing(pipeline: Pipeline, name: str, view: View) -> Iterator[Wrong]:
         if getattr(view, key):
             what = f"views.{name}.{key}: a document of a {word} is made of what `{word}` says"
             yield Wrong(("views", name, key), what, "say it there")
-    for sink, part in pipeline.sinks.items():
-        if isinstance(part, IcebergSink) and name in part.view_names:
-            what = f"sinks.{sink}: {name} is a {word}, and a warehouse's tables can't hold that yet"
-            yield Wrong(("sinks", sink), what, "keep the events there, and measure them by a query")
     yield from _clock(where, path, timing)
     if isinstance(timing, Window):
         yield from _window(where, path, timing)

@@ -265,7 +265,7 @@ def _expected(case: _Case, found: Found) -> dict[str, Any]:
     view = case.view
     opened = case.opened
     wanted = expected_document(
-        view, opened.pipeline.source, case.key, case.spark, opened.form, logged(opened.pipeline, view)
+        view, opened.pipeline.source, case.key, case.spark, opened.form(view), logged(opened.pipeline, view)
     )
     document = None if wanted.document is None else plain(view, wanted.document)
     held = None if found.document is None else met(found.document, wanted.bounds)[0]

@@ -15,6 +15,7 @@ from cdc.log.ends import Offsets
 from cdc.log.slices import Slice, SliceReader, slices
 from cdc.pipeline import Pipeline
 from cdc.resolve import topics_of
+from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.kept_shapes import Frozen
 from operations.query.tables import Held
@@ -54,6 +55,8 @@ def refuse_unfit(held: Held, view: View) -> None:
     why = ""
     if isinstance(view, JoinedView):
         why = "is made of several tables"
+    elif isinstance(view, StatefulView):
+        why = f"is {view.made}"
     elif view.needs_spark:
         why = "has Spark SQL (fields or where)"
     if why:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import topics_of
+from cdc.resolve import in_tables, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
@@ -34,6 +34,8 @@ from spark.join.child_expressions import analysed
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable, Open
+from spark.kept_columns import refuse_columns
+from spark.kept_tables import StateTable
 from spark.log_gaps import check_log
 from spark.matches import is_matched, start_matches
 from spark.runner import Query, Start
@@ -111,6 +113,8 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
 
     if isinstance(view, StatefulView):
         known = analyse_stateful(spark, view, refuse)
+        if in_tables(pipeline, view):
+            refuse_columns(known, refuse)
         return known, known.state
     typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
     return typed, analyse(spark, typed, refuse).types
@@ -123,12 +127,10 @@ def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:
         settings = row_store_settings(build.pipeline, build.generation, view) | {"token": build.token}
         flow = replace(flow, spec=replace(flow.spec, row_store=settings))
         start = partial(start_joined, tabled=table_of(build)) if build.warehouse else start_joined
-    elif is_fold(flow):
-        start = _with_setup(start_fold)
-    elif is_windowed(flow):
-        start = _with_setup(start_windows)
-    elif is_matched(flow):
-        start = _with_setup(start_matches)
+    else:
+        for found, keeps in ((is_fold, start_fold), (is_windowed, start_windows), (is_matched, start_matches)):
+            if found(flow):
+                start = partial(_in_table, build, keeps) if build.warehouse else _with_setup(keeps)
     return flow, _ours(build, _checked(start))
 
 
@@ -168,6 +170,12 @@ def table_of(build: Opened) -> Open:
         catalog=catalog_name(build.sink),
         lease=build.generation.lease,
     )
+
+
+def _in_table(build: Opened, keeps: Callable[..., Query], spark: SparkSession, flow: Flow) -> Query:
+    """Start a flow with a state that keeps a warehouse's table."""
+    part, lease = build.pipeline.sinks[build.sink], build.generation.lease
+    return keeps(spark, flow, StateTable(spark, flow, part, catalog_name(build.sink), lease))
 
 
 def _ours(build: Opened, start: Start) -> Start:

@@ -49,7 +49,7 @@ def differing_columns(settler: Settler, keys: Sequence[str], *, values: bool) ->
         found = expected(view, connection, settler.spark, keys, events=logged(holding.opened.pipeline, view))
         for one in found:
             if one.fields is not None:
-                wanted[one.key] = as_read(form_of(view, one.document, one.fields, holding.opened.form))
+                wanted[one.key] = as_read(form_of(view, one.document, one.fields, holding.opened.form(view)))
                 bounds[one.key] = bounds_of(one.fields)
     holding.bounds = lambda key: bounds.get(key, {})
     held = holding.documents(keys)

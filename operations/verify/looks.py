@@ -81,7 +81,7 @@ class _Rows:
     """Rows, in a snapshot."""
 
     def __init__(self, holding: Holding, view: View, spark: SparkSession | None, connection: Connection) -> None:
-        self._pipeline, self._form = holding.opened.pipeline, holding.opened.form
+        self._pipeline, self._form = holding.opened.pipeline, holding.opened.form(view)
         self._view, self._spark, self._connection = view, spark, connection
         self._taken = 0
 
@@ -113,7 +113,7 @@ class _Log:
     def __init__(
         self, holding: Holding, view: StatefulView, spark: SparkSession | None, connection: Connection, told: Told
     ) -> None:
-        self._pipeline, self._form = holding.opened.pipeline, holding.opened.form
+        self._pipeline, self._form = holding.opened.pipeline, holding.opened.form(view)
         self._view, self._spark, self._connection, self._told = view, spark, connection, told
         self._ends: Ends = log_ends(self._pipeline, view)
         self._log = Log(self._pipeline, view, self._ends)

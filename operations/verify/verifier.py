@@ -225,7 +225,7 @@ class Verifier:
             bounds = folder / "told" if isinstance(view, TimedView) else None
             jobs = [(build, view, held[build.sink].folder, buckets, bounds) for build in holders]
             with beside(jobs, apart=bounds is None and rows >= BESIDE_ROWS) as finish:
-                wanted = {form: Side(folder / form, buckets) for form in {build.form for build in holders}}
+                wanted = {form: Side(folder / form, buckets) for form in {build.form(view) for build in holders}}
                 count, told = 0, Pace(self.progress, "rows compared")
                 found = expected(view, connection, spark, events=logged(self.pipeline, view))
                 for key, of in _digests(view, found, list(wanted), bounds):
@@ -247,7 +247,7 @@ class Verifier:
             keys = differing[name] = Keys(folder / f"{name}-differing")
             compare(
                 results[name],
-                wanted[build.form],
+                wanted[build.form(view)],
                 held[name],
                 keys.add,
                 unique=build.warehouse,

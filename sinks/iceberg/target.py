@@ -7,12 +7,14 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from orjson import loads
+
 from cdc.errors import SinkRefused
 from cdc.keys import split_id
 from sinks.contract import UNREADABLE, Held
 from sinks.iceberg import catalogue
 from sinks.iceberg.place import Place
-from sinks.iceberg.rows import held_keys, held_rows
+from sinks.iceberg.rows import held_documents, held_keys, held_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,8 @@ class IcebergTarget:
 
     Args:
         config: plain data from ``sinks.configure``: ``catalog``, those of a ``Place``, and for each of ``targets``
-            its ``generation`` and its ``key``: [column, Postgres type] in the key's order, needed to look rows up.
+            its ``generation`` and its ``key``: [column, Postgres type] in the key's order, needed to look rows up;
+            ``documents`` says that its rows are compared as other sinks' documents.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -38,7 +41,7 @@ class IcebergTarget:
         """See the contract; of a key that the table has several times all rows, and their largest version."""
         found: dict[str, list[Held]] = {}
         for batch in self.batches(target, keys):
-            for held in held_rows(batch, self._key(target)):
+            for held in self._held(target, batch):
                 found.setdefault(held.key, []).append(held)
         return {key: _one(found[key]) for key in keys if key in found}
 
@@ -49,7 +52,7 @@ class IcebergTarget:
     def scan(self, target: str) -> Iterator[Held]:
         """See the contract; all from one snapshot. A key that the table has twice comes twice."""
         for batch in catalogue.scan(self._place, self._catalog, target, generation=self._number(target)):
-            yield from held_rows(batch, self._key(target))
+            yield from self._held(target, batch)
 
     def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
         """See the contract; reads the key's columns of the whole table, which Parquet has side by side."""
@@ -117,13 +120,21 @@ class IcebergTarget:
     def _number(self, target: str) -> int:
         return int(self._targets[target]["generation"])
 
+    def _held(self, target: str, batch: pa.RecordBatch) -> Iterator[Held]:
+        read = held_documents if self._targets[target].get("documents") else held_rows
+        return read(batch, self._key(target))
+
     def _key(self, target: str) -> list[str]:
         return [name for name, _ in self._targets[target]["key"]]
 
 
 def _one(held: Sequence[Held]) -> Held:
     """All rows of a key as one."""
-    rows = [row for one in held if isinstance(one.document, tuple) for row in one.document]
+    if len(held) == 1:
+        return held[0]
+    rows = [
+        row for one in held for row in (one.document if isinstance(one.document, tuple) else (loads(one.document),))
+    ]
     return Held(held[0].key, max(one.version for one in held), tuple(rows))
 
 

@@ -13,6 +13,7 @@ from cdc.fold import FoldView, folded
 from cdc.stateful import refuse_stateful
 from cdc.view import View
 from spark.fold import analyse_fold
+from spark.kept_columns import refuse_columns
 from tests.support.folds import INITIAL, OUTBOX, STEP, view_of
 from tests.support.plain_spark import session_of
 
@@ -48,6 +49,32 @@ def test_what_is_no_fold_is_refused_by_name(spark: SparkSession, initial: str, s
     with pytest.raises(ConfigError, match=said) as error:
         analyse_fold(spark, replace(view_of("events"), initial=initial, step=step))
     assert "view account" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("initial", "said"),
+    [
+        ("named_struct('n', 1, 'N', 2)", "n and N are one column to Spark"),
+        ("named_struct('Account', 1)", "account and Account are one column to Spark"),
+        ("named_struct('_hw_version', 1)", "a table in a warehouse has a column _hw_version of its own"),
+        ("named_struct('a', named_struct('x', 1, 'X', 2))", "x and X are one column to Spark"),
+        (
+            "named_struct('w', array(interval '1' day))",
+            "w is of type interval day, which no column of an",
+        ),
+        ("named_struct('w', map('a', interval '1' year))", "w is of type interval year"),
+    ],
+)
+def test_what_no_table_can_hold_is_refused_by_name(spark: SparkSession, initial: str, said: str) -> None:
+    known = analyse_fold(spark, replace(view_of("events"), initial=initial, step="state"))
+    with pytest.raises(ConfigError, match=f"view account: {said}"):
+        refuse_columns(known)
+
+
+def test_what_a_table_can_hold_is_not_refused(spark: SparkSession) -> None:
+    refuse_columns(analyse_fold(spark, view_of("events")))
+    nested = "named_struct('a', named_struct('x', 1), 'b', named_struct('X', cast(map() as map<string, timestamp>)))"
+    refuse_columns(analyse_fold(spark, replace(view_of("events"), initial=nested, step="state")))
 
 
 def test_the_expression_folds_in_order_and_begins_anew_after_an_end(spark: SparkSession) -> None:

@@ -19,7 +19,9 @@ import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cdc.timed import TimedView
 from spark.checkpoint import committed_offsets
+from tests.support.folds import held_in
 from tests.support.servers import servers
 from tests.support.sinks import held, subject_on
 from tests.support.windowed import Happened
@@ -90,19 +92,29 @@ def topic_of(made: list[Happened]) -> Iterator[Log]:
         future.result(30)
 
 
-def kept(log: Log, kind: str, view: str, which: str, folder: Path) -> dict[str, dict[str, Any]]:
+def kept(log: Log, kind: str, view: TimedView, which: str, folder: Path, sink: str) -> dict[str, dict[str, Any]]:
     """The documents of a view of tests/support/timed.py whose process was killed some times: id -> document."""
-    with subject_on(servers(), "redis") as subject:
-        sink = subject.config() | {"targets": {view: {}}}
-        said = {"folder": str(folder), "kafka": log.brokers, "topic": log.topic, "records": len(log.made), "sink": sink}
-        said |= {"conf": {"spark.sql.shuffle.partitions": "2"}, "max_offsets": 400, "snapshot_lsn": SNAPSHOT_LSN - 1}
-        kills = 0
-        while (code := run(said | {"kind": kind, "view": which}, folder, view, kill=kills < KILLS)) != 0:
-            assert code == -9, (folder / "out").read_text()[-3000:]
-            kills += 1
-        assert kills > 0, "nothing was killed"
-        found = held(subject.open(targets={view: {}}), view)
+    if sink == "iceberg":
+        followed(log, {}, (kind, view.name, which), folder)
+        return held_in(folder, view)
+    with subject_on(servers(), sink) as subject:
+        targets: dict[str, Any] = {view.name: {}}
+        followed(log, subject.config() | {"targets": targets}, (kind, view.name, which), folder)
+        found = held(subject.open(targets=targets), view.name)
         return {key: orjson.loads(document) for key, (_, document) in found.items() if document}
+
+
+def followed(log: Log, sink: dict[str, Any], names: tuple[str, str, str], folder: Path) -> None:
+    """Run a view's flow to the log's end, killing it some times; arguments as ``kept``, no sink for a warehouse."""
+    kind, view, which = names
+    said = {"folder": str(folder), "kafka": log.brokers, "topic": log.topic, "records": len(log.made), "sink": sink}
+    said |= {"conf": {"spark.sql.shuffle.partitions": "2"}, "max_offsets": 400 if sink else 1_200}
+    said |= {"snapshot_lsn": SNAPSHOT_LSN - 1, "kind": kind, "view": which}
+    kills = 0
+    while (code := run(said, folder, view, kill=bool(sink) and kills < KILLS)) != 0:
+        assert code == -9, (folder / "out").read_text()[-3000:]
+        kills += 1
+    assert kills > 0 if sink else kills == 2, "nothing was killed"
 
 
 def run(said: dict[str, Any], folder: Path, view: str, *, kill: bool) -> int:

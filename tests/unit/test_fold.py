@@ -18,9 +18,12 @@ from cdc.resolve import resolve_view, resolve_views, topics_of
 from cdc.used import used_columns
 from operations.run.flows import flow_spec
 from operations.testing.records import Record
+from sinks.configure import sink_config
 from spark.flow import flow_name, flow_of
 from spark.fold import EventReader
 from spark.record import batch_of
+from spark.warehouse import key_names
+from spark.warehouse_table import state_columns
 
 TEXT = """\
 version: 1
@@ -74,7 +77,6 @@ def file(old: str = "", new: str = "") -> Pipeline:
         ("events: [order]", "events: [order], columns: [id]", "beside its state a folded view has one column, aggregateid"),
         ("initial: \"named_struct('n', 0)\", ", "", "missing key 'initial' in views.v.fold"),
         ("fold: {", "fold: {first: 1, ", "unknown key 'first' in views.v.fold"),
-        ('type: redis, url: "redis://h:6379/0"', "type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n", "sinks.cache: v is folded, and a warehouse's tables can't hold that yet"),
     ],
 )  # fmt: skip
 def test_what_the_file_may_not_say(old: str, new: str, message: str) -> None:
@@ -92,6 +94,17 @@ def test_a_view_of_aggregates_reads_the_topic_of_their_type_and_has_a_flow_of_it
     assert flow_name(view, separate=False) == flow_of(pipeline, "cache", "v") == "v"
     assert used_columns(view, "public.outbox") == {"aggregateid", "type"}
     assert not view.outlives_rows
+
+
+def test_a_warehouse_has_a_table_of_aggregates_by_their_id() -> None:
+    pipeline = file(
+        'type: redis, url: "redis://h:6379/0"', "type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n"
+    )
+    (view,) = resolve_views(pipeline, CATALOGUE, "cache")
+    target = sink_config("cache", pipeline.sinks["cache"], [view], {})["targets"]["v"]
+    assert target == {"generation": 1, "key": [("aggregateid", "text")], "documents": True}
+    assert isinstance(view, FoldView) and key_names(view) == ["aggregateid"]
+    assert state_columns(replace(view, state={"n": "int"})) == [("aggregateid", "string"), ("n", "int")]
 
 
 def test_an_outbox_without_the_aggregate_s_column_is_refused() -> None:

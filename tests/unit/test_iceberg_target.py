@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -14,7 +16,7 @@ from cdc.errors import ConfigError, SinkRefused
 from sinks.contract import UNREADABLE, Held, Sink, Target
 from sinks.factory import open_sink, open_target
 from sinks.iceberg import catalogue
-from sinks.iceberg.rows import VERSION_COLUMN, held_rows
+from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN, held_documents, held_rows
 
 CATALOG, VIEW = "hw_lake", "order"
 SCHEMA = pa.schema(
@@ -107,6 +109,32 @@ def test_promoted_told_apart_and_dropped(place: dict[str, Any]) -> None:
     second.drop(VIEW)
     assert second.living(VIEW) is None
     second.close()
+
+
+def test_rows_of_what_is_made_of_events_are_documents_as_other_sinks_hold_them() -> None:
+    """Moments wherever they stand, of years that Python's own end before; what is null stays so; no column of ours."""
+    moment, far = pa.timestamp("us", "UTC"), 253_402_300_800_000_000
+    one = pa.struct([("at", moment), ("day", pa.date32()), ("n", pa.int32())])
+    kinds = {"at": moment, "local": pa.timestamp("us"), "then": pa.list_(one), "seen": pa.map_(pa.string(), moment)}
+    kinds |= {"sum": pa.decimal128(10, 2), ID_COLUMN: pa.string(), VERSION_COLUMN: pa.int64()}
+    values: list[dict[str, Any]] = [
+        {"at": far, "local": NOON.replace(tzinfo=None), "then": [{"at": NOON, "day": NOON.date(), "n": 1}, None]},
+        {"then": None, "seen": [("größer", NOON)], "sum": Decimal("1.50")},
+    ]
+    arrays = [pa.array([row.get(name) for row in values], kind) for name, kind in list(kinds.items())[:-2]]
+    arrays += [pa.array(["a|b", "c"]), pa.array([8, None])]
+    batch = pa.RecordBatch.from_arrays(arrays, list(kinds))
+    nothing = {"at": None, "local": None, "then": None, "seen": None, "sum": None}
+    noon = "2026-01-02T12:00:00"
+    first = {
+        "at": "+10000-01-01T00:00:00Z",
+        "local": noon,
+        "then": [{"at": f"{noon}Z", "day": noon[:10], "n": 1}, None],
+    }
+    second = {"seen": {"größer": f"{noon}Z"}, "sum": "1.50"}
+    for whole in (batch, pa.concat_batches([batch, batch]).slice(2)):  # of a part of an array too
+        found = [(held.key, held.version, orjson.loads(held.document)) for held in held_documents(whole, [ID_COLUMN])]
+        assert found == [("a|b", 8, nothing | first), ("c", UNREADABLE, nothing | second)]
 
 
 def test_keys_are_texts_as_in_every_other_sink() -> None:

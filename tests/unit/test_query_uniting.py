@@ -20,6 +20,7 @@ from operations.query.tail import refuse_unfit
 from operations.query.uniting import GONE, WINS, Standing, key_columns, tail_table, united
 from sinks.contract import UNVERSIONED
 from spark.entries import Entry, EntryDecoder
+from tests.support.folds import view_of
 from tests.unit.test_spark_entries import SPEC, TABLE, event, records
 
 VIEW = View.identity(TABLE)
@@ -144,6 +145,12 @@ def test_views_that_need_spark_are_named() -> None:
     for view in (replace(VIEW, where="id > 1"), replace(VIEW, fields={"x": "id + 1"})):
         with pytest.raises(QueryRefused, match=r"t can't be asked .* has Spark SQL"):
             refuse_unfit(held, view)
+
+
+def test_what_is_made_of_events_is_not_asked_with_what_is_newer() -> None:
+    held = cast(Any, SimpleNamespace(name=Name("lake", "account")))
+    with pytest.raises(QueryRefused, match=r"account can't be asked .* the view is folded from events"):
+        refuse_unfit(held, view_of("events"))
 
 
 def test_a_tables_type_stays_when_its_column_was_widened() -> None:

@@ -16,16 +16,19 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import CheckpointLost, ConfigError, PipelineFileError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, definition_of
-from cdc.resolve import resolve_view, topics_of
+from cdc.resolve import resolve_view, resolve_views, topics_of
 from cdc.stateful import refuse_stateful
-from cdc.timed import MICROS, MatchView, Measure, WindowView, measure_of, micros_of
+from cdc.timed import MICROS, MatchView, Measure, TimedView, WindowView, measure_of, micros_of
 from cdc.used import used_columns
 from operations.run.flows import flow_spec
 from operations.testing.records import Record
+from sinks.configure import sink_config
 from spark.clocks import IDLE_SECONDS, NOTES, Clocks
 from spark.record import batch_of
 from spark.ticks import Moments
 from spark.timed import TimedReader
+from spark.warehouse import key_names
+from spark.warehouse_table import state_columns
 from truth.expected import expected
 
 WINDOW = 'window: {time: at, size: 1 hour, delay: 10 minutes, by: {who: aggregateid}, measures: {n: "count(*)"}}'
@@ -93,7 +96,6 @@ def file(old: str = "", new: str = "") -> Pipeline:
         ('n: "count(*)"', 'n: "sum(*)"', "sum of what?"),
         ("root: outbox, ", "root: outbox, columns: [id], ", "views.v.columns: a document of a window is made of what `window` says"),
         ("root: outbox, ", "root: outbox, fold: {initial: a, step: b}, ", "fold and window exclude each other"),
-        ('type: redis, url: "redis://h:6379/0"', "type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n", "v is a window, and a warehouse's tables can't hold that yet"),
         (WINDOW, MATCH.replace("within: 10 minutes, ", ""), "without `within` every event would be kept for those that may follow, and its state would grow for ever"),
         (WINDOW, MATCH.replace("delay: 1 minute, ", ""), "views.v.match: without `delay` there is no watermark"),
         (WINDOW, MATCH.replace("time: at", "time: at, count: 3"), "either `then`, the events that follow, or `count`"),
@@ -138,6 +140,19 @@ def test_a_match_is_named_by_its_first_event_and_reads_a_table_too() -> None:
     assert used_columns(view, "public.outbox") == {"id", "at", "type", "aggregateid", "payload"}
     view = resolve_view(file(f"root: outbox, {WINDOW}", f"root: orders, {WINDOW}"), CATALOGUE, "v")
     assert not view.topics
+
+
+@pytest.mark.parametrize("said", [WINDOW, MATCH], ids=["window", "match"])
+def test_a_warehouse_has_a_table_of_them_by_their_ids(said: str) -> None:
+    text = TEXT.replace(
+        'type: redis, url: "redis://h:6379/0"', "type: iceberg, catalog_uri: c.db, warehouse: w, namespace: n"
+    )
+    pipeline = loads(text.replace(WINDOW, said), "p.yaml", {})
+    (view,) = resolve_views(pipeline, CATALOGUE, "cache")
+    target = sink_config("cache", pipeline.sinks["cache"], [view], {})["targets"]["v"]
+    assert target == {"generation": 1, "key": [("_hw_id", "text")], "documents": True}
+    assert isinstance(view, TimedView) and key_names(view) == ["_hw_id"]
+    assert state_columns(replace(view, state={"n": "bigint"})) == [("n", "bigint"), ("_hw_id", "string")]
 
 
 def test_another_delay_is_another_generation_and_others_keep_their_hash() -> None:

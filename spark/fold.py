@@ -25,13 +25,13 @@ from cdc.errors import ConfigError, DecodeError
 from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
 from cdc.view import merge_fields
-from spark.cluster import is_local
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, unplaced
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.kept import Documents, Place, Told
 from spark.runner import Query
 from spark.spec import FlowSpec, unpack
+from spark.stateful import check_reach
 from spark.write import OWN, letter_of
 
 # Between the stages, beside an entry's own columns: that an incremental snapshot has read the event again.
@@ -196,14 +196,11 @@ def start_fold(spark: SparkSession, flow: Flow, place: Place | None = None) -> Q
         place: where its documents go; None for the flow's sink.
 
     Raises:
-        ConfigError: on a cluster, or without our own classes (terminal).
+        ClusterError: an executor does not see the flow's folder (terminal).
+        ConfigError: without our own classes (terminal).
     """
     view = view_of(flow.spec)
-    if not is_local(str(spark.sparkContext.master)):
-        raise ConfigError(
-            f"view {view.name}: a fold's state lies beside its checkpoint, which a cluster's executors can't reach",
-            fix="run this pipeline with engine.master: local[N]",
-        )
+    check_reach(spark, flow)
     place = place or Documents()
     records = changelog(spark, flow, turns=place.turns)
     events = map_in_arrow(records, partial(event_rows, flow.spec.pack()), event_schema(view))

@@ -110,7 +110,8 @@ def start_matches(spark: SparkSession, flow: Flow, place: Place | None = None) -
     """Start a flow of one view of matches.
 
     Raises:
-        ConfigError: on a cluster, or without our own classes (terminal).
+        ClusterError: an executor does not see the flow's folder (terminal).
+        ConfigError: without our own classes (terminal).
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, MatchView)

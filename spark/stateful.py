@@ -1,4 +1,4 @@
-"""What all flows with Spark's own state need: one machine, and a store on disk."""
+"""What all flows with Spark's own state need: a folder that all machines see, and a store on disk."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.errors import ConfigError
-from cdc.stateful import StatefulView
-from spark.cluster import is_local
+from spark import cluster
+from spark.flow import Flow
 
 # `transformWithState` works on this one alone; timers lie in an index by time, so a batch looks at those that are due.
 _SETTINGS = {
@@ -24,18 +23,15 @@ _SETTINGS = {
 }
 
 
-def refuse_cluster(spark: SparkSession, view: StatefulView) -> None:
-    """Refuse a cluster for a view with a state.
+def check_reach(spark: SparkSession, flow: Flow) -> None:
+    """Look whether all machines see a flow's folder: tasks keep the state and the partitions' clocks in it.
 
     Raises:
-        ConfigError: the session is one's (terminal).
+        ClusterError: an executor does not (terminal).
+        ClusterUnavailable: there is none (transient).
     """
-    if not is_local(str(spark.sparkContext.master)):
-        raise ConfigError(
-            f"view {view.name}: the state of what is {view.made} lies beside its checkpoint, which a cluster's"
-            " executors can't reach",
-            fix="run this pipeline with engine.master: local[N]",
-        )
+    if not cluster.is_local(str(spark.sparkContext.master)):
+        cluster.check(spark, folders=[flow.folder])
 
 
 # Flows are started several at a time, in one session: the one that ends first would take the settings away from the

@@ -30,7 +30,7 @@ from spark.guard import guarded
 from spark.kept import Documents, Place, Told
 from spark.runner import Query
 from spark.spec import FlowSpec, unpack
-from spark.stateful import begin_stateful, refuse_cluster
+from spark.stateful import begin_stateful, check_reach
 from spark.ticks import Beats, Ticker, teller, ticks
 from spark.write import OWN, letter_of
 
@@ -205,12 +205,13 @@ def start_timed(
         place: where its documents go; None for the flow's sink.
 
     Raises:
-        ConfigError: on a cluster, or without our own classes (terminal).
+        ClusterError: an executor does not see the flow's folder (terminal).
+        ConfigError: without our own classes (terminal).
         KafkaError: the brokers do not answer (transient).
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, TimedView)
-    refuse_cluster(spark, view)
+    check_reach(spark, flow)
     packed = flow.spec.pack()
     rows = partial(event_rows, packed, str(flow.folder / "clocks"), _with_events(flow))
     place = place or Documents()

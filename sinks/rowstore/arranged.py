@@ -6,6 +6,7 @@ Children in the order that a view shows them; rows by their moments, and version
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sinks.rowstore.commands import Command, by_key, cut
 from sinks.rowstore.contract import Attempt
@@ -43,6 +44,18 @@ class Arranged(Talk):
             named, said = [self.name(key) for key, _ in chunk], [text for _, text in chunk]
             calls.append(("EVALSHA", script.sha, len(named), *named, *said))
         return [[member.decode() for member in found] for answers in self.pipeline(calls) for found in answers]
+
+    def count_onward(self, asked: Sequence[tuple[str, float]]) -> list[int]:
+        """See RowStore."""
+        return [int(count) for count in self._each("ZCOUNT", asked)]
+
+    def all_onward(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """See RowStore."""
+        return [[member.decode() for member in found] for found in self._each("ZRANGEBYSCORE", asked)]
+
+    def _each(self, verb: str, asked: Sequence[tuple[str, float]]) -> list[Any]:
+        self._seen([key for key, _ in asked])
+        return self.reads([(verb, key, repr(place), "+inf") for key, place in asked])
 
     def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
         """See RowStore."""

@@ -153,8 +153,16 @@ class RowStore(Protocol):
         """
         ...
 
+    def count_onward(self, asked: Sequence[tuple[str, float]]) -> list[int]:
+        """How many rows arrangements have from a place on: for each (arrangement's key, place)."""
+        ...
+
+    def all_onward(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """All rows of (small) arrangements from a place on."""
+        ...
+
     def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
-        """The rows of an arrangement from a place on, some ``count`` at a time; one may come twice."""
+        """The rows of a large arrangement from a place on, some ``count`` at a time; one may come twice."""
         ...
 
     def sizes(self, names: Sequence[str]) -> list[int]:

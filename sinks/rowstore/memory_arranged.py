@@ -50,10 +50,21 @@ class MemoryArranged(MemoryTalk):
             found.append(sorted(member for place in chosen for member in at[place]))
         return found
 
+    def count_onward(self, asked: Sequence[tuple[str, float]]) -> list[int]:
+        """See RowStore."""
+        return [len(self._onward(*one)) for one in asked]
+
+    def all_onward(self, asked: Sequence[tuple[str, float]]) -> list[list[str]]:
+        """See RowStore."""
+        return [self._onward(*one) for one in asked]
+
+    def _onward(self, key: str, place: float) -> list[str]:
+        self.step("onward")
+        return [member for at, member in sorted((at, m) for m, at in self._read(key, {}).items()) if at >= place]
+
     def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
         """See RowStore."""
-        self.step("onward")
-        members = [member for at, member in sorted((at, m) for m, at in self._read(key, {}).items()) if at >= place]
+        members = self._onward(key, place)
         for start in range(0, len(members), count):
             self.step("onward")
             yield members[start : start + count]

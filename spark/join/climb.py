@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from math import inf
 
 from cdc.catalogue import Table
@@ -116,18 +116,36 @@ class Climber:
             found[name] = min(least, since), max(position, touch.position)
         firsts = self.store.beginning([(key_names.arranged(versions, name), -inf) for name in found])
         touched = {touch.key for touch in rows}
-        for (name, (least, position)), first in zip(found.items(), firsts, strict=True):
-            whole = not touched.isdisjoint(first)
-            key = key_names.arranged(dated, name)
-            pieces = self.store.onward(key, -inf if whole else least, min(PIECE, self.defer_above))
-            held = next(pieces, [])
-            rest_of = next(pieces, None)
-            if rest_of is None:
-                yield from self._up(dict.fromkeys(held, position), rest)
-                continue
-            for members in chain([held, rest_of], pieces):
-                for piece in self._up(dict.fromkeys(members, position), rest):
-                    self.store.defer(piece)
+        asked = {
+            (key_names.arranged(dated, name), least if touched.isdisjoint(first) else -inf): position
+            for (name, (least, position)), first in zip(found.items(), firsts, strict=True)
+        }
+        yield from self._dated(asked, rest)
+
+    def _dated(self, asked: Mapping[tuple[str, float], int], rest: Sequence[_Step]) -> Iterator[Ids]:
+        """The roots of rows from places of arrangements on; what many lead to is deferred."""
+        few: dict[tuple[str, float], int] = {}
+        expected = 0
+        for (place, position), size in zip(asked.items(), self.store.count_onward([*asked]), strict=True):
+            if size > min(PIECE, self.defer_above):
+                for members in self.store.onward(*place, PIECE):
+                    for piece in self._up(dict.fromkeys(members, position), rest):
+                        self.store.defer(piece)
+            elif size:
+                few[place] = position
+                expected += size
+                if expected >= PIECE:
+                    yield from self._up(self._all_onward(few), rest)
+                    few, expected = {}, 0
+        yield from self._up(self._all_onward(few), rest)
+
+    def _all_onward(self, few: Mapping[tuple[str, float], int]) -> Ids:
+        found: Ids = {}
+        if few:
+            for position, members in zip(few.values(), self.store.all_onward([*few]), strict=True):
+                for member in members:
+                    found[member] = max(found.get(member, 0), position)
+        return found
 
     def _up(self, ids: Ids, way: Sequence[_Step]) -> Iterator[Ids]:
         if not ids:

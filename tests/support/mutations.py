@@ -197,8 +197,9 @@ class LooksAtMomentsOnly(MemoryStore):
 class LooksAtNoLaterMoments(MemoryStore):
     """Takes what refers to a version for made before it came, as if topics were read in step."""
 
-    def onward(self, key: str, place: float, count: int) -> Iterator[list[str]]:
-        return super().onward(key, place, count) if place == -inf else iter(())
+    def count_onward(self, asked: Sequence[tuple[str, float]]) -> list[int]:
+        counts = super().count_onward(asked)
+        return [count if place == -inf else 0 for (_, place), count in zip(asked, counts, strict=True)]
 
 
 class EndsEarly(MemoryStore):

@@ -34,7 +34,8 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
     """
     live, batch = went_live(flow), committed_offsets(flow.checkpoint)[0]
     table = None if tabled is None else tabled(spark, flow)
-    sink, store = table or open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
+    asked = flow.spec.at_start
+    sink, store = table or open_sink(dict(asked.sink_config)), open_store(asked)
     try:
         store.setup()
         there = sink.there(view_of(flow.spec).name)  # asked before it is made ready, which makes it anew

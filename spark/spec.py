@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +14,6 @@ from cdc.debezium_json import Decoder, Fit
 from cdc.events import EventDecoder
 from cdc.log.registry import encoding_of
 from cdc.view import View
-
-
-# A start that a server refuses for so long has failed; the next one comes after a pause (spark/runner.py).
-START_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -65,16 +61,6 @@ class FlowSpec:
     generation: int = 1
     registry: Mapping[str, str] | None = field(default=None, repr=False)
 
-    @property
-    def at_start(self) -> FlowSpec:
-        """The same with little patience: for what is asked before a flow runs.
-
-        The runner waits for all starts of a round, and begins them again by itself. A server that is away must neither
-        keep the other flows from being looked at, nor be kept out of `status` for a minute.
-        """
-        store = None if self.row_store is None else _hurried(self.row_store)
-        return replace(self, sink_config=_hurried(self.sink_config), row_store=store)
-
     def pack(self) -> bytes:
         """Serialise for a task's closure."""
         return pickle.dumps(self)
@@ -89,11 +75,6 @@ class FlowSpec:
 
     def _kind(self, topic: str) -> type[Decoder]:
         return EventDecoder if topic in self.events else Decoder
-
-
-def _hurried(settings: Mapping[str, Any]) -> dict[str, Any]:
-    patience = settings.get("give_up_seconds")
-    return {**settings, "give_up_seconds": START_SECONDS if patience is None else min(patience, START_SECONDS)}
 
 
 @lru_cache(maxsize=32)

@@ -207,7 +207,7 @@ def _with_setup(start: Start) -> Start:
     """Set a sink up at each start of its flow, not before: a dead Elasticsearch must not keep Redis from starting."""
 
     def set_up_and_start(spark: SparkSession, flow: Flow) -> Query:
-        sink = open_sink(dict(flow.spec.at_start.sink_config))
+        sink = open_sink(dict(flow.spec.sink_config))
         try:
             for view in flow.spec.views:
                 if not flow.is_new and not sink.there(view):

@@ -77,8 +77,9 @@ def _lacking(pipeline: Pipeline, views: list[str]) -> Iterator[Finding]:
     try:
         if any(jar.name == OWN_JAR for jar in find_jars(jars_of(pipeline))):
             return
-        what, fix = f"{OWN_JAR} is not among Spark's jars: {', '.join(views)} would fail", (
-            f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"
+        what, fix = (
+            f"{OWN_JAR} is not among Spark's jars: {', '.join(views)} would fail",
+            (f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"),
         )
     except ConfigError as error:
         what, fix = error.what, error.fix

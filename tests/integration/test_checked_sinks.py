@@ -1,4 +1,4 @@
-"""`headwater check` of the way out: a sink or a row store that is off, one that may not be used, Spark without our jar."""
+"""`headwater check` of the way out: a server that is off, a row store that forgets, Spark without our jar."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_view_that_keeps_a_state_needs_our_jar(tmp_path: Path, monkeypatch: py
         (jars / f"{name}.jar").touch()
     monkeypatch.setenv("HEADWATER_SPARK_JARS", str(jars))
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere" / "spark.jsa"))
-    fold = ', f: {root: o, events: [a], fold: {initial: "named_struct(\'n\', 0)", step: state}}'
+    fold = ", f: {root: o, events: [a], fold: {initial: \"named_struct('n', 0)\", step: state}}"
     pipeline = made(tmp_path, NOBODY, NOBODY, ", outbox: {table: public.o, types: [a]}", fold)
     _, answer = checked_sinks(pipeline)
     assert answer.check is CLASSES and said(answer) == [("error", "spark")] and OWN_JAR in answer.findings[0].message

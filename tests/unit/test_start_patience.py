@@ -1,4 +1,4 @@
-"""A start that nobody answers fails soon: the runner waits for all starts of a round, and begins them again by itself."""
+"""A start that nobody answers fails soon: the runner waits for all of a round, and begins them again by itself."""
 
 from __future__ import annotations
 

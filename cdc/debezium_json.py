@@ -167,7 +167,9 @@ class Decoder:
             ShapeUnknown: it is newer than what is known of the table (transient).
         """
         if self._newer(change.position) and not isinstance(error, UnavailableValue):
-            raise self._unknown(f"{change.topic}/{change.partition}/{change.offset}", error.what) from error
+            record = f"{change.topic}/{change.partition}/{change.offset}"
+            said = error.what.removeprefix(f"record {record}").lstrip(": ")  # said once is enough
+            raise self._unknown(record, said) from error
 
     def _newer(self, position: int) -> bool:
         return bool(self._fit.lsn) and self._fit.values and position > self._base + self._fit.lsn

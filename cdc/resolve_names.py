@@ -10,6 +10,7 @@ from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.join.comparable import COLLATED
 from cdc.pipeline import Pipeline
+from cdc.sql_names import sql_name, sql_table
 from cdc.types import supported, unsupported
 
 Path = tuple[str | int, ...]
@@ -79,14 +80,16 @@ def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None
             pipeline,
             path,
             f"{where}{table.qualified} has no primary key, so its changes can't be told apart",
-            f"ALTER TABLE {table.qualified} ADD PRIMARY KEY (…), or REPLICA IDENTITY USING INDEX of a unique index",
+            f"ALTER TABLE {sql_table(table.qualified)} ADD PRIMARY KEY (…), "
+            "or REPLICA IDENTITY USING INDEX of a unique index",
         )
     for name in table.primary_key:
         if (reason := unsupported(table.by_name[name])) is not None:
             raise error(pipeline, path, f"{where}{table.qualified}'s key column {name}: {reason}", "use another key")
         if table.by_name[name].collated:
             what = f"{where}{table.qualified}'s key column {name}: {COLLATED}"
-            raise error(pipeline, path, what, DETERMINISTIC.format(table=table.qualified, column=name))
+            fix = DETERMINISTIC.format(table=sql_table(table.qualified), column=sql_name(name))
+            raise error(pipeline, path, what, fix)
 
 
 def columns_of(

@@ -10,6 +10,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import KafkaError, SourceError
 from cdc.log.client import Topic
 from cdc.outbox import is_outbox, topics_of_table, topics_of_tables
+from cdc.pipeline import Pipeline
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
@@ -32,7 +33,13 @@ from connectors.preflight import outbox, primary_keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
-from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed
+from connectors.source_gaps import (
+    refuse_future,
+    refuse_gap,
+    refuse_other,
+    refuse_other_database,
+    refuse_unfollowed,
+)
 from connectors.table_facts import TableFacts, read_facts
 from connectors.topics import plan_topics, wanted_topics
 
@@ -126,7 +133,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
         SourceError: the slot can't give every change since the connector's last (terminal).
         KafkaError: a topic would need another number of partitions, or holds records of an earlier capture (terminal).
     """
-    refuse_discontinued(servers.pipeline.source.slot, actual)
+    refuse_discontinued(servers.pipeline, actual)
     first, noted, last = prepare(servers, actual)
     pipeline = servers.pipeline
     config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()), actual.plugins)
@@ -207,7 +214,7 @@ def tables_anew(actual: Actual, gaps: Mapping[str, Gap]) -> set[str]:
     return {name for name, table in changed.items() if gaps[name].key or unsure(table) is not None}
 
 
-def refuse_discontinued(slot_name: str, actual: Actual) -> None:
+def refuse_discontinued(pipeline: Pipeline, actual: Actual) -> None:
     """Refuse what can't be continued from where the connector has read. Pure.
 
     Raises:
@@ -216,11 +223,13 @@ def refuse_discontinued(slot_name: str, actual: Actual) -> None:
     running = actual.connector
     if running is None:
         return
+    source = pipeline.source
     refuse_other(running.config, actual.now)
+    refuse_other_database(pipeline.name, source.database, running.config, actual.slot)
     refuse_future(actual.now, running.offset)
     refuse_unfollowed(actual.noted, actual.now)
     if running.offset is not None or actual.slot is not None:
-        refuse_gap(slot_name, actual.slot, running.offset)
+        refuse_gap(source.slot, actual.slot, running.offset)
 
 
 def refuse_unfit(servers: Servers) -> None:

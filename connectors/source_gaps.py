@@ -330,6 +330,32 @@ def refuse_other(config: Mapping[str, str], now: Moment) -> None:
         )
 
 
+def refuse_other_database(name: str, database: str, config: Mapping[str, str], slot: Slot | None) -> None:
+    """Refuse a connector that reads another database of the same cluster.
+
+    One that was renamed is no other: its slot bears the new name.
+
+    Args:
+        name: the pipeline's.
+        database: which the file names.
+        config: the connector's, as it runs.
+        slot: as it is; None if there is none.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if slot is None or slot.database == database:
+        return
+    raise SourceChanged(
+        f"pipeline {name} captures database {config.get('database.dbname', slot.database)} already, and the file names"
+        f" {database}; its slot decodes {slot.database}",
+        means="two pipelines have one name, or the file leads to another database: rows of both would stand in one log;"
+        " nothing was changed",
+        fix="give one of them another `name`; or, if this pipeline has moved, `headwater drop` it with the file that"
+        " names the old database, then apply this one",
+    )
+
+
 def changed(what: str) -> SourceChanged:
     """The error for another history."""
     return SourceChanged(

@@ -8,6 +8,7 @@ from cdc.catalogue import Table
 from cdc.errors import ConnectError
 from cdc.pipeline.source import Outbox
 from cdc.resolve_names import near
+from cdc.sql_names import sql_name, sql_table
 from connectors.outbox import NAME, ROUTER
 from connectors.preflight.model import Check, Finding, Level, Site
 
@@ -53,12 +54,13 @@ def column_findings(outbox: Outbox, table: Table) -> Iterator[Finding]:
             yield Finding(Level.ERROR, table.qualified, message, f"{fix}; {AGAIN}")
         elif key != "id" and table.by_name[name].nullable:
             message = f"{table.qualified}.{name} may be null: such an event has no place of its own"
-            fix = f"ALTER TABLE {table.qualified} ALTER COLUMN {name} SET NOT NULL"
+            fix = f"ALTER TABLE {sql_table(table.qualified)} ALTER COLUMN {sql_name(name)} SET NOT NULL"
             yield Finding(Level.ERROR, table.qualified, message, fix)
     if not missing and table.primary_key != (outbox.id,):
         key = ", ".join(table.primary_key) or "none"
         message = f"the primary key of {table.qualified} is ({key}), and not the event's id {outbox.id}"
-        fix = f"ALTER TABLE {table.qualified} ADD PRIMARY KEY ({outbox.id}); or correct source.outbox.id"
+        add = f"ALTER TABLE {sql_table(table.qualified)} ADD PRIMARY KEY ({sql_name(outbox.id)})"
+        fix = f"{add}; or correct source.outbox.id"
         yield Finding(Level.ERROR, table.qualified, message, fix)
 
 

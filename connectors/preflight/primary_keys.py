@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cdc.catalogue import Table
 from cdc.join.comparable import COLLATED
 from cdc.resolve_names import DETERMINISTIC
+from cdc.sql_names import sql_name, sql_table
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.table_facts import TableFacts
 
@@ -23,8 +24,8 @@ def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
     if not table.primary_key:
         message = f"{name} has no primary key: updates and deletes could not be matched with rows"
         fix = (
-            f"ALTER TABLE {name} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"
-            f" ALTER TABLE {name} REPLICA IDENTITY USING INDEX …"
+            f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"
+            f" ALTER TABLE {sql_table(name)} REPLICA IDENTITY USING INDEX …"
         )
         yield Finding(Level.ERROR, name, message, fix)
     elif hidden := sorted(set(table.primary_key) & set(fact.generated)):
@@ -32,14 +33,14 @@ def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
         yield Finding(Level.ERROR, name, message, "give the table a key of ordinary columns")
     elif collated := [column for column in table.primary_key if table.by_name[column].collated]:
         message = f"{name} has the column {', '.join(collated)} in its key; {COLLATED}"
-        fix = DETERMINISTIC.format(table=name, column=collated[0])
+        fix = DETERMINISTIC.format(table=sql_table(name), column=sql_name(collated[0]))
         yield Finding(Level.ERROR, name, message, fix)
     elif fact.replica_identity == "n":
         message = f"{name} has replica identity NOTHING: Postgres refuses updates and deletes of a published table"
-        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY DEFAULT")
     elif fact.replica_identity == "i" and fact.has_primary_key:
         message = f"{name} has a primary key, but its replica identity is another index: deletes would lack the key"
-        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT (or FULL)")
+        yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY DEFAULT (or FULL)")
 
 
 CHECK = Check("keys", "every table has a key", run, needs=("server", "tables"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import SourceError
+from cdc.sql_names import sql_name, sql_table
 from connectors.database.grants import missing_rights, needed_rights
 from connectors.postgres import Connection
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -21,7 +22,8 @@ def run(site: Site) -> Iterator[Finding]:
         missing.setdefault((right.is_schema, right.privilege), []).append(right.on)
     for (is_schema, privilege), objects in missing.items():
         on = ", ".join(objects)
-        grant = f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{on} TO {source.user}"
+        named = ", ".join(sql_name(one) if is_schema else sql_table(one) for one in objects)
+        grant = f"GRANT {privilege} ON {'SCHEMA ' if is_schema else ''}{named} TO {sql_name(source.user)}"
         message = f"role {source.user} has no {privilege} on {on}"
         if source.setup_user:
             yield Finding(Level.NOTE, on, message, f"`headwater apply` does it: {grant}")

@@ -11,7 +11,13 @@ from connectors.database.slot import Slot
 from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed
+from connectors.source_gaps import (
+    refuse_future,
+    refuse_gap,
+    refuse_other,
+    refuse_other_database,
+    refuse_unfollowed,
+)
 from connectors.wal.budget import judge
 from connectors.wal.look import look
 
@@ -42,6 +48,7 @@ def run(site: Site) -> Iterator[Finding]:
         now = read_moment(site.db)
         if running is not None:
             refuse_other(running.config, now)
+            refuse_other_database(site.pipeline.name, site.pipeline.source.database, running.config, slot)
             refuse_future(now, running.offset)
         refuse_unfollowed(noted_timeline(site.db, site.names), now)
         refuse_gap(name, slot, running.offset if running else None)

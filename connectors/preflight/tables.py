@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from cdc.sql_names import sql_table
 from connectors.catalogue import near_misses, schema_of
 from connectors.database.publication import GENERATED_SINCE
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -63,7 +64,9 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
     """
     if fact.persistence == "u":
         message = f"{fact.name} is unlogged: its changes are not in the log"
-        yield Finding(Level.ERROR, fact.name, message, f"ALTER TABLE {fact.name} SET LOGGED, or leave it out")
+        yield Finding(
+            Level.ERROR, fact.name, message, f"ALTER TABLE {sql_table(fact.name)} SET LOGGED, or leave it out"
+        )
     if fact.is_partition:
         message = f"{fact.name} is a partition of {fact.parent}: its changes are sent under its root's name"
         yield Finding(Level.ERROR, fact.name, message, f"name {fact.parent} in source.tables instead")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cdc.outbox import is_outbox
+from cdc.sql_names import sql_table
 from cdc.types import may_be_large, never_reselected
 from connectors.database.identity import can_be_full
 from connectors.preflight.model import Check, Finding, Level, Site
@@ -30,7 +31,7 @@ def run(site: Site) -> Iterator[Finding]:
             continue
         if policy == "full" and not can_be_full(fact):
             message = f"{name} has no primary key but several unique indexes: FULL would not say which one is its key"
-            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {name} ADD PRIMARY KEY …")
+            yield Finding(Level.ERROR, name, message, f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY …")
             continue
         columns = site.catalogue.tables[name].columns
         large = [column.name for column in columns if may_be_large(column)]
@@ -56,7 +57,7 @@ class Large:
 
 def _full(tables: list[Large]) -> str:
     names = [name for table in tables for name in table.fact.not_full]
-    return "; ".join(f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in names)
+    return "; ".join(f"ALTER TABLE {sql_table(name)} REPLICA IDENTITY FULL" for name in names)
 
 
 def _said(policy: str, tables: list[Large]) -> Iterator[Finding]:

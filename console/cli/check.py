@@ -31,14 +31,16 @@ def command(file: Path, as_json: bool) -> None:
     """Ask Postgres, Kafka and Kafka Connect whether the pipeline can run, and say what to do where it can't.
 
     The views are held against the tables: names, keys, joins, types and Spark SQL, all that `run` would refuse. New
-    expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered. Catalogues and
-    buckets of warehouses are asked whether they are there and let us in; addresses of webhooks are connected to.
+    expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered. Sinks' servers
+    and the row store are asked whether they answer (one that does not is a warning: `run` waits for it), catalogues and
+    buckets of warehouses whether they are there and let us in; addresses of webhooks are connected to.
 
     Changes nothing. Exit code 1 when something must be mended first (an error, or a check that could not run); warnings
     and notes exit with 0.
     """
     from cdc.pipeline import load
     from connectors.preflight import preflight
+    from operations.checked_sinks import checked_sinks
     from operations.checked_views import checked_views
     from operations.checked_warehouses import checked_warehouses
     from operations.checked_webhooks import checked_webhooks
@@ -46,7 +48,8 @@ def command(file: Path, as_json: bool) -> None:
     pipeline = load(file)
     answers = []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
-    ours = (checked_views(pipeline, progress), checked_warehouses(pipeline), checked_webhooks(pipeline))
+    views, sinks = checked_views(pipeline, progress), checked_sinks(pipeline)
+    ours = (views, sinks, checked_warehouses(pipeline), checked_webhooks(pipeline))
     for answer in chain(preflight(pipeline), *ours):
         answers.append(answer)
         if not as_json:

@@ -42,6 +42,7 @@ def command(only: str | None, more: str | None) -> None:
       headwater up --with s3
       eval "$(headwater ps --env)"
     """
+    from deploy.local import own_classes
     from deploy.local.artifacts import ensure, spark_jars
     from deploy.local.stack import LocalStack
 
@@ -59,6 +60,7 @@ def command(only: str | None, more: str | None) -> None:
         ensure(["spark-s3"], say)
     jars = spark_jars(say)  # `headwater run` needs them whichever servers run here
     startup.prepare(jars[0].parent, stack.endpoints.spark_archive, say)
+    own_classes.prepare(stack.site, say)  # without them no view keeps a state
     total = time.monotonic() - began
     started = sum(1 for value in seconds.values() if value)
     click.echo(f"up: {len(seconds)} servers ({started} started) in {total:.1f} s, data in {stack.site.home}")

@@ -68,15 +68,26 @@ class Wanted:
 
 
 def table_of(pipeline: Pipeline, letter: DeadLetter) -> str:
-    """The table that a letter's row is of, ``schema.table``; of a joined document its root as the file names it."""
+    """The table that a letter's row is of, ``schema.table``; of a document of several rows or events its root."""
     if letter.table is not None:
         return letter.table
     prefix = f"{pipeline.kafka.topic_prefix}."
     if letter.topic and letter.topic.startswith(prefix):
         return letter.topic.removeprefix(prefix)
     view = pipeline.views.get(letter.view)
-    root = "" if view is None else view.root
-    return root if "." in root or not root else f"public.{root}"
+    return "" if view is None else _qualified(pipeline, view.root)
+
+
+def _qualified(pipeline: Pipeline, root: str) -> str:
+    """A root with its schema, as far as the file tells it: no database is asked for a list of letters."""
+    if "." in root or not root:
+        return root
+    outbox = pipeline.source.outbox
+    named = [*pipeline.source.tables] if outbox is None else [outbox.table, *pipeline.source.tables]
+    if same := [name for name in named if name.partition(".")[2] == root]:
+        return same[0]
+    schemas = {name.partition(".")[0] for name in named if name.endswith(".*")}
+    return f"{schemas.pop() if len(schemas) == 1 else 'public'}.{root}"
 
 
 def moment(text: str, now: float | None = None) -> float:

@@ -303,6 +303,12 @@ class RedisRowStore(Arranged):
             SinkUnavailable: it does not answer (transient).
             SinkRefused: it may evict keys.
         """
+        self.refuse_evicting()
+        self.load_scripts()
+        self.patiently(lambda client: client.hset(REGISTRY, self._ns, self.settings.title))
+
+    def refuse_evicting(self) -> None:
+        """Refuse a server that may lose rows; changes nothing. Raises as ``setup``."""
         for node, found in self._policies():
             if found != "noeviction":
                 raise SinkRefused(
@@ -310,8 +316,6 @@ class RedisRowStore(Arranged):
                     means="a full server would throw rows away, and documents built from the rest would be wrong",
                     fix="set maxmemory-policy noeviction there, or point row_store.url at a server of its own",
                 )
-        self.load_scripts()
-        self.patiently(lambda client: client.hset(REGISTRY, self._ns, self.settings.title))
 
     def _policies(self) -> list[tuple[str, str]]:
         def ask(client: Any) -> list[tuple[str, str]]:

@@ -69,10 +69,11 @@ def view_of(spec: FlowSpec) -> JoinedView:
     return cast(JoinedView, view)
 
 
-def open_store(spec: FlowSpec) -> RedisRowStore:
-    """The flow's row store."""
+def open_store(spec: FlowSpec, give_up_seconds: float | None = None) -> RedisRowStore:
+    """The flow's row store, which waits for its server as long as the flow does, or so many seconds."""
     assert spec.row_store is not None
-    return RedisRowStore(StoreSettings(**spec.row_store))
+    patience = {} if give_up_seconds is None else {"give_up_seconds": give_up_seconds}
+    return RedisRowStore(StoreSettings(**{**spec.row_store, **patience}))
 
 
 def apply_joined(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,10 @@ from spark.join.stage import open_store, view_of
 from spark.join.tables import Open
 from spark.log_gaps import check_log
 
+# The runner waits for all starts of a round, and begins them again by itself: a row store that is away must neither
+# keep other flows from being looked at, nor be kept out of `status` and the log for the minute that a batch waits.
+START_SECONDS = 3.0
+
 
 def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) -> JoinedQuery:
     """Start, or go on with, a flow of one joined view.
@@ -34,7 +38,7 @@ def start_joined(spark: SparkSession, flow: Flow, tabled: Open | None = None) ->
     """
     live, batch = went_live(flow), committed_offsets(flow.checkpoint)[0]
     table = None if tabled is None else tabled(spark, flow)
-    sink, store = table or open_sink(dict(flow.spec.sink_config)), open_store(flow.spec)
+    sink, store = table or open_sink(dict(flow.spec.sink_config)), open_store(flow.spec, START_SECONDS)
     try:
         store.setup()
         there = sink.there(view_of(flow.spec).name)  # asked before it is made ready, which makes it anew

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.errors import ConnectError, KafkaError, SourceChanged, SourceError
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
 from connectors.apply import apply, plan_pipeline
@@ -72,6 +72,25 @@ def test_marker_bears_the_snapshots_position(source: SourceDatabase, applied: Pi
     assert marker is not None
     assert row is not None
     assert marker["source"]["lsn"] == row["source"]["lsn"]
+
+
+def test_a_second_pipeline_of_one_name_takes_nothing_from_the_first(source: SourceDatabase, applied: Pipeline) -> None:
+    other = f"{source.name}_other"
+    with source.connect("superuser") as connection:
+        connection.execute(f"CREATE DATABASE {other} OWNER {source.owner}")
+    try:
+        with source.connect(database=other) as connection:
+            connection.execute("CREATE TABLE item (id int PRIMARY KEY)")
+        there = applied.source.model_copy(update={"database": other, "tables": ("public.item",)})
+        theirs = applied.model_copy(update={"source": there})
+        with pytest.raises(SourceChanged, match=f"captures database {source.name} already, and the file names {other}"):
+            apply(theirs)
+        with source.connect(database=other) as connection:
+            assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'headwater'").fetchone() is None
+        assert plan_pipeline(applied) == []
+    finally:
+        with source.connect("superuser") as connection:
+            connection.execute(f"DROP DATABASE {other}")
 
 
 def test_applying_again_changes_nothing(applied: Pipeline) -> None:

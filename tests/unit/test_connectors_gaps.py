@@ -18,6 +18,7 @@ from connectors.absent_keys import ancient, key_text, unsure
 from connectors.captured import Captured
 from connectors.conditions import unfit
 from connectors.database.history import Moment
+from connectors.database.slot import Slot
 from connectors.missed_deletes import ghost_event, standing
 from connectors.resnapshot import Wish, chosen, moved
 from connectors.source_gaps import (
@@ -26,6 +27,7 @@ from connectors.source_gaps import (
     refuse_future,
     refuse_moved,
     refuse_other,
+    refuse_other_database,
     refuse_shorter,
     stored_lsn,
 )
@@ -107,6 +109,20 @@ def test_nothing_was_read_beyond_the_end(offset: dict[str, Any]) -> None:
 def test_the_connector_knows_its_cluster() -> None:
     with pytest.raises(SourceChanged, match="made for the Postgres cluster 8"):
         refuse_other({"headwater.system.identifier": "8"}, HERE)
+
+
+SLOT = Slot("pgoutput", "x", False, None, 1, 1, "reserved", 0, None, False, False)
+
+
+@pytest.mark.parametrize("slot", [None, SLOT])
+def test_a_database_that_was_renamed_is_no_other(slot: Slot | None) -> None:
+    refuse_other_database("p", "x", {"database.dbname": "as_it_was_called"}, slot)
+
+
+def test_another_database_of_the_cluster_is_refused() -> None:
+    with pytest.raises(SourceChanged, match="pipeline p captures database x already, and the file names y") as error:
+        refuse_other_database("p", "y", {"database.dbname": "x"}, SLOT)
+    assert "another `name`" in error.value.fix
 
 
 # -- closing one -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from connectors.survey import LeftOut, Survey
 from console.cli.check import to_dict
 from console.cli.main import cli
 from deploy.local.stack import ServiceState
+from operations.checked_sinks import CLASSES, SINKS
 from operations.checked_warehouses import WAREHOUSE
 from operations.checked_webhooks import WEBHOOK
 from operations.edits.changes import Changes
@@ -147,7 +148,8 @@ def test_check() -> None:
 
 def test_every_check_is_named() -> None:
     named = PAGE.partition("Checks: ")[2].partition("\n## ")[0]
-    assert sorted(re.findall(r"`([\w-]+)`", named)) == sorted(check.name for check in (*CHECKS, WAREHOUSE, WEBHOOK))
+    ours = (SINKS, CLASSES, WAREHOUSE, WEBHOOK)
+    assert sorted(re.findall(r"`([\w-]+)`", named)) == sorted(check.name for check in (*CHECKS, *ours))
 
 
 def test_ps() -> None:

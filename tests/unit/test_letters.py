@@ -267,6 +267,21 @@ def test_letters_are_chosen_by_what_they_are_about(tmp_path: Path) -> None:
     assert table_of(made, letter(table="a.b")) == "a.b"
 
 
+@pytest.mark.parametrize(
+    ("tables", "outbox", "found"),
+    [
+        ("other.u, public.t", "", "public.t"),
+        ("other.u, sales.t", "", "sales.t"),
+        ('"Sales.*", other.u', "", "Sales.t"),
+        ('"a.*", "b.*"', "", "public.t"),
+        ('"Sales.*", "b.*"', ", outbox: {table: Sales.t, types: [a]}", "Sales.t"),
+    ],
+)
+def test_a_root_without_its_schema_is_the_captured_table(tmp_path: Path, tables: str, outbox: str, found: str) -> None:
+    text = FILE.format(folder=tmp_path, letters="").replace("[public.t, other.u]", f"[{tables}]{outbox}")
+    assert table_of(loads(text, "p.yaml"), letter(topic="p-events.a")) == found
+
+
 def test_a_cause_that_is_no_expression_is_named() -> None:
     with pytest.raises(ConfigError, match="no regular expression"):
         Wanted(cause="[")

@@ -1,0 +1,86 @@
+"""``headwater check``, the way out: do the sinks' servers and the row store answer, and has Spark what views need?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from cdc.errors import ConfigError, HeadwaterError
+from cdc.pipeline import Pipeline
+from connectors.preflight import Answer, Check, Finding, Level
+from operations.rowstore import reading_settings
+from operations.run.session import jars_of
+from sinks.configure import plain_config
+from sinks.factory import open_sink
+from sinks.rowstore.redis import RedisRowStore
+from sinks.rowstore.settings import StoreSettings
+from spark.session import OWN_JAR, find_jars
+
+SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
+CLASSES = Check("classes", "Spark has the classes that keep the state of folds, windows and matches", lambda site: ())
+# A server that is up and busy takes seconds; one that is gone refuses at once.
+PATIENCE = {"request_timeout_seconds": 5.0, "give_up_seconds": 0.2}
+
+
+def checked_sinks(pipeline: Pipeline) -> Iterator[Answer]:
+    """One answer for all servers that `run` writes to, one for Spark if a view keeps a state. Changes nothing.
+
+    Args:
+        pipeline: the loaded file.
+    """
+    found = [finding for name, ask in _servers(pipeline).items() if (finding := _finding(name, ask)) is not None]
+    yield Answer(SINKS, tuple(found))
+    if stateful := [name for name, view in pipeline.views.items() if view.stateful is not None]:
+        yield Answer(CLASSES, tuple(_lacking(pipeline, stateful)))
+
+
+def _servers(pipeline: Pipeline) -> dict[str, Callable[[], None]]:
+    """What a message names -> asks that server."""
+    documents = [name for name, sink in pipeline.sinks.items() if sink.form != "columns"]
+    asked: dict[str, Callable[[], None]] = {f"sink {name}": partial(_ask_sink, pipeline, name) for name in documents}
+    joined = any(view.joins for view in pipeline.views.values())
+    if joined and pipeline.row_store is not None:
+        asked["row_store"] = partial(_ask_store, pipeline)
+    return asked
+
+
+def _ask_sink(pipeline: Pipeline, name: str) -> None:
+    view = next(iter(pipeline.sinks[name].view_names), name)  # any name will do: whether it is there does not matter
+    sink = open_sink({**plain_config(pipeline, name, 1, [view]), **PATIENCE})
+    try:
+        sink.there(view)
+    finally:
+        sink.close()
+
+
+def _ask_store(pipeline: Pipeline) -> None:
+    store = RedisRowStore(StoreSettings(**reading_settings(pipeline) | PATIENCE))
+    try:
+        store.refuse_evicting()
+    finally:
+        store.close()
+
+
+def _finding(name: str, ask: Callable[[], None]) -> Finding | None:
+    try:
+        ask()
+    except HeadwaterError as error:
+        if not error.transient:
+            return Finding(Level.ERROR, name, error.what, error.fix)
+        who = "joined views" if name == "row_store" else "its views"
+        fix = f"start it (`headwater up` starts the local ones), or correct its address in {name}"
+        return Finding(Level.WARNING, name, f"{error.what}: {who} would wait for it, all else goes on", fix)
+    return None
+
+
+def _lacking(pipeline: Pipeline, views: list[str]) -> Iterator[Finding]:
+    try:
+        if any(jar.name == OWN_JAR for jar in find_jars(jars_of(pipeline))):
+            return
+        what, fix = (
+            f"{OWN_JAR} is not among Spark's jars: {', '.join(views)} would fail",
+            (f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"),
+        )
+    except ConfigError as error:
+        what, fix = error.what, error.fix
+    yield Finding(Level.ERROR, "spark", what, fix)

@@ -1,0 +1,68 @@
+"""`headwater check` of the way out: a server that is off, a row store that forgets, Spark without our jar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc.pipeline import Pipeline, load
+from connectors.preflight import Answer
+from operations.checked_sinks import CLASSES, SINKS, checked_sinks
+from spark.class_archive import VARIABLE
+from spark.session import OWN_JAR, REQUIRED_JARS
+from tests.support.redis_server import redis_servers
+
+pytestmark = pytest.mark.stack
+
+FILE = """
+version: 1
+name: p
+source: {{host: 127.0.0.1, port: 1, database: d, user: u, password: x, tables: [public.t, public.r, public.o]{outbox}}}
+kafka: {{bootstrap: "127.0.0.1:1"}}
+connect: {{url: "http://127.0.0.1:1"}}
+views: {{v: {{root: t, refs: {{r: {{table: r, on: {{r: id}}}}}}}}{view}}}
+sinks: {{cache: {{type: redis, url: "{sink}", view: v}}}}
+row_store: {{url: "{store}"}}
+engine: {{state_dir: {folder}}}
+"""
+NOBODY = "redis://127.0.0.1:1/0"
+
+
+def made(folder: Path, sink: str, store: str, outbox: str = "", view: str = "") -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(FILE.format(folder=folder / "state", sink=sink, store=store, outbox=outbox, view=view))
+    return load(path)
+
+
+def said(answer: Answer) -> list[tuple[str, str]]:
+    return [(one.level.value, one.about) for one in answer.findings]
+
+
+def test_each_server_of_the_way_out_is_asked(tmp_path: Path) -> None:
+    with redis_servers(tmp_path) as server:
+        cache, store = server(), server("--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb")
+        [answer] = checked_sinks(made(tmp_path, cache, cache))
+        assert answer.check is SINKS and answer.state == "ok"
+        [answer] = checked_sinks(made(tmp_path, cache, store))
+        assert said(answer) == [("error", "row_store")] and "allkeys-lru" in answer.findings[0].message
+        [answer] = checked_sinks(made(tmp_path, NOBODY, cache))
+        assert said(answer) == [("warning", "sink cache")]
+        [answer] = checked_sinks(made(tmp_path, cache, NOBODY))
+        assert said(answer) == [("warning", "row_store")] and "127.0.0.1:1" in answer.findings[0].message
+
+
+def test_a_view_that_keeps_a_state_needs_our_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for name in REQUIRED_JARS:
+        (jars / f"{name}.jar").touch()
+    monkeypatch.setenv("HEADWATER_SPARK_JARS", str(jars))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere" / "spark.jsa"))
+    fold = ", f: {root: o, events: [a], fold: {initial: \"named_struct('n', 0)\", step: state}}"
+    pipeline = made(tmp_path, NOBODY, NOBODY, ", outbox: {table: public.o, types: [a]}", fold)
+    _, answer = checked_sinks(pipeline)
+    assert answer.check is CLASSES and said(answer) == [("error", "spark")] and OWN_JAR in answer.findings[0].message
+    (jars / OWN_JAR).touch()
+    _, answer = checked_sinks(pipeline)
+    assert answer.state == "ok"

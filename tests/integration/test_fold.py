@@ -38,7 +38,8 @@ def history(seed: int) -> list[tuple[Event, str, int]]:
         payload = json.dumps({"amount": f"{chance.randint(-5_000, 5_000) / 100:.2f}"})
         if what == "paid" and chance.random() < 0.002:
             payload = json.dumps({"amount": "much"})  # nothing that a step can add
-        about = f"a{chance.randint(0, 60)} {chance.choice('äb')}"
+        # Some have one event: of these no later batch makes good what one of before has lost.
+        about = f"a{chance.randint(0, 60)} {chance.choice('äb')}" if number % 10 else f"once {number}"
         event = {"id": str(uuid.UUID(int=number)), "aggregatetype": "account", "aggregateid": about, "type": what}
         read = number < EVENTS // 10
         lsn = SNAPSHOT_LSN if read else SNAPSHOT_LSN + number
@@ -107,7 +108,7 @@ def test_a_fold_equals_plain_python_whatever_is_killed(topic: tuple[str, str, An
         while (code := run(said, tmp_path, kill=bool(sink) and kills < KILLS)) != 0:
             assert code == -9, (tmp_path / "out").read_text()[-3000:]
             kills += 1
-        assert kills > 0 if sink else kills == 2, "nothing was killed"
+        assert kills > 0 if sink else kills == 2, f"killed {kills} times"
         if kind == "redis":
             there = held(subject.open(targets={VIEW: {}}), VIEW)
             found = {key: orjson.loads(document) for key, (_, document) in there.items()}

@@ -89,7 +89,7 @@ def test_it_is_asked_and_explained_as_any_table(kept: KeptLake) -> None:
     assert told["rows"] == [
         [sum(one["views"] for one in kept.in_redis("views_by_hour").values() if not one["grouping"])]
     ]
-    assert "the view is made of windows over events" in kept.run_error("query", f"FROM {view}", "--fresh")
+    kept.run("query", f"FROM {view}", "--fresh", ok=(2,))  # its rows are Spark's to make
     explained = json.loads(kept.run("explain", "warehouse", key, "--view", view, "--expected", "--json"))
     assert explained["expected"]["equal"]
 

@@ -27,7 +27,7 @@ from benchmarks.results import Measurement
 from tests.support.local import ready
 
 COMMAND = "python -m benchmarks.run streams"
-EVENTS, PARTITIONS, GROUPS, BATCH = 400_000, 2, 200, 50_000
+EVENTS, PARTITIONS, GROUPS, BATCH = 1_200_000, 2, 200, 50_000
 OPERATORS = ("window", "fold", "match")
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ SMALL_BYTES = 32 * MIB
 # What files are made to, and how much one step rewrites at most: the next merge waits for it.
 TARGET_BYTES, STEP_BYTES, STEP_FILES = 128 * MIB, 256 * MIB, 500
 # So many files more than after the last time, and they are put together.
-MANY_FILES = 16
+MANY_FILES = 8
 # Share of a file's rows that may be deleted, and still be read and left out by every reader.
 DELETED_SHARE = 0.1
 # Planning a scan opens every manifest.

@@ -121,6 +121,18 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
         less = [(0, 1.5, "1.50", -1), (0, 1.5, "1.5", -1), (0, 9.0, "9", -1)]
         assert each.contribute([Contribution("0:{p}", [("9", b"x", b"y")], ordered=less)], by) == [True]
         assert each.extremes(asked[:2]) == [["1.50"], ["1.50"]]
+        far = 2**62 + 12345
+        assert each.raise_versions([("v:1", 5), ("v:1", 5), ("v:1", far), ("v:1", 7)]) == [5, 6, far, far + 1]
+        each.note(7, epoch=2, filled=True)
+        each.note(5)
+        assert each.noted() == Marks(ROWS, "a test's", 7, 2, True)
+        assert [each.late("t/0"), each.late("t/0", 9), each.late("t/0")] == [0, 9, 9]
+
+
+def test_both_stores_arrange_alike(store: RedisRowStore) -> None:
+    double = MemoryStore(token=1)
+    double.open("a test's")
+    for each in (store, double):
         places = [
             ("o0:a", 1.0, "a@1"),
             ("o0:a", 2.0, "a@4"),
@@ -128,7 +140,7 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
             ("o0:a", 3.5, "a@2r"),
             ("o0:a", 4.0, "a@3r"),
         ]
-        each.arrange(places, by)
+        each.arrange(places, BY)
         found = each.beginning([("o0:a", place) for place in (-inf, 1.5, 2.0, 3.75, 9.0)] + [("o0:b", 1.0)])
         read = ["a@2r", "a@3r", "a@4", "a@5"]
         assert [sorted(one) for one in found] == [["a@1"], ["a@1"], ["a@4", "a@5"], ["a@2r", *read[2:]], read, []]
@@ -136,14 +148,8 @@ def test_both_stores_answer_alike(store: RedisRowStore) -> None:
         assert each.count_onward(since) == [4, 5, 0, 0]
         assert [sorted(one) for one in each.all_onward(since)] == [read, ["a@1", *read], [], []]
         assert {m for piece in each.onward("o0:a", 2.0, 2) for m in piece} == {*read}
-        each.arrange([("o0:c", 5.0, "c@1r"), ("o0:c", 6.0, "c@2")], by)
+        each.arrange([("o0:c", 5.0, "c@1r"), ("o0:c", 6.0, "c@2")], BY)
         assert [sorted(one) for one in each.beginning([("o0:c", 1.0), ("o0:c", 5.0)])] == [["c@1r"]] * 2
-        far = 2**62 + 12345
-        assert each.raise_versions([("v:1", 5), ("v:1", 5), ("v:1", far), ("v:1", 7)]) == [5, 6, far, far + 1]
-        each.note(7, epoch=2, filled=True)
-        each.note(5)
-        assert each.noted() == Marks(ROWS, "a test's", 7, 2, True)
-        assert [each.late("t/0"), each.late("t/0", 9), each.late("t/0")] == [0, 9, 9]
 
 
 def calls(store: Any, by: Attempt) -> dict[str, Callable[[], Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -124,3 +126,17 @@ def test_the_client_of_s3_is_needed_for_a_bucket_alone(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "iceberg-aws-bundle-1.jar").write_text("")
     require_s3(Path(f"{tmp_path}/a:{tmp_path}/b"))
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_a_new_catalogue_is_opened_by_several_at_once(tmp_path: Path, attempt: int) -> None:
+    sink = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="n")
+    together = threading.Barrier(8)
+
+    def opened(_: int) -> list[Any]:
+        together.wait()
+        with iceberg.open_catalog(sink, "hw_x") as catalogue:
+            return list(catalogue.list_namespaces())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(opened, range(8))) == [[]] * 8

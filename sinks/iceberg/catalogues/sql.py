@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # SQLite locks the whole file for a commit; a reader that met a commit must wait for it, not fail.
 BUSY_MS = 30_000
+# Two tables are made in a new catalogue, and somebody else may be the first with each.
+TRIES = 3
 _SQLITE = "jdbc:sqlite:"
 
 
@@ -65,18 +67,30 @@ class SqlCatalogue:
     @contextmanager
     def open(self, name: str, properties: dict[str, str]) -> Iterator[SqlCatalog]:
         """See ``kinds.Catalogue``."""
-        from pyiceberg.catalog.sql import SqlCatalog
-        from sqlalchemy.exc import OperationalError
-
         self._make_folders()
-        try:
-            opened = SqlCatalog(name, **properties)
-        except OperationalError as error:
-            raise SinkUnavailable(f"the Iceberg catalogue of {name} does not open: {error.orig}") from error
+        opened = self._opened(name, properties)
         try:
             yield opened
         finally:
             opened.close()
+
+    @staticmethod
+    def _opened(name: str, properties: dict[str, str]) -> SqlCatalog:
+        from pyiceberg.catalog.sql import SqlCatalog
+        from sqlalchemy.exc import DatabaseError, OperationalError
+
+        tries = TRIES
+        while True:
+            try:
+                return SqlCatalog(name, **properties)
+            except DatabaseError as error:
+                # A new one gets its tables from whoever opens it; of several at once all but one find them there.
+                tries -= 1
+                if tries and "already exists" in str(error.orig):
+                    continue
+                if not isinstance(error, OperationalError):
+                    raise
+                raise SinkUnavailable(f"the Iceberg catalogue of {name} does not open: {error.orig}") from error
 
     def swap(self, opened: SqlCatalog, seen: Table, built: Table, aside: str) -> bool:
         """See ``kinds.Catalogue``: one transaction of the database swaps the two names' metadata locations, so that

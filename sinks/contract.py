@@ -229,6 +229,14 @@ class Sink(Target, Protocol):
         """
         ...
 
+    def filled(self, targets: Sequence[str]) -> str | None:
+        """The first that is found of these targets that hold a document; None if all are empty.
+
+        Raises:
+            SinkUnavailable: the server went away; ask again.
+        """
+        ...
+
     def write(self, target: str, items: Sequence[Item]) -> list[Answer]:
         """Apply items; returns one answer per item, in the order of ``items``.
 

@@ -213,9 +213,9 @@ def _with_setup(start: Start) -> Start:
                 if not flow.is_new and not sink.there(view):
                     flow.refuse_gone(view)
             sink.setup()
+            if flow.is_new and (filled := sink.filled([*flow.spec.views])) is not None:
+                flow.refuse_filled(filled)
             for view in flow.spec.views:
-                if flow.is_new and next(iter(sink.scan(view)), None) is not None:
-                    flow.refuse_filled(view)
                 if flow.rebuilding:
                     sink.bulk_load(view, True)
         finally:

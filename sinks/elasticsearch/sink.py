@@ -147,6 +147,10 @@ class ElasticsearchSink:
         with translated(self._settings.who, "scan"):
             yield from read.scan(self._client, self._target(target))
 
+    def filled(self, targets: Sequence[str]) -> str | None:
+        """See the contract."""
+        return next((target for target in targets if next(iter(self.scan(target)), None) is not None), None)
+
     def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
         """See the contract."""
         with translated(self._settings.who, "sample"):

@@ -21,6 +21,7 @@ are percent-encoded (``%25``, ``%7B``, ``%7D``); any other id is used as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -135,6 +136,13 @@ def id_of(prefix: bytes, value: bytes) -> str:
         return text
     plain = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
     return plain if encoded(plain) == suffix else stray_id(suffix)
+
+
+def common(prefixes: Sequence[bytes]) -> bytes:
+    """What all of some prefixes begin with: a server goes through its keys once for all of them."""
+    first, last = min(prefixes), max(prefixes)
+    pairs = enumerate(zip(first, last, strict=False))
+    return first[: next((at for at, (one, other) in pairs if one != other), len(first))]
 
 
 def pattern(prefix: bytes) -> bytes:

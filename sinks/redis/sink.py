@@ -16,7 +16,7 @@ from sinks.redis.forget import forget
 from sinks.redis.matches import Matches
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
-from sinks.redis.read import SCAN_COUNT, Reads
+from sinks.redis.read import PASS_COUNT, SCAN_COUNT, Reads
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.size import held_bytes
@@ -165,6 +165,17 @@ class RedisSink:
             self._refuse_others(self._server.client(), self._where(target))
             yield from self._reads().scan(self._where(target))
 
+    def filled(self, targets: Sequence[str]) -> str | None:
+        """See the contract; the server goes through its keys once, whosever they are, and for however many targets."""
+        with self._server.once("look at"):
+            client, reads, prefixes = self._server.client(), self._reads(), dict[bytes, str]()
+            for target in targets:
+                where = self._where(target)
+                self._refuse_others(client, where)
+                prefixes[reads.prefix(where)] = target
+            found = reads.first_below(tuple(prefixes))
+        return None if found is None else prefixes[found]
+
     def sample(self, target: str, count: int, seed: int) -> Iterator[Held]:
         """See the contract."""
         with self._server.once("sample"):
@@ -309,13 +320,14 @@ class RedisSink:
             places.add(where.own)
         elif pointer.generation == where.generation:
             places.add(where.plain)
-        for prefix in (*places, names.VERSION_PREFIX + where.own):
-            self._unlink(client, names.pattern(prefix))
+        self._unlink(client, tuple(places))
+        self._unlink(client, (names.VERSION_PREFIX + where.own,))
         return True
 
     @staticmethod
-    def _unlink(client: Client, pattern: bytes) -> None:
-        keys = client.scan_iter(match=pattern, count=SCAN_COUNT)
+    def _unlink(client: Client, prefixes: tuple[bytes, ...]) -> None:
+        found = client.scan_iter(match=names.pattern(names.common(prefixes)), count=PASS_COUNT)
+        keys = (key for key in found if key.startswith(prefixes))
         while page := list(islice(keys, SCAN_COUNT)):
             pipe = client.pipeline(transaction=False)
             for key in page:

@@ -47,6 +47,14 @@ def test_write_then_get_and_scan(sink: Sink) -> None:
     assert held(sink) == {str(n): (7, doc(n)) for n in range(3)}
 
 
+def test_it_is_filled_by_the_first_document_and_not_by_a_delete(sink: Sink) -> None:
+    assert sink.filled([VIEW]) is None and sink.filled([]) is None
+    sink.write(VIEW, [Item("1", 5, None)])
+    assert sink.filled([VIEW]) is None
+    sink.write(VIEW, [Item("2", 5, doc(1))])
+    assert sink.filled([VIEW]) == VIEW
+
+
 def test_nothing_to_write(sink: Sink) -> None:
     assert sink.write(VIEW, []) == []
     assert sink.get(VIEW, []) == {}

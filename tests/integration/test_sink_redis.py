@@ -126,6 +126,19 @@ def test_scan_leaves_other_prefixes_alone_and_tells_of_other_types(subject: Subj
     assert held(sink) == {"0": (5, doc(0)), "1": (5, doc(1)), "list": (0, b""), "foreign": (0, b"{}")}
 
 
+def test_many_views_are_looked_for_in_one_pass(subject: Subject, client: redis.Redis) -> None:
+    views = [f"v{number}" for number in range(30)]
+    sink = opened(subject, targets={view: {"generation": 1} for view in views})
+    client.mset({f"{subject.name}:w{number}:1": b"x" for number in range(12_000)})
+    began = client.info("commandstats").get("cmdstat_scan", {}).get("calls", 0)
+    assert sink.filled(views) is None
+    pages = client.info("commandstats")["cmdstat_scan"]["calls"] - began
+    sink.write("v7", [Item("1", 5, doc(1))])
+    assert sink.filled(views) == "v7"
+    assert pages <= client.dbsize() // 1000 + 2  # one pass over all
+    client.delete(*(f"{subject.name}:w{number}:1" for number in range(12_000)))
+
+
 def test_flushed_scripts_are_loaded_again(subject: Subject, client: redis.Redis) -> None:
     sink = opened(subject)
     sink.write(VIEW, items(3, 1))

@@ -140,14 +140,17 @@ class Reads:
                 if len(taken) >= count:
                     return
 
-    def first_below(self, prefixes: tuple[bytes, ...]) -> bytes | None:
-        """The first of some prefixes that a key is found to begin with; at most one pass over all keys."""
-        if not prefixes:
-            return None
-        base = names.common(prefixes)
-        keys = (base + suffix for page in self._keys(base, count=PASS_COUNT) for suffix in page)
-        found = next((key for key in keys if key.startswith(prefixes)), None)
-        return None if found is None else next(prefix for prefix in prefixes if found.startswith(prefix))
+    def below(self, prefixes: Sequence[bytes]) -> Iterator[bytes]:
+        """Those of some prefixes that keys begin with, each once; at most one pass over all keys."""
+        left, base = tuple(prefixes), names.common(prefixes) if prefixes else b""
+        for page in self._keys(base, count=PASS_COUNT) if left else ():
+            for key in (base + suffix for suffix in page):
+                if key.startswith(left):
+                    found = next(prefix for prefix in left if key.startswith(prefix))
+                    left = tuple(prefix for prefix in left if prefix != found)
+                    yield found
+                    if not left:
+                        return
 
     def _keys(self, prefix: bytes, first: int = 0, count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
         """Encoded ids below a prefix, page by page; ``first`` is the cursor to begin with."""

@@ -41,7 +41,7 @@ class World:
     stays = False
 
     def settler(self, folder: Path) -> Settler:
-        opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form="document")
+        opened = SimpleNamespace(pipeline=SimpleNamespace(source=None), form=lambda _view: "document")
         holding = SimpleNamespace(opened=opened, get=self._get)
         frontier = SimpleNamespace(wait=self._wait)
         return Settler(None, holding, frontier, None, folder, stays=self.stays)  # type: ignore[arg-type]

@@ -12,8 +12,11 @@ _RESERVED |= frozenset(("offset", "order", "primary", "references", "select", "t
 
 def sql_name(name: str) -> str:
     """One name: ``orders``, ``"Order"``."""
-    if _PLAIN.fullmatch(name) and name not in _RESERVED:
-        return name
+    return name if _PLAIN.fullmatch(name) and name not in _RESERVED else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """One name in quotes, whatever it is."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cdc.sql_names import quoted
 from connectors.survey import Role, Survey
 
 # What the documentation calls the role that replicates.
@@ -70,8 +71,3 @@ def _replicating(roles: Mapping[str, Role], asked: Role, owner: str) -> str:
         return asked.name
     # On a machine of one's own everything is done as one superuser, and works.
     return asked.name if asked.superuser else USUAL
-
-
-def quoted(name: str) -> str:
-    """A role's or a database's name in SQL."""
-    return '"' + name.replace('"', '""') + '"'

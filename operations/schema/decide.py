@@ -19,6 +19,7 @@ from cdc.join.view import JoinedView
 from cdc.pipeline import SearchSink
 from cdc.pipeline.sinks import Sink
 from cdc.shapes import ColumnChange, Shape, column_changes, used_changes
+from cdc.sql_names import quoted
 from cdc.used import used_columns
 from cdc.view import View
 from sinks.configure import merged, plain
@@ -209,8 +210,4 @@ def _read(changes: Sequence[ColumnChange], was: View, now: View, table: str, sin
         return ALL_ROWS  # another column bears the name
     added = [change.new.name for change in changes if change.kind == "added" and change.new is not None]
     # Their values are in the log; but the records around the change may have been read without them.
-    return " OR ".join(f"{_quoted(name)} IS NOT NULL" for name in added) if added else None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return " OR ".join(f"{quoted(name)} IS NOT NULL" for name in added) if added else None

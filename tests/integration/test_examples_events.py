@@ -36,12 +36,8 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
     stack = servers()
     stack.up()
     made = Joined(stack, tmp_path_factory.mktemp("events"), loaders=[events])
-    try:
-        made.prepare()
-        made.start()
+    with made.running():
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

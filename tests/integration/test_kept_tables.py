@@ -34,12 +34,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptLake]:
     stack = servers()
     stack.up()
     made = KeptLake(stack, tmp_path_factory.mktemp("kept"), loaders=[events])
-    try:
-        made.prepare()
-        made.start()
+    with made.running():
         yield made
-    finally:
-        made.close()
 
 
 def plain(value: Any) -> Any:

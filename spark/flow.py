@@ -1,7 +1,7 @@
 """A flow: one streaming query that keeps some views of one sink.
 
-Views without Spark SQL share a flow whose whole work is one ``mapInArrow`` in the streaming plan itself, with a
-``noop`` sink: ``foreachBatch`` would plan anew for every micro-batch, which costs more than the work
+Views without Spark SQL share a flow whose whole work is one ``mapInArrow`` in the streaming plan itself
+(spark/drain.py): ``foreachBatch`` would plan anew for every micro-batch, which costs more than the work
 (docs/decisions/micro-batches.md). A view with Spark SQL fields has a flow of its own: decode in Python, expressions in
 the JVM, write in Python, all in one stage. Warehouse views have a flow each as well (spark/warehouse.py). Each flow has
 its own checkpoint, so its own offsets.
@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -30,6 +29,7 @@ from cdc.view import View
 from spark import replay
 from spark.applied import tell_applied
 from spark.checkpoint import check_checkpoint, committed_offsets, planned, trim
+from spark.drain import drained
 from spark.expressions import compute, entries_with_rows, entry_schema
 from spark.record import RECORD
 from spark.source import read_changelog
@@ -256,22 +256,9 @@ def start_live(spark: SparkSession, flow: Flow) -> StreamingQuery:
         summary = map_in_arrow(compute(typed, views[0]), finish, SUMMARY_DDL)
     else:
         summary = map_in_arrow(records, partial(apply_records, packed), SUMMARY_DDL)
-    writer = observed(summary).writeStream.queryName(flow.title).format("noop")
+    writer = drained(summary).queryName(flow.title)
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
     return begin(writer, flow)
-
-
-def observed(summary: DataFrame) -> DataFrame:
-    """A summary whose totals come with Spark's progress reports, where ``spark.status`` reads them."""
-    return summary.observe(
-        "applied",
-        *(
-            F.sum(name).alias(name)
-            for name in ("records", "written", "stale", "deleted", "rejected", "retries", "sink_us")
-        ),
-        F.max("position").alias("position"),
-        F.max("ts_ms").alias("ts_ms"),
-    )
 
 
 def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:

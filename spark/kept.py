@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.drain import drained
 from spark.entries import Decoded
-from spark.flow import Flow, map_in_arrow, observed
+from spark.flow import Flow, map_in_arrow
 from spark.runner import Query
 from spark.spec import FlowSpec, unpack
 from spark.write import SUMMARY_DDL, apply_decoded
@@ -68,7 +69,7 @@ class Documents:
     def writer(self, flow: Flow, kept: DataFrame, telling: Telling) -> DataStreamWriter:
         """See ``Place``."""
         summary = map_in_arrow(kept, partial(apply_told, telling, flow.spec.pack()), SUMMARY_DDL)
-        return observed(summary).writeStream.format("noop").outputMode("update")
+        return drained(summary).outputMode("update")
 
     def query(self, started: StreamingQuery) -> Query:
         """See ``Place``."""

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from cdc.errors import ConfigError
 from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
 from spark import class_archive, cluster, quiet
+from spark.drain import DRAIN, OUR_DRAIN
 from spark.source import OURS, SOURCE
 
 # The jars the engine needs, by the start of their file names. deploy/ fetches them; a cluster may bring its own.
@@ -91,6 +92,8 @@ OWN_SETTINGS: Mapping[str, str] = {
     CHECKPOINTS: "headwater.spark.LocalCheckpoints",
     # A query that finds nothing rests in its source until something comes, and then need not wait once more.
     SOURCE: OURS,
+    # A batch is planned once less.
+    DRAIN: OUR_DRAIN,
     "spark.sql.streaming.pollingDelay": "1ms",
 }
 
@@ -212,7 +215,7 @@ def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
     jvm: Any = session._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        for name in (OWN_SETTINGS[CHECKPOINTS], OWN_SETTINGS[SOURCE]):
+        for name in (OWN_SETTINGS[CHECKPOINTS], OWN_SETTINGS[SOURCE], OWN_SETTINGS[DRAIN]):
             loader.loadClass(name)
     except Py4JJavaError:
         return

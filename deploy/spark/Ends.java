@@ -71,14 +71,19 @@ final class Ends {
 
   private static final class Resting {
     final Map<TopicPartition, Long> at;
+    Map<TopicPartition, Long> seen;
 
     Resting(Map<TopicPartition, Long> at) {
       this.at = at;
     }
   }
 
-  /** Rests until one of these partitions ends elsewhere, or for a while; ends at once when the thread is interrupted. */
-  void awaitOthers(Map<TopicPartition, Long> at) {
+  /**
+   * Rests until one of these partitions ends elsewhere, or for a while; ends at once when the thread is interrupted.
+   *
+   * @return where they ended when that was seen; null if nothing was.
+   */
+  Map<TopicPartition, Long> awaitOthers(Map<TopicPartition, Long> at) {
     Resting mine = new Resting(at);
     long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(LONGEST_MS);
     synchronized (this) {
@@ -94,12 +99,14 @@ final class Ends {
         while (resting.contains(mine)) {
           long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
           if (left <= 0) {
-            return;
+            return null;
           }
           wait(left);
         }
+        return mine.seen;
       } catch (InterruptedException stopped) {
         Thread.currentThread().interrupt(); // the query is being stopped, and looks at this itself
+        return null;
       } finally {
         resting.remove(mine);
       }
@@ -145,7 +152,10 @@ final class Ends {
     }
     synchronized (this) {
       for (Resting one : asking) {
-        if (one.at.entrySet().stream().anyMatch(entry -> ends.get(entry.getKey()).offset() != entry.getValue())) {
+        Map<TopicPartition, Long> seen = new HashMap<>();
+        one.at.keySet().forEach(partition -> seen.put(partition, ends.get(partition).offset()));
+        if (!seen.equals(one.at)) {
+          one.seen = seen;
           resting.remove(one);
         }
       }

@@ -20,13 +20,17 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import org.apache.spark.sql.kafka010.KafkaSourceProvider;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's Kafka source, which rests when there is nothing to read.
@@ -110,6 +114,9 @@ public final class RestingKafka implements TableProvider {
   /** What Spark calls the group of a query's jobs, on the query's own thread. */
   private static final String GROUP = "spark.jobGroup.id";
 
+  /** With so few new records the ends that woke a query are its batch; with more it asks Spark's source. */
+  private static final long FEW = 500;
+
   /** Who has found nothing for so long waits until the broker says that there is something. */
   private static final long QUIET_NANOS = TimeUnit.SECONDS.toNanos(5);
 
@@ -120,6 +127,8 @@ public final class RestingKafka implements TableProvider {
     private final Turns turns;
     private long found = System.nanoTime();
     private volatile boolean asked;
+    private boolean bounded;
+    private Map<TopicPartition, Long> woken;
 
     Stream(MicroBatchStream kafka, Ends ends, Tail tail, Turns turns) {
       this.kafka = kafka;
@@ -131,6 +140,11 @@ public final class RestingKafka implements TableProvider {
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
       leave();
+      Offset hint = hint(start, limit);
+      if (hint != null) {
+        found = System.nanoTime();
+        return hint;
+      }
       Offset latest = ((SupportsTriggerAvailableNow) kafka).latestOffset(start, limit);
       asked = true;
       if (latest == null || !latest.equals(start)) {
@@ -149,6 +163,29 @@ public final class RestingKafka implements TableProvider {
       return latest;
     }
 
+    /**
+     * The batch that a look for all queries has found a moment ago, which need not be asked for again: where the topics
+     * end, if that is a little further than where this query is. Partitions that are new it does not have; they come with
+     * the next look of the source's own, which each rest begins with.
+     */
+    private Offset hint(Offset start, ReadLimit limit) {
+      Map<TopicPartition, Long> ends = woken;
+      woken = null;
+      if (ends == null || turns != null || bounded) {
+        return null;
+      }
+      long records = 0;
+      for (Map.Entry<TopicPartition, Long> at : offsets((KafkaSourceOffset) start).entrySet()) {
+        long more = ends.getOrDefault(at.getKey(), -1L) - at.getValue();
+        if (more < 0) {
+          return null; // a log that is shorter than it was: Spark's source tells of it
+        }
+        records += more;
+      }
+      boolean fits = limit instanceof ReadAllAvailable || (limit instanceof ReadMaxRows most && records <= most.maxRows());
+      return fits && records > 0 && records <= FEW ? offset(ends) : null;
+    }
+
     private void leave() {
       if (turns != null) {
         turns.leave(this);
@@ -165,7 +202,7 @@ public final class RestingKafka implements TableProvider {
         tail.await(at);
       } else {
         tail.close();
-        ends.awaitOthers(at);
+        woken = ends.awaitOthers(at);
       }
     }
 
@@ -173,6 +210,11 @@ public final class RestingKafka implements TableProvider {
     @Override
     public Map<String, String> metrics(Optional<Offset> latest) {
       return asked ? ((ReportsSourceMetrics) kafka).metrics(latest) : Map.of();
+    }
+
+    @SuppressWarnings({"unchecked", "rawtypes"}) // Scala's longs are objects to Java
+    private static Offset offset(Map<TopicPartition, Long> ends) {
+      return new KafkaSourceOffset((scala.collection.immutable.Map) Map$.MODULE$.from(CollectionConverters.asScala(ends)));
     }
 
     private static Map<TopicPartition, Long> offsets(KafkaSourceOffset at) {
@@ -193,6 +235,7 @@ public final class RestingKafka implements TableProvider {
 
     @Override
     public void prepareForTriggerAvailableNow() {
+      bounded = true; // it ends at what there is now
       ((SupportsTriggerAvailableNow) kafka).prepareForTriggerAvailableNow();
     }
 

@@ -22,8 +22,9 @@ from cdc.journal import about
 from sinks.rowstore.redis import RedisRowStore
 from spark.brief import brief
 from spark.checkpoint import committed_offsets
+from spark.drain import drained
 from spark.files import write_atomic
-from spark.flow import Flow, begin, changelog, observed
+from spark.flow import Flow, begin, changelog
 from spark.join import health
 from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
@@ -242,7 +243,6 @@ def start_documents(spark: SparkSession, flow: Flow, table: JoinedTable | None =
         taking = entries.writeStream.queryName(flow.title).foreachBatch(brief(table.batch))
         return begin(taking.option("checkpointLocation", str(flow.checkpoint)), flow)
     records = with_computed(records, flow.spec, packed)
-    summary = observed(documents(records, flow.spec, packed, apply_joined, joined_rows))
-    writer = summary.writeStream.queryName(flow.title).format("noop")
+    writer = drained(documents(records, flow.spec, packed, apply_joined, joined_rows)).queryName(flow.title)
     writer = writer.option("checkpointLocation", str(flow.checkpoint))
     return begin(writer, flow)

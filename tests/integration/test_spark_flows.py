@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from deploy.local import artifacts
 from spark.checkpoint import committed_offsets
+from spark.drain import DRAIN
 from spark.flow import Flow, Reading, begin, changelog
 from spark.pulse import GROUP
 from spark.runner import Runner
@@ -99,12 +100,13 @@ def read(flow: Flow) -> int:
 
 def start(spark: SparkSession, flow: Flow, each: Callable[[Any, int], None] | None) -> StreamingQuery:
     frame = changelog(spark, flow)
-    writer = frame.writeStream.format("noop") if each is None else frame.writeStream.foreachBatch(cast(Any, each))
+    kind = str(spark.conf.get(DRAIN, "noop"))
+    writer = frame.writeStream.format(kind) if each is None else frame.writeStream.foreachBatch(cast(Any, each))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
 
 
 @pytest.mark.usefixtures("source")
-@pytest.mark.parametrize("each", [None, lambda batch, _: batch.count()], ids=["noop", "foreachBatch"])
+@pytest.mark.parametrize("each", [None, lambda batch, _: batch.count()], ids=["drained", "foreachBatch"])
 def test_a_query_lives_on_after_the_batch_that_it_replays(
     spark: SparkSession, kafka: str, tmp_path: Path, each: Callable[[Any, int], None] | None
 ) -> None:

@@ -14,7 +14,7 @@ from sinks.configure import plain_config
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.session import OWN_JAR, find_jars
+from spark.session import BUILD_OWN_JAR, OWN_JAR, find_jars
 
 SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
 CLASSES = Check("classes", "Spark has the classes that keep the state of folds, windows and matches", lambda site: ())
@@ -79,7 +79,7 @@ def _lacking(pipeline: Pipeline, views: list[str]) -> Iterator[Finding]:
             return
         what, fix = (
             f"{OWN_JAR} is not among Spark's jars: {', '.join(views)} would fail",
-            (f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"),
+            BUILD_OWN_JAR,
         )
     except ConfigError as error:
         what, fix = error.what, error.fix

@@ -28,8 +28,9 @@ from cdc.view import merge_fields
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, unplaced
 from spark.flow import Flow, begin, changelog, map_in_arrow
-from spark.kept import Documents, Place, Told
+from spark.kept import Open, Told, documents_of
 from spark.runner import Query
+from spark.session import BUILD_OWN_JAR, OWN_JAR
 from spark.spec import FlowSpec, unpack
 from spark.stateful import check_reach
 from spark.write import OWN, letter_of
@@ -141,8 +142,8 @@ def fold(spark: SparkSession, events: DataFrame, view: FoldView) -> DataFrame:
         made = jvm.headwater.spark.Folding.fold(given._jdf, frame_of(spark, view)._jdf)
     except (Py4JError, TypeError) as error:
         raise ConfigError(
-            f"view {view.name}: Spark lacks headwater-spark.jar, which keeps an aggregate's state",
-            fix="`headwater up` builds it; elsewhere `python -m deploy.spark.build headwater-spark.jar` in engine.jars",
+            f"view {view.name}: Spark lacks {OWN_JAR}, which keeps an aggregate's state",
+            fix=BUILD_OWN_JAR,
         ) from error
     return DataFrame(made, spark)
 
@@ -187,13 +188,13 @@ def is_fold(flow: Flow) -> bool:
     return any(isinstance(view, FoldView) for view in flow.spec.views.values())
 
 
-def start_fold(spark: SparkSession, flow: Flow, place: Place | None = None) -> Query:
+def start_fold(spark: SparkSession, flow: Flow, opened: Open = documents_of) -> Query:
     """Start a flow of one folded view.
 
     Args:
         spark: the session.
         flow: the flow.
-        place: where its documents go; None for the flow's sink.
+        opened: opens where its documents go.
 
     Raises:
         ClusterError: an executor does not see the flow's folder (terminal).
@@ -201,7 +202,7 @@ def start_fold(spark: SparkSession, flow: Flow, place: Place | None = None) -> Q
     """
     view = view_of(flow.spec)
     check_reach(spark, flow)
-    place = place or Documents()
+    place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     events = map_in_arrow(records, partial(event_rows, flow.spec.pack()), event_schema(view))
     writer = place.writer(flow, fold(spark, events, view), states).queryName(flow.title)

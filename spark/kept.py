@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -61,6 +61,10 @@ class Place(Protocol):
         """A started query as the runner sees it."""
 
 
+# Opens a flow's place, as soon as all machines are known to see its state: before there is a table, say.
+Open = Callable[[SparkSession, Flow], Place]
+
+
 class Documents:
     """A sink whose tasks write documents."""
 
@@ -74,6 +78,11 @@ class Documents:
     def query(self, started: StreamingQuery) -> Query:
         """See ``Place``."""
         return started
+
+
+def documents_of(_spark: SparkSession, _flow: Flow) -> Place:
+    """The place of a flow whose sink takes documents."""
+    return Documents()
 
 
 def apply_told(telling: Telling, packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -37,7 +37,6 @@ from spark.lease import Lease
 from spark.pulse import MERGING
 from spark.runner import Query
 from spark.spec import unpack
-from spark.stateful import check_reach
 from spark.upkeep import Upkeep, policy_of
 from spark.warehouse import GONE, Merger, ready_place
 
@@ -145,7 +144,6 @@ class StateTable:
         lease: of the generation.
 
     Raises:
-        ClusterError: an executor does not see the flow's folder (terminal).
         StateError: the table has gone, or is filled already (terminal).
         SinkRefused: another generation's table stands in its place (terminal).
     """
@@ -155,7 +153,6 @@ class StateTable:
     def __init__(self, spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> None:
         (view,) = flow.spec.views.values()
         assert isinstance(view, StatefulView)
-        check_reach(spark, flow)  # before there is a table
         place = ready_place(spark, flow, sink, catalog, lease)
         upkeep = Upkeep(policy_of(sink), flow.folder.parent)
         self._merger = StateMerger(place, flow.spec, flow.checkpoint, lease, upkeep)

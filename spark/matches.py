@@ -18,7 +18,7 @@ from cdc.join.expressions import quoted
 from cdc.timed import Kind, MatchView
 from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
-from spark.kept import Place
+from spark.kept import Open, documents_of
 from spark.measures import empty_frame, type_of
 from spark.runner import Query
 from spark.timed import given_events, lacking, start_timed
@@ -106,7 +106,7 @@ def is_matched(flow: Flow) -> bool:
     return any(isinstance(view, MatchView) for view in flow.spec.views.values())
 
 
-def start_matches(spark: SparkSession, flow: Flow, place: Place | None = None) -> Query:
+def start_matches(spark: SparkSession, flow: Flow, opened: Open = documents_of) -> Query:
     """Start a flow of one view of matches.
 
     Raises:
@@ -115,4 +115,4 @@ def start_matches(spark: SparkSession, flow: Flow, place: Place | None = None) -
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, MatchView)
-    return start_timed(spark, flow, partial(matches, view=view), place)
+    return start_timed(spark, flow, partial(matches, view=view), opened)

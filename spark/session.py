@@ -86,6 +86,7 @@ SETTINGS: Mapping[str, str] = {
 
 # Our own classes for Spark (deploy/spark), and what is set where they are at hand.
 OWN_JAR = "headwater-spark.jar"
+BUILD_OWN_JAR = f"`headwater up` builds it; elsewhere `python -m deploy.spark.build {OWN_JAR}` in engine.jars"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 OWN_SETTINGS: Mapping[str, str] = {
     # A checkpoint's files without a process for each.

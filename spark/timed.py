@@ -27,8 +27,9 @@ from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, entry_batch, entry_schema
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import guarded
-from spark.kept import Documents, Place, Told
+from spark.kept import Open, Told, documents_of
 from spark.runner import Query
+from spark.session import BUILD_OWN_JAR, OWN_JAR
 from spark.spec import FlowSpec, unpack
 from spark.stateful import begin_stateful, check_reach
 from spark.ticks import Beats, Ticker, teller, ticks
@@ -165,8 +166,8 @@ def given_events(events: DataFrame, parts: Sequence[str]) -> DataFrame:
 def lacking(view: TimedView) -> ConfigError:
     """The error of a session without our own classes."""
     return ConfigError(
-        f"view {view.name}: Spark lacks headwater-spark.jar, which keeps its state",
-        fix="`headwater up` builds it; elsewhere `python -m deploy.spark.build headwater-spark.jar` in engine.jars",
+        f"view {view.name}: Spark lacks {OWN_JAR}, which keeps its state",
+        fix=BUILD_OWN_JAR,
     )
 
 
@@ -194,7 +195,7 @@ def documents(spec: FlowSpec, batch: pa.RecordBatch) -> Told:
 
 
 def start_timed(
-    spark: SparkSession, flow: Flow, keep: Callable[[SparkSession, DataFrame], DataFrame], place: Place | None = None
+    spark: SparkSession, flow: Flow, keep: Callable[[SparkSession, DataFrame], DataFrame], opened: Open = documents_of
 ) -> Query:
     """Start a flow of one view of windows or matches.
 
@@ -202,7 +203,7 @@ def start_timed(
         spark: the session.
         flow: the flow.
         keep: the stateful step.
-        place: where its documents go; None for the flow's sink.
+        opened: opens where its documents go.
 
     Raises:
         ClusterError: an executor does not see the flow's folder (terminal).
@@ -214,7 +215,7 @@ def start_timed(
     check_reach(spark, flow)
     packed = flow.spec.pack()
     rows = partial(event_rows, packed, str(flow.folder / "clocks"), _with_events(flow))
-    place = place or Documents()
+    place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     if by_time(view):
         records = records.union(ticks(spark, flow))

@@ -22,7 +22,7 @@ from cdc.join.expressions import quoted
 from cdc.timed import WindowView
 from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
-from spark.kept import Place
+from spark.kept import Open, documents_of
 from spark.measures import Plan, empty_frame, planned, type_of
 from spark.runner import Query
 from spark.timed import given_events, lacking, start_timed
@@ -122,7 +122,7 @@ def is_windowed(flow: Flow) -> bool:
     return any(isinstance(view, WindowView) for view in flow.spec.views.values())
 
 
-def start_windows(spark: SparkSession, flow: Flow, place: Place | None = None) -> Query:
+def start_windows(spark: SparkSession, flow: Flow, opened: Open = documents_of) -> Query:
     """Start a flow of one view of windows.
 
     Raises:
@@ -131,4 +131,4 @@ def start_windows(spark: SparkSession, flow: Flow, place: Place | None = None) -
     """
     (view,) = flow.spec.views.values()
     assert isinstance(view, WindowView)
-    return start_timed(spark, flow, partial(windows, view=view), place)
+    return start_timed(spark, flow, partial(windows, view=view), opened)

@@ -9,11 +9,9 @@ from typing import Any
 
 import click
 import orjson
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from console.cli import tables
 from console.cli.options import json_option, master_option, pipeline_argument, print_json
 
 # More than this of anything only hides the rest; --json has all.
@@ -105,15 +103,13 @@ def _show_rows(report: Mapping[str, Any]) -> None:
     rows = report["rows"]
     if not rows:
         return
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("row", "table", "key", "position", "record", ""):
-        table.add_column(heading, overflow="fold")
+    table = tables.plain_table("row", "table", "key", "position", "record", "")
     for row in rows[:MAX_ROWS]:
         state = "" if row["state"] == "shown" else _STATES[row["state"]]
         cells = (row["path"], row["table"], row["key"], _at(row), _record(row), state)
         table.add_row(*(Text(cell) for cell in cells))
     click.echo()
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    tables.show(table)
     if len(rows) > MAX_ROWS:
         click.echo(f"… and {len(rows) - MAX_ROWS:,} more rows (--json shows all)")
     for path, count in report["left_out"].items():

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
 from console.cli.status import lag_cells
+from console.cli.tables import plain_table, show
 from operations.status.generations import generations_report
 
 
@@ -41,9 +40,9 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print(report: dict[str, Any]) -> None:
-    table = Table(title=f"pipeline {report['pipeline']}")
-    for heading in ("sink", "generation", "stage", "state", "lag", "made", "promoted", "why"):
-        table.add_column(heading)
+    headings = ("sink", "generation", "stage", "state", "lag", "made", "promoted", "why")
+    table = plain_table(*headings)
+    table.title, table.title_justify = f"pipeline {report['pipeline']}", "left"
     for sink in report["sinks"]:
         for one in sink["generations"]:
             table.add_row(
@@ -56,7 +55,7 @@ def _print(report: dict[str, Any]) -> None:
                 _when(one["promoted_at"]),
                 one["why"],
             )
-    Console().print(table)
+    show(table)
 
 
 def _when(seconds: float | None) -> str:

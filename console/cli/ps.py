@@ -34,8 +34,9 @@ def command(as_json: bool, env: bool) -> None:
             json.dumps({"home": str(stack.site.home), "services": [asdict(state) for state in states]}, indent=2)
         )
         return
-    from rich.console import Console
     from rich.table import Column, Table
+
+    from console.cli.tables import show
 
     address = Column("address", overflow="fold")  # an address that is cut off can't be copied
     table = Table("server", "state", "pid", address, "up", "MiB", "", title=f"local stack in {stack.site.home}")
@@ -54,4 +55,4 @@ def command(as_json: bool, env: bool) -> None:
         )
     total = sum(state.rss_mib for state in states)
     table.caption = f"{total:.0f} MiB in all"
-    Console().print(table)
+    show(table)

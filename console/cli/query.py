@@ -114,18 +114,17 @@ def said(answer: Answer, limit: int) -> list[str]:
 
 
 def _table(answer: Answer) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    from console.cli.tables import plain_table, show
+
+    table = plain_table()
     for name, kind in answer.found.columns:
         right = any(word in kind.upper() for word in ("INT", "DECIMAL", "DOUBLE", "FLOAT"))
         table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
     for row in answer.found.rows:
         table.add_row(*(Text(_shown(value)) for value in row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    show(table)
 
 
 def _shown(value: Any) -> str:

@@ -18,12 +18,15 @@ from rich.text import Text
 
 from cdc.pipeline import Pipeline, load
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.tables import plain_table, show, width
 from operations.pausing import Pause
 from operations.status.alive import ailments
 from operations.status.evolving import line as evolving_line
 from operations.status.sinks import status_report
 from operations.status.source import line, warning
 
+# Characters of a line that holds all columns of the table, with counts of millions.
+WIDE = 96
 # Between two looks of --watch.
 WATCH_SECONDS = 2.0
 _STYLES = {
@@ -76,7 +79,7 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool, watch
     if as_json:
         print_json(report)
     else:
-        Console().print(_table(report))
+        show(_table(report))
         click.echo("\n".join(_below(report)))
 
 
@@ -109,7 +112,7 @@ def rebuilding_words(lost: Mapping[str, Any]) -> str:
 
 
 def _news(sink: Mapping[str, Any]) -> str:
-    """The last column: why it stands still, or its last error."""
+    """Why it stands still, or its last error."""
     if sink["paused"]:
         return Pause(*(sink["paused"][name] for name in ("since", "by", "why"))).words
     if sink["rebuilding"]:
@@ -126,29 +129,31 @@ def _age(one: Mapping[str, Any]) -> str:
 
 
 def _table(report: dict[str, Any]) -> Table:
-    table = Table(title=f"pipeline {report['pipeline']}")
-    for heading in ("sink", "is", "age", "state", "lag", "behind", "written", "deleted", "rejected", "last error"):
-        table.add_column(heading)
+    # Where all have no room, those that tell least of how a sink is are left to --json.
+    counted = ("written", "deleted", "rejected") if width() >= WIDE else ("rejected",)
+    table = plain_table("sink", "is", "age", "state", "lag", "behind", *counted)
+    table.title, table.title_justify, table.padding = f"pipeline {report['pipeline']}", "left", (0, 1, 0, 0)
+    for column in table.columns[1:]:
+        column.no_wrap = True  # names are broken sooner than figures
+    table.columns[0].min_width = 12
     for sink in report["sinks"]:
         flows = sink["flows"]
         table.add_row(
-            f"{sink['sink']} ({sink['type']})",
+            sink["sink"],
             _judgement(sink),
             _age(sink),
             sink["state"],
             *lag_cells(sink),
-            *(f"{sum(flow[name] for flow in flows):,}" for name in ("written", "deleted", "rejected")),
-            Text(_news(sink)),
+            *(f"{sum(flow[name] for flow in flows):,}" for name in counted),
         )
         for other in sink["generations"] if len(sink["generations"]) > 1 else ():
             table.add_row(
-                f"  generation {other['generation']}: {other['stage']}",
+                f"  {other['generation']}: {other['stage']}",
                 "",
                 _age(other),
                 other["state"],
                 *lag_cells(other),
-                *("", "", ""),
-                Text((other["last_error"] or "").split("\n")[0]),
+                *("" for _ in counted),
             )
     return table
 
@@ -178,6 +183,11 @@ def push_line(hook: Mapping[str, Any]) -> str:
 def _below(report: dict[str, Any]) -> Iterator[str]:
     """What stands below the table, a text a line."""
     for sink in report["sinks"]:
+        if news := _news(sink):
+            yield f"{sink['sink']}: {news}"
+        for other in sink["generations"] if len(sink["generations"]) > 1 else ():
+            if other["last_error"] and other["last_error"] != sink["last_error"]:
+                yield f"{sink['sink']}, generation {other['generation']}: {other['last_error'].splitlines()[0]}"
         if sink["cause"]:
             todo = f"; what to do: {sink['remedy']}" if sink["remedy"] else ""
             yield f"{sink['sink']} is {sink['judgement']}: {sink['cause']}{todo}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -21,10 +22,26 @@ def ago(at: float) -> str:
 
 
 def print_table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows below headings; as wide as the terminal, or 200 characters where there is none."""
+    """Print rows below headings; see ``show``."""
+    table = plain_table(*headings)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    show(table)
+
+
+def plain_table(*headings: str) -> Table:
+    """A table without a frame."""
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    return table
+
+
+def show(table: Table) -> None:
+    """Print a table as wide as the terminal, or 200 characters where there is none: a file, another program."""
+    Console(width=width()).print(table)
+
+
+def width() -> int:
+    """Characters of a line of the terminal, or 200 where there is none."""
+    return Console().width if sys.stdout.isatty() or os.environ.get("COLUMNS") else 200

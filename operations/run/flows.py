@@ -175,7 +175,7 @@ def table_of(build: Opened) -> Open:
 def _in_table(build: Opened, keeps: Callable[..., Query], spark: SparkSession, flow: Flow) -> Query:
     """Start a flow with a state that keeps a warehouse's table."""
     part, lease = build.pipeline.sinks[build.sink], build.generation.lease
-    return keeps(spark, flow, StateTable(spark, flow, part, catalog_name(build.sink), lease))
+    return keeps(spark, flow, partial(StateTable, sink=part, catalog=catalog_name(build.sink), lease=lease))
 
 
 def _ours(build: Opened, start: Start) -> Start:

@@ -31,7 +31,7 @@ from sinks.iceberg import catalogue as iceberg
 from spark.checkpoint import committed_offsets
 from spark.flow import Flow, Reading
 from spark.fold import analyse_fold, start_fold
-from spark.kept import Place
+from spark.kept import Open, documents_of
 from spark.kept_tables import StateTable
 from spark.lease import Lease
 from spark.runner import Query
@@ -77,7 +77,7 @@ def main(said: Mapping[str, Any]) -> None:
 def run(
     said: Mapping[str, Any],
     analysed: Callable[[SparkSession], StatefulView],
-    start: Callable[[SparkSession, Flow, Place | None], Query],
+    start: Callable[[SparkSession, Flow, Open], Query],
 ) -> None:
     """Run the flow of a view over a topic of events to the topic's end.
 
@@ -100,7 +100,7 @@ def run(
         spec = FlowSpec("cache", {view.name: view}, names, tables, said["sink"], letters, events=frozenset({topic}))
         spec = replace(spec, snapshot_lsn=said["snapshot_lsn"])
         flow = Flow(view.name, spec, Reading(said["kafka"], {}, said["max_offsets"]), folder / "g1" / view.name)
-        query, until = start(spark, flow, place_of(spark, flow, folder)), time.monotonic() + SECONDS
+        query, until = start(spark, flow, place_of(flow, folder)), time.monotonic() + SECONDS
         print("running", flush=True)
         while sum(committed_offsets(flow.checkpoint)[1].get(topic, {}).values()) < said["records"]:
             if not query.isActive or time.monotonic() > until:
@@ -117,14 +117,14 @@ def lake_of(folder: Path) -> IcebergSink:
     return IcebergSink.model_validate(said | {"type": "iceberg", "tables": "all"})
 
 
-def place_of(spark: SparkSession, flow: Flow, folder: Path) -> Place | None:
+def place_of(flow: Flow, folder: Path) -> Open:
     """Where a flow writes: to its sink, or to a table that this process has taken."""
     if flow.spec.sink_config:
         open_sink(dict(flow.spec.sink_config)).setup()
-        return None
+        return documents_of
     lease = Lease(folder / "g1", "tested")
     lease.take()
-    return CrashingTable(spark, flow, lake_of(folder), CATALOG, lease)
+    return lambda spark, flow: CrashingTable(spark, flow, lake_of(folder), CATALOG, lease)
 
 
 class CrashingTable(StateTable):

@@ -1,0 +1,68 @@
+"""``headwater status`` as a table: in a terminal of 80 characters no word and no figure is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.cli import status
+from console.cli.tables import show
+
+
+def generation(number: int, stage: str, error: str | None = None) -> dict[str, object]:
+    lags = {"age_seconds": 1.0, "lag_events": 5, "lag_seconds": 0.1}
+    return {"generation": number, "stage": stage, "state": "running", "last_error": error, **lags}
+
+
+SINK = {
+    "sink": "search",
+    "type": "elasticsearch",
+    "judgement": "rebuilding",
+    "age_seconds": 1234.0,
+    "state": "running",
+    "lag_events": 1_234_567,
+    "lag_seconds": 1000.0,
+    "flows": [{"written": 7_654_321, "deleted": 1_200, "rejected": 3, "deferred": 0}],
+    "generations": [generation(1, "living"), generation(2, "building", "the disk is full")],
+    "paused": None,
+    "rebuilding": None,
+    "last_error": "elasticsearch: connection refused\nand more",
+    "cause": None,
+    "warning": None,
+}
+REPORT = {"pipeline": "shop", "sinks": [SINK]}
+NARROW = (
+    "search",
+    "rebuilding",
+    "1,234.0 s",
+    "running",
+    "1,234,567",
+    "1000.0 s",
+    "rejected",
+    "1: living",
+    "2: building",
+)
+
+
+@pytest.mark.parametrize(("columns", "shown"), [("80", NARROW), ("120", (*NARROW, "7,654,321", "1,200"))])
+def test_nothing_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str, shown: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    show(status._table(REPORT))
+    out = capsys.readouterr().out
+    assert all(text in out for text in shown)
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= int(columns)
+
+
+def test_a_pipe_has_room_for_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show(status._table(REPORT))
+    assert "7,654,321" in capsys.readouterr().out
+
+
+def test_errors_stand_below_the_table() -> None:
+    more = {"push": [], "evolving": [], "file": {"refused": None, "building": []}}
+    told = status._below(REPORT | more)
+    assert next(told) == "search: elasticsearch: connection refused"
+    assert next(told) == "search, generation 2: the disk is full"

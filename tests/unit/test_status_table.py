@@ -30,17 +30,8 @@ SINK = {
     "warning": None,
 }
 REPORT = {"pipeline": "shop", "sinks": [SINK]}
-NARROW = (
-    "search",
-    "rebuilding",
-    "1,234.0 s",
-    "running",
-    "1,234,567",
-    "1000.0 s",
-    "rejected",
-    "1: living",
-    "2: building",
-)
+FIGURES = ("1,234.0 s", "1,234,567", "1000.0 s")
+NARROW = ("search", "rebuilding", "running", "rejected", "1: living", "2: building", *FIGURES)
 
 
 @pytest.mark.parametrize(("columns", "shown"), [("80", NARROW), ("120", (*NARROW, "7,654,321", "1,200"))])

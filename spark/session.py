@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ SECOND_COMPILER = (
 JAVA_OPTIONS = f"-Xss4m -XX:+UseSerialGC {SECOND_COMPILER} -Djava.net.preferIPv4Stack=true"
 
 _DRIVER_JAVA = "spark.driver.extraJavaOptions"
+_AT_THE_END = "SPARK_DIST_CLASSPATH"
 
 # Loopback unless the operator says otherwise: Spark's default binds the machine's public address.
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -171,14 +173,15 @@ def build_session(
     java = java_options or JAVA_OPTIONS + class_archive.java_options()
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     log.parent.mkdir(parents=True, exist_ok=True)
-    ours = LOOPBACK if cluster.is_local(master) else cluster.settings(master, python_archive, JAVA_OPTIONS)
+    local, found = cluster.is_local(master), [] if jars is None else find_jars(jars)
+    ours = LOOPBACK if local else cluster.settings(master, python_archive, JAVA_OPTIONS)
     ours_java = f'{java} -Dlog4j2.configurationFile={logging} "-Dheadwater.log={log}"'
     settings = {
         **SETTINGS,
         _DRIVER_JAVA: ours_java,
         "spark.driver.memory": driver_memory,
         "spark.pyspark.python": sys.executable,
-        **({"spark.jars": ",".join(str(jar) for jar in find_jars(jars))} if jars is not None else {}),
+        **({"spark.jars": ",".join(map(str, found))} if found and not local else {}),
         **ours,
         **(conf or {}),
     }
@@ -194,9 +197,9 @@ def build_session(
         )
     # PySpark takes the executors' Python from here, and not from spark.pyspark.python.
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = settings["spark.pyspark.python"], sys.executable
-    if cluster.is_local(master):
+    if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _launch({"spark.master": master, **settings}, quiet.output(log))
+    _launch({"spark.master": master, **settings}, quiet.output(log), found if local else [])
     quiet.hush()
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
@@ -224,8 +227,15 @@ def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
         session.conf.set(setting, wanted.get(setting, value))
 
 
-def _launch(settings: Mapping[str, str], said: Path) -> None:
-    """Start the virtual machine, if it is not there, with what is no secret: all users may read its command line."""
+def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> None:
+    """Start the virtual machine, if it is not there, with what is no secret: all users may read its command line.
+
+    Args:
+        settings: Spark's.
+        said: gets what it says on its terminal.
+        jars: come last in its class path. What Spark is told of as ``spark.jars`` it copies, and loads by a loader of
+            its own, whose classes no archive holds (spark/startup.py).
+    """
     if SparkContext._gateway is None:
         quiet.keep(said)
         shown = SparkConf(loadDefaults=False)
@@ -233,7 +243,7 @@ def _launch(settings: Mapping[str, str], said: Path) -> None:
             if not (looks_secret(name) or mask_text(str(value)) != str(value)):
                 shown.set(name, str(value))
         try:
-            with said.open("ab") as out:
+            with said.open("ab") as out, _class_path(jars):
                 gateway = launch_gateway(shown, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         except PySparkRuntimeError as error:
@@ -241,3 +251,17 @@ def _launch(settings: Mapping[str, str], said: Path) -> None:
                 f"Java did not start for Spark; its own words, if it had any:\n{quiet.tail(said)}",
                 fix="install Java 17 or point JAVA_HOME at it; look at engine.driver_memory and engine.spark_conf",
             ) from error
+
+
+@contextmanager
+def _class_path(jars: Sequence[Path]) -> Iterator[None]:
+    """Spark's launcher puts at the end of the class path what the environment names here."""
+    before = os.environ.get(_AT_THE_END)
+    os.environ[_AT_THE_END] = os.pathsep.join([*map(str, jars), *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_AT_THE_END]
+        else:
+            os.environ[_AT_THE_END] = before

@@ -4,12 +4,13 @@ row that is erased it is, in ``spark.erasing``."""
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from cdc.errors import Fenced, SinkRefused
@@ -22,6 +23,8 @@ from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import KEY, SOURCE, TABLE
 from sinks.iceberg.types import widens
 from spark.warehouse_table import create_namespace
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,11 @@ class HistoryPlace:
     def _show_versions(self, spark: SparkSession, view: View) -> None:
         shown = [name for name in columns_there(spark, self.name(view)) if not name.startswith(OURS)]
         text = versions_sql(shown, view.key, self.name(view), "`")
-        spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
+        try:
+            spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
+        except UnsupportedOperationException:
+            # A REST catalogue may offer tables alone: history is whole without the view.
+            _log.warning("the catalogue offers no views: %s is not made", self.name(view, VERSIONS))
 
     def check(self, spark: SparkSession, view: View) -> None:
         """Raise if a later holder of the lease has claimed the table; it is loaded anew.

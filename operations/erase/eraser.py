@@ -37,7 +37,10 @@ NOT_OURS = (
     "Postgres: its WAL until that is recycled, its archive, its backups and its replicas' files",
     "copies of Kafka's, Redis's and Elasticsearch's disks; mirrors of topics; what other consumers have read",
     "copies of a topic's partitions on other brokers, which compact by themselves, each in its own time",
+    "files of Redis's replicas; a dump or log in a Redis's folder that its present settings do not tell of",
     "files of a warehouse that no snapshot names (of a job that was killed): upkeep removes them after three days",
+    "older versions of objects, in a bucket that keeps them (versioning, object lock, replication)",
+    "tables that were dropped before, of a retired generation say: a REST catalogue purges their files in its own time",
     "rows of other tables that tell of the same person, and an earlier primary key of this row: erase them as well",
     "logs of applications; Headwater's own name keys where something was refused, and no values",
 )

@@ -230,13 +230,12 @@ def erase_files(subject: Subject, builds: Sequence[Build], seconds: float) -> li
 
 def _of_files(kind: Kind, sink: str | None, one: Files, *, anew: bool) -> Place:
     there = one.log or one.dump
-    note = None
+    note = one.unseen or None
     if one.refused is not None:
         note = f"it did not write its files anew ({one.refused}): whoever runs it must, or wait until it does"
-    words = f"its {one.kinds}" if there else "it keeps no files"
-    return Place(
-        kind, f"files of {one.node}", sink, None, 0, int((there or note is not None) and not anew), words, note=note
-    )
+    words = f"its {one.kinds}" if there else "it says that it keeps no files"
+    hidden = int((there or one.refused is not None) and not anew)
+    return Place(kind, f"files of {one.node}", sink, None, 0, hidden, words, note=note)
 
 
 def _logins(subject: Subject, builds: Sequence[Build]) -> list[tuple[Kind, str | None, Settings]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -24,19 +24,37 @@ class Files:
     Attributes:
         node: ``host:port``.
         log: whether it writes a log.
-        dump: whether it has ever written a dump, or is told to.
+        dump: whether it has written a dump since its start, or was filled from one, or is told to write some.
         refused: why its files could not be written anew; None if they were, or there are none.
+        folder: where its files are; empty if it does not tell.
+        replicas: how many servers follow it, each with files of its own.
     """
 
     node: str
     log: bool
     dump: bool
     refused: str | None = None
+    folder: str = ""
+    replicas: int = 0
 
     @property
     def kinds(self) -> str:
         """What there is, in words."""
         return " and ".join(word for word, there in (("log (AOF)", self.log), ("dump (RDB)", self.dump)) if there)
+
+    @property
+    def unseen(self) -> str:
+        """What may lie on disks besides, of which the server says nothing; empty if there can't be any."""
+        missing = [word for word, there in (("log (AOF)", self.log), ("dump (RDB)", self.dump)) if not there]
+        words = []
+        if missing:
+            where = f" in {self.folder}" if self.folder else " in its folder"
+            words.append(f"a {' or a '.join(missing)} of before its start may lie{where}, and nobody tells: look there")
+        if self.replicas:
+            words.append(
+                f"its replicas ({self.replicas}) keep files of their own: whoever runs them must write them anew"
+            )
+        return "; ".join(words)
 
 
 def files_of(settings: Settings) -> list[Files]:
@@ -72,7 +90,7 @@ def write_anew(settings: Settings, say: Callable[[str], None], seconds: float) -
                 _done(node, name, until, "rdb_last_bgsave_status")
         except redis.ResponseError as error:
             # A managed server does not let anybody; it has files of its own, and its owner's word for them.
-            return Files(name, found.log, found.dump, reason_of(error))
+            return replace(found, refused=reason_of(error))
         return found
 
     return _each(settings, anew)
@@ -98,13 +116,33 @@ def _each(settings: Settings, ask: Callable[[Any, str], Files]) -> list[Files]:
 
 def _files(node: Any, name: str) -> Files:
     info: Info = node.info("persistence")
+    log, dump = bool(int(info.get("aof_enabled", 0))), bool(_setting(node, "save")) or _dumped(node, info)
+    replicas = int(node.info("replication").get("connected_slaves", 0))
+    return Files(name, log, dump, folder=_setting(node, "dir"), replicas=replicas)
+
+
+def _dumped(node: Any, info: Info) -> bool:
+    """Whether there is a dump, of a server that is not told to write any: somebody has once, for a backup say.
+
+    Writing one where there is none would be wrong: the next start would take it for what the server holds.
+    """
+    if int(info.get("rdb_saves", 0)):  # counted since Redis 7
+        return True
+    if not int(info.get("aof_enabled", 0)) and int(info.get("rdb_last_load_keys_loaded", 0)):  # the same
+        return True
+    # Its start, where it has not saved since; both are whole seconds. A copy for a replica that went over the wire
+    # does not count.
+    server: Info = node.info("server")
+    now = int(server.get("server_time_usec", 0)) // 1_000_000
+    started = now - int(server.get("uptime_in_seconds", 0))
+    return now > 0 and int(info.get("rdb_last_save_time", 0)) > started + 1
+
+
+def _setting(node: Any, name: str) -> str:
     try:
-        saves = bool(node.config_get("save").get("save"))
+        return str(node.config_get(name).get(name) or "")
     except redis.ResponseError:
-        saves = False  # it does not tell; whether it has ever saved, it does
-    # `rdb_last_save_time` is the server's start where it never has.
-    saved = int(info.get("rdb_saves", 0)) > 0
-    return Files(name, log=bool(int(info.get("aof_enabled", 0))), dump=saves or saved)
+        return ""  # a managed server does not tell
 
 
 def _busy(info: Info) -> bool:

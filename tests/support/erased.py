@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -52,21 +53,32 @@ class Erased(OwnTables):
         self.run("apply", "--wait")
 
     def write_pipeline(self) -> None:
-        lake = self.folder / "warehouse"
         sinks = {
             "search": self.search(VIEWS, mapping={"code": {"type": "integer"}}),
             "cache": self.cache(VIEWS) | {"changes": {"keep": 1_000}},
             LAKE: {
                 "type": "iceberg",
-                "catalog_uri": str(lake / "catalog.db"),
-                "warehouse": str(lake),
+                **self.lake(),
                 "namespace": NAMESPACE,
                 "views": [self.view(name) for name in VIEWS],
                 "trigger_seconds": 1,
                 "history": True,
             },
         }
-        self.write_own(["public.persons", "public.orders"], VIEWS, sinks, {"heartbeat_seconds": 1})
+        self.write_own(["public.persons", "public.orders"], VIEWS, sinks, {"heartbeat_seconds": 1, **self.form()})
+
+    def lake(self) -> dict[str, Any]:
+        """Where the warehouse is."""
+        folder = self.folder / "warehouse"
+        return {"catalog_uri": str(folder / "catalog.db"), "warehouse": str(folder)}
+
+    def lake_files(self) -> Path:
+        """A folder with every file of the warehouse."""
+        return self.folder / "warehouse"
+
+    def form(self) -> dict[str, Any]:
+        """What the file says of how records are written."""
+        return {}
 
     def plant(self, key: int, value: str) -> None:
         """A person, of whom the index first refuses the document; an order that it refuses and one that shows her; and
@@ -78,6 +90,8 @@ class Erased(OwnTables):
         self.eventually(lambda: str(key) in self.in_elasticsearch("person"))
         self.eventually(lambda: value in str(self.in_elasticsearch("order_card")))
         self.eventually(lambda: value in str(self.in_redis("order_card")))
+        # A history that has not begun is not waited for.
+        self.eventually(lambda: self._call("as-of", ("--json",)).returncode == 0)
         self.run("as-of", "--tag", "before", "--wait", "60")
 
     def remove(self, key: int, value: str) -> None:
@@ -112,7 +126,7 @@ class Erased(OwnTables):
         folders = {"elasticsearch": data / "elasticsearch", "row-store": data / "redis-store"}
         folders |= {
             "cache-files": data / "redis-cache",
-            LAKE: self.folder / "warehouse",
+            LAKE: self.lake_files(),
             "state": self.folder / "state",
         }
         for place, folder in folders.items():

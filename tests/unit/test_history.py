@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import orjson
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyspark.errors import UnsupportedOperationException
 
 from cdc.catalogue import Column, Table
 from cdc.debezium_json import Fit
@@ -37,7 +39,7 @@ from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.history_rows import HistoryDecoder
-from spark.history_tables import put_aside
+from spark.history_tables import HistoryPlace, put_aside
 from spark.spec import FlowSpec
 from tests.unit.test_spark_entries import records
 
@@ -316,3 +318,14 @@ def test_a_moment_is_one_in_utc() -> None:
     for text in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
         with pytest.raises(ValueError, match="no moment in UTC"):
             moment_of(text)
+
+
+def test_history_goes_on_in_a_catalogue_that_offers_no_views(caplog: pytest.LogCaptureFixture) -> None:
+    def sql(text: str) -> None:
+        assert text.startswith("CREATE OR REPLACE VIEW")
+        raise UnsupportedOperationException("Server does not support endpoint: POST views")
+
+    spark = cast(Any, SimpleNamespace(sql=sql, table=lambda _name: SimpleNamespace(schema=[])))
+    view = View.identity(Table("public", "t", (Column("id", "int4", "int4"),), ("id",)))
+    HistoryPlace("c", "n", "s", 1)._show_versions(spark, view)
+    assert "`t_versions` is not made" in caplog.text

@@ -424,3 +424,23 @@ def test_a_batch_that_takes_long_is_told_as_it_gets_on(case: Case, monkeypatch: 
     assert case.step().got_on == 0
     tasks[0] += 1
     assert (case.step().got_on, case.step().got_on) == (1, 1)
+
+
+def test_flows_that_are_up_say_so_while_another_one_is_still_being_started(tmp_path: Path) -> None:
+    up, slow = Case(tmp_path / "up"), Case(tmp_path / "slow")
+    written: list[str] = []
+
+    def slowly() -> Query:
+        until = time.monotonic() + 10
+        while time.monotonic() < until and not written:
+            if FlowStatus.read(up.flow.folder) is not None:
+                written.append("up")
+            time.sleep(0.05)
+        assert FlowStatus.read(slow.flow.folder) is None  # its own start may ask it whether it ever ran
+        return Query()
+
+    slow.make = slowly
+    up.runner.add([(slow.flow, slow._start)])
+    up.runner.step()
+    assert written == ["up"]
+    assert FlowStatus.read(slow.flow.folder) is not None

@@ -59,8 +59,10 @@ _HARMLESS = {
     re.compile(r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"): (
         "the Kafka source failed in its metrics after a replayed batch (Spark)"
     ),
-    # Readers were led to another generation, whose table has this one's name now; under its own the flow finds its own.
-    re.compile(r"Table UUID does not match"): "its table was given another name: readers see another generation",
+    # Readers were led to another generation: under its new name the flow finds its own, or its start refuses.
+    re.compile(r"Table UUID does not match|Failed to load table \S+ from catalog \S+: dropped by another process"): (
+        "its table was given another name: readers see another generation"
+    ),
 }
 
 
@@ -234,10 +236,8 @@ class Runner:
             for done in wait(left, REPORT_SECONDS).done:
                 del left[done]
                 done.result()
-            at_work = list(map(id, left.values()))
-            for run in self.running if report and left else ():
-                if id(run) not in at_work:
-                    self._report(run)
+            for run in [run for run in self.running if report and left and id(run) not in map(id, left.values())]:
+                self._report(run)
 
     def _look_at(self, run: Running, now: float) -> None:
         if run.failed or run.finished or run.query is None:

@@ -172,8 +172,12 @@ def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
 
 
 def columns_of(view: View) -> dict[str, str]:
-    """Name -> Spark's type of what a table's history is to have."""
-    return {**dict(view.spark_schema()), **COLUMNS}
+    """Name -> type of what a table's history is to have, as Iceberg has it: no integer is smaller there than an int.
+
+    Else a column of ``smallint`` was of another type at each start, and put aside with all that it held.
+    """
+    wanted = {**dict(view.spark_schema()), **COLUMNS}
+    return {name: re.sub(r"\b(?:tiny|small)int\b", "int", kind) for name, kind in wanted.items()}
 
 
 def columns_there(spark: SparkSession, table: str) -> dict[str, str]:

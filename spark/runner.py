@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,8 @@ WELL_AFTER = 60.0
 # Flows that are started, or stopped, at one time. After a migration all of them are; one after the other, the readers
 # of the last one waited for the sum.
 HANDS = 4
+# How often flows that are up write their status while others are still being started.
+REPORT_SECONDS = 1.0
 
 
 # The log says that offsets are gone. A broker that comes back from a crash says so too for a moment, before it has
@@ -57,8 +59,10 @@ _HARMLESS = {
     re.compile(r"KafkaMicroBatchStream.*metrics|IterableOps\.map\(scala\.Function1\)\" because the return value"): (
         "the Kafka source failed in its metrics after a replayed batch (Spark)"
     ),
-    # Readers were led to another generation, whose table has this one's name now; under its own the flow finds its own.
-    re.compile(r"Table UUID does not match"): "its table was given another name: readers see another generation",
+    # Readers were led to another generation: under its new name the flow finds its own, or its start refuses.
+    re.compile(r"Table UUID does not match|Failed to load table \S+ from catalog \S+: dropped by another process"): (
+        "its table was given another name: readers see another generation"
+    ),
 }
 
 
@@ -215,21 +219,25 @@ class Runner:
         for run in self.running:
             with about(**run.flow.about):
                 self._look_at(run, now)
-        self._each(partial(self._start, now=now), [run for run in self.running if run.due(now)])
+        due = [run for run in self.running if run.due(now)]
+        self._each(partial(self._start, now=now), due, report=True)
         return [self._report(run) for run in self.running]
 
-    def _each(self, work: Callable[[Running], None], runs: Sequence[Running]) -> None:
-        """Do the same for some flows, side by side: one whose server does not answer must not hold up the others."""
+    def _each(self, work: Callable[[Running], None], runs: Sequence[Running], *, report: bool = False) -> None:
+        """Do the same for some flows, side by side: one whose server does not answer must not hold up the others, nor
+        what ``status`` says of them (``report``). Not of those at work: their start asks it whether they ever ran."""
 
         def one(run: Running) -> None:
             with about(**run.flow.about):
                 work(run)
 
-        if len(runs) == 1:
-            one(runs[0])
-            return
-        for done in [self._hands.submit(one, run) for run in runs]:
-            done.result()
+        left = {self._hands.submit(one, run): run for run in runs}
+        while left:
+            for done in wait(left, REPORT_SECONDS).done:
+                del left[done]
+                done.result()
+            for run in [run for run in self.running if report and left and id(run) not in map(id, left.values())]:
+                self._report(run)
 
     def _look_at(self, run: Running, now: float) -> None:
         if run.failed or run.finished or run.query is None:

@@ -219,8 +219,7 @@ class Runner:
         for run in self.running:
             with about(**run.flow.about):
                 self._look_at(run, now)
-        due = [run for run in self.running if run.due(now)]
-        self._each(partial(self._start, now=now), due, report=True)
+        self._each(partial(self._start, now=now), [run for run in self.running if run.due(now)], report=True)
         return [self._report(run) for run in self.running]
 
     def _each(self, work: Callable[[Running], None], runs: Sequence[Running], *, report: bool = False) -> None:

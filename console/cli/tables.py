@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -44,4 +43,4 @@ def show(table: Table) -> None:
 
 def width() -> int:
     """Characters of a line of the terminal, or 200 where there is none."""
-    return Console().width if sys.stdout.isatty() or os.environ.get("COLUMNS") else 200
+    return Console().width if sys.stdout.isatty() else 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.cli import status
+from console.cli import status, tables
 from console.cli.tables import show
 
 
@@ -38,7 +38,8 @@ NARROW = ("search", "rebuilding", "running", "rejected", "1: living", "2: buildi
 def test_nothing_is_cut(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str, shown: tuple[str, ...]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
+    for module in (status, tables):
+        monkeypatch.setattr(module, "width", lambda: int(columns))
     show(status._table(REPORT))
     out = capsys.readouterr().out
     assert all(text in out for text in shown)
@@ -46,8 +47,7 @@ def test_nothing_is_cut(
     assert max(map(len, out.splitlines())) <= int(columns)
 
 
-def test_a_pipe_has_room_for_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_a_pipe_has_room_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     show(status._table(REPORT))
     assert "7,654,321" in capsys.readouterr().out
 

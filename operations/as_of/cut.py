@@ -22,8 +22,9 @@ from connectors.marker_watch import read_snapshot_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, connect
 from operations.as_of.begun import being_read
-from operations.as_of.frontier import Frontier, FrontierWatch
+from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
+from operations.as_of.seen import Frontier
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
@@ -113,8 +114,9 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     folder = history_folder(pipeline, sink) / STREAM
     with connect(pipeline.source) as connection:
         # First: what has been read by now lies below the log's ends that history is waited for.
-        unread, lost = being_read(pipeline, connection, roots), read_lost(connection, Names.of(pipeline))
-        watch = FrontierWatch(pipeline, connection, map(pipeline.topic, tables), folder, snapshot)
+        unread, lost = being_read(pipeline, connection, all_of), read_lost(connection, Names.of(pipeline))
+        topics = [pipeline.topic(table) for table in tables]
+        watch = FrontierWatch(pipeline, connection, topics, folder, snapshot, whole=not unread)
         frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
     tables = {name: table.refresh() for name, table in tables.items()}
     found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from cdc.encoding import Encoding
@@ -25,25 +24,13 @@ from connectors.database.write_tokens import beat
 from connectors.debezium import beat_topic
 from connectors.names import Names
 from connectors.postgres import Connection
+from operations.as_of.seen import Frontier, Seen
 from spark.applied import applied_offsets
 
 # Between two touches of the heartbeat row, each a commit; and between two looks.
 BEAT_SECONDS, LOOK_SECONDS = 0.5, 0.1
 # How many of its records are looked at: the newest counts.
 NEWEST = 50
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """Where history is complete.
-
-    Attributes:
-        after: packed; of every transaction that was committed at or before it all rows are there.
-        at_us: when the heartbeat that says so was committed (µs since 1970 UTC).
-    """
-
-    after: int
-    at_us: int
 
 
 def newest_beat(values: Iterable[bytes | None], encoding: Encoding, snapshot_lsn: int) -> Frontier | None:
@@ -66,14 +53,24 @@ class FrontierWatch:
         topics: that history reads.
         folder: of its flow.
         snapshot_lsn: of the initial snapshot.
+        whole: no table's rows are still on their way into the log (operations/as_of/begun.py). Where a table's history
+            begins is known of those that have come: what is seen meanwhile is good for this look alone.
     """
 
     def __init__(
-        self, pipeline: Pipeline, connection: Connection, topics: Iterable[str], folder: Path, snapshot_lsn: int
+        self,
+        pipeline: Pipeline,
+        connection: Connection,
+        topics: Iterable[str],
+        folder: Path,
+        snapshot_lsn: int,
+        *,
+        whole: bool,
     ) -> None:
         self._pipeline, self._connection, self._folder = pipeline, connection, folder
         self._topics, self._snapshot_lsn = sorted(topics), snapshot_lsn
         self._kafka, self._encoding = Kafka(pipeline), encoding_of(pipeline.source.reader())
+        self._seen, self._whole = Seen(folder, self._topics, snapshot_lsn), whole
 
     def wait(
         self, enough: Callable[[Frontier], bool], wanted: str, seconds: float, say: Callable[[str], None]
@@ -90,6 +87,9 @@ class FrontierWatch:
             BeyondFrontier: it is not, by then (transient).
             KafkaUnavailable, SourceUnavailable: no answer (transient).
         """
+        known = self._seen.find(enough, applied_offsets(self._folder)) if self._whole else None
+        if known is not None:
+            return known
         until, told = time.monotonic() + seconds, False
         beaten = float("-inf")
         found: Frontier | None = None
@@ -113,6 +113,8 @@ class FrontierWatch:
         described = self._kafka.describe(self._topics)
         # Only now, after the heartbeat's record was seen: the other way round they would promise too much.
         ends = self._kafka.ends({topic.name: topic.partitions for topic in described.values()})
+        if self._whole:
+            self._seen.note(found, ends)
         told = time.monotonic() + 2
         while not reached(offsets := applied_offsets(self._folder), ends):
             if time.monotonic() > until:

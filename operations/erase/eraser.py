@@ -146,7 +146,9 @@ class Eraser:
         subject, until = self.subject, time.monotonic() + self.options.wait
         with connect(subject.pipeline.source) as connection:
             now = read_moment(connection).wal_lsn
-            watch = FrontierWatch(subject.pipeline, connection, (), Path(), read_snapshot_lsn(subject.pipeline))
+            watch = FrontierWatch(
+                subject.pipeline, connection, (), Path(), read_snapshot_lsn(subject.pipeline), whole=False
+            )
             watch.wait(lambda one: one.after >= now, "the delete", self.options.wait, subject.say)
         if not row_in_log(subject, self._kafka).deleted:
             raise Behind(

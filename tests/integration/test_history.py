@@ -15,6 +15,7 @@ import pytest
 
 from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, UnknownName
 from cdc.position import parse_lsn
+from operations.as_of import seen
 from operations.history_place import STREAM, history_folder
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.history import gaps, load_history
@@ -207,6 +208,22 @@ def test_where_history_begins_is_written_down(vaults: Vaults) -> None:
     with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
         [gap] = gaps(catalog, NAMESPACE, SINK)
     assert "history began" in gap["why"]
+
+
+def test_an_old_cut_does_not_wait_for_what_is_written_now(vaults: Vaults, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history that is behind the log, as one under a steady load always is, has all of what was asked before."""
+    monkeypatch.setattr(seen, "APART_US", 0)
+    with psycopg.connect(vaults.conninfo) as connection:
+        [at] = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone() or [0]
+    before = cuts.cut(vaults, int(at))
+    vaults.stop()
+    try:
+        vaults.execute("UPDATE savings SET balance = balance WHERE id = 4")
+        with pytest.raises(BeyondFrontier, match="records behind"):
+            cuts.cut(vaults, wait=20.0)
+        assert cuts.cut(vaults, int(at), wait=0.0)["cut"] == before["cut"]
+    finally:
+        vaults.start()
 
 
 def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vaults) -> None:

@@ -1,0 +1,64 @@
+"""Frontiers that were seen before: which of them may be trusted, and for what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from operations.as_of.seen import APART_US, KEPT, Frontier, Seen
+
+SNAPSHOT = 7
+
+
+def seen(folder: Path, *topics: str, snapshot: int = SNAPSHOT) -> Seen:
+    return Seen(folder, topics or ("a", "b"), snapshot)
+
+
+def frontier(number: int) -> Frontier:
+    return Frontier(100 * number, APART_US * number)
+
+
+def ends(number: int) -> dict[str, dict[int, int]]:
+    return {"a": {0: number, 1: number}, "b": {0: 10 * number}}
+
+
+def test_one_counts_once_history_has_come_to_where_the_log_ended_then(tmp_path: Path) -> None:
+    """History is always behind the log's end, and past where that was before."""
+    for number in (1, 2, 3):
+        seen(tmp_path).note(frontier(number), ends(number))
+    mine = seen(tmp_path)
+    assert mine.find(lambda one: one.after >= 150, ends(2)) == frontier(2)
+    assert mine.find(lambda one: one.after >= 50, ends(2)) == frontier(1)
+    assert mine.find(lambda one: one.after >= 250, ends(2)) is None, "history has not come there"
+    assert mine.find(lambda one: one.after >= 150, ends(2) | {"b": {0: 19}}) is None, "nor in each topic"
+    assert mine.find(lambda one: one.after >= 150, {"a": ends(2)["a"]}) is None
+
+
+def test_one_of_other_topics_or_of_a_former_snapshot_does_not_count(tmp_path: Path) -> None:
+    seen(tmp_path).note(frontier(1), ends(1))
+    assert seen(tmp_path, "a", "b", "new").find(lambda _: True, ends(9)) is None
+    assert seen(tmp_path, snapshot=8).find(lambda _: True, ends(9)) is None
+    assert seen(tmp_path, "a").find(lambda _: True, ends(9)) == frontier(1)
+    seen(tmp_path, snapshot=8).note(frontier(4), ends(4))
+    assert seen(tmp_path).find(lambda _: True, ends(9)) is None, "those of before are forgotten"
+
+
+def test_asking_again_and_again_keeps_the_older_ones(tmp_path: Path) -> None:
+    for number in range(3 * KEPT):
+        seen(tmp_path).note(Frontier(number, number * (APART_US // 2)), ends(number))
+    known = [one.after for one, _ in seen(tmp_path)._read()]
+    assert len(known) == KEPT
+    assert known == list(range(3 * KEPT - 2 * KEPT, 3 * KEPT, 2))
+
+
+def test_a_file_that_is_no_file_of_ours_is_none(tmp_path: Path) -> None:
+    for text in (
+        "",
+        "[]",
+        '{"snapshot_lsn": 7}',
+        '{"snapshot_lsn": 7, "seen": [1]}',
+        '{"snapshot_lsn": 7, "seen": null}',
+    ):
+        (tmp_path / "frontiers.json").write_text(text)
+        assert seen(tmp_path).find(lambda _: True, ends(9)) is None
+        seen(tmp_path).note(frontier(1), ends(1))
+        assert seen(tmp_path).find(lambda _: True, ends(1)) == frontier(1)

@@ -92,14 +92,12 @@ def _make(jars: Path, archive: Path) -> None:
 
 def _warehouse(spark: SparkSession, folder: Path) -> None:
     """A table that is made, filled from JSON, and merged into."""
-    name = "spark.sql.catalog.archive"
-    for key, value in {
-        "": "org.apache.iceberg.spark.SparkCatalog",
-        ".catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        ".uri": f"jdbc:sqlite:{folder / 'catalogue.db'}",
-        ".warehouse": str(folder / "warehouse"),
-    }.items():
-        spark.conf.set(name + key, value)
+    from spark.warehouse_table import catalog_settings
+
+    places = {"uri": f"jdbc:sqlite:{folder / 'catalogue.db'}", "warehouse": str(folder / "warehouse")}
+    settings = catalog_settings("archive", {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog", **places})
+    for key, value in settings.items():
+        spark.conf.set(key, value)
     spark.sql("CREATE NAMESPACE archive.n")
     spark.sql(
         "CREATE TABLE archive.n.t (id bigint, v string) USING iceberg TBLPROPERTIES "

@@ -19,42 +19,33 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deploy.local import artifacts
 from spark.checkpoint import committed_offsets
 from spark.drain import DRAIN
 from spark.flow import Flow, Reading, begin, changelog
 from spark.pulse import GROUP
 from spark.runner import Runner
-from spark.session import build_session
 from spark.source import SOURCE, turn_ahead, turn_done
 from spark.spec import FlowSpec
 from spark.status import FlowStatus
-from tests.support.own_classes import own_classes_at_hand
-from tests.support.servers import servers
+from tests.support.own_session import SECONDS, brokers, own_session, wait
 
 pytestmark = [
     pytest.mark.stack,
     # PySpark leaves sockets to the garbage collector, also those of an earlier test's machine.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-SECONDS = 60.0
 
 RESTING = "headwater.spark.RestingKafka"
 
 
 @pytest.fixture(scope="module")
 def kafka() -> str:
-    """The brokers; nothing else is needed."""
-    made = servers()
-    made.up(["kafka"])
-    return made.endpoints.kafka
+    return brokers()
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with own_classes_at_hand():
-        folder = artifacts.spark_jars()[0].parent
-        session = build_session("t", master="local[2]", jars=folder, log=tmp_path_factory.mktemp("spark") / "spark.log")
+    with own_session(tmp_path_factory.mktemp("spark")) as session:
         assert session.conf.get(SOURCE) == RESTING
         yield session
         session.stop()
@@ -66,14 +57,6 @@ def source(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]
     spark.conf.set(SOURCE, request.param)
     yield request.param
     spark.conf.set(SOURCE, RESTING)
-
-
-def wait(query: StreamingQuery, good: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not good():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def flow_on(kafka: str, folder: Path, records: int, partitions: int) -> tuple[Flow, Callable[[int], None]]:

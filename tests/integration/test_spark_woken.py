@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,39 +19,30 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deploy.local import artifacts
 from spark.checkpoint import committed_offsets
 from spark.drain import DRAIN, OUR_DRAIN, drained
 from spark.flow import Flow, Reading, begin, changelog
-from spark.session import build_session
 from spark.spec import FlowSpec
 from spark.write import SUMMARY, SUMMARY_DDL
-from tests.support.own_classes import own_classes_at_hand
-from tests.support.servers import servers
+from tests.support.own_session import brokers, own_session, wait
 
 pytestmark = [
     pytest.mark.stack,
     # PySpark leaves sockets to the garbage collector, also those of an earlier test's machine.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-SECONDS = 60.0
 # Records that a micro-batch may hold.
 MOST = 6
 
 
 @pytest.fixture(scope="module")
 def kafka() -> str:
-    """The brokers; nothing else is needed."""
-    made = servers()
-    made.up(["kafka"])
-    return made.endpoints.kafka
+    return brokers()
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with own_classes_at_hand():
-        folder = artifacts.spark_jars()[0].parent
-        session = build_session("t", master="local[2]", jars=folder, log=tmp_path_factory.mktemp("spark") / "spark.log")
+    with own_session(tmp_path_factory.mktemp("spark")) as session:
         assert session.conf.get(DRAIN) == OUR_DRAIN
         yield session
 
@@ -67,14 +58,6 @@ def topic(kafka: str) -> str:
 def flow_on(kafka: str, topic: str, folder: Path) -> Flow:
     spec = FlowSpec("s", {}, {topic: ("v",)}, {}, {}, {})
     return Flow("main", spec, Reading(kafka, {}, MOST), folder / "main")
-
-
-def wait(query: StreamingQuery, good: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not good():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_what_woke_a_query_is_read_once_whatever_becomes_of_transactions(

@@ -225,6 +225,11 @@ _BOUNDS = {
 def _quotes(expected: str, node: FileNode) -> str:
     if expected == "text" and isinstance(node.value, (bool, int, float)):
         return "put it in quotes"
-    if expected != "text" and "number" in expected and node.quoted and re.fullmatch(_NUMBER, str(node.value)) is not None:
+    if (
+        expected != "text"
+        and "number" in expected
+        and node.quoted
+        and re.fullmatch(_NUMBER, str(node.value)) is not None
+    ):
         return "take the quotes away"
     return ""

@@ -20,6 +20,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def quoted_table(schema: str, table: str) -> str:
+    """A table in quotes."""
+    return f"{quoted(schema)}.{quoted(table)}"
+
+
 def sql_table(qualified: str) -> str:
     """A table that is known as ``schema.table``; its schema ends at the first dot."""
     schema, _, table = qualified.partition(".")

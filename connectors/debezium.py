@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from cdc.catalogue import Catalogue
 from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
-from cdc.sql_names import quoted
+from cdc.sql_names import quoted_table
 from cdc.types import null_when_unchanged
 from connectors import outbox
 from connectors.names import Names
@@ -308,7 +308,7 @@ def signal_group(pipeline: Pipeline) -> str:
 
 def heartbeat_query(names: Names) -> str:
     """One update of one row; identifiers are quoted as SQL quotes them."""
-    table = ".".join(quoted(part) for part in (names.schema, names.heartbeat))
+    table = quoted_table(names.schema, names.heartbeat)
     return f"UPDATE {table} SET beat = beat + 1, at = now() WHERE id = 1"  # noqa: S608 - quoted above
 
 

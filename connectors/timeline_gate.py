@@ -9,7 +9,7 @@ is for connectors/promotion.py.
 
 from __future__ import annotations
 
-from cdc.sql_names import quoted
+from cdc.sql_names import quoted_table
 from connectors.names import Names
 
 # A row of the witness table; no runner is called like this, for theirs are UUIDs.
@@ -23,7 +23,7 @@ def gate(names: Names) -> str:
 
     Nothing noted, as by an older version: nothing is asked. A server in recovery has no timeline of its own yet.
     """
-    table = ".".join(quoted(part) for part in (names.schema, names.witness))
+    table = quoted_table(names.schema, names.witness)
     noted = f"(SELECT count FROM {table} WHERE runner = '{ROW}')"  # noqa: S608 - quoted above
     # Not a constant: Postgres would compute it before it looks at the condition.
     message = f"'headwater: nobody has followed timeline ' || {HERE} || ': headwater run FILE does, or says why not'"

@@ -29,7 +29,7 @@ from spark.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, unplaced
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.kept import Open, Told, documents_of
-from spark.runner import Query
+from spark.running import Query
 from spark.session import BUILD_OWN_JAR, OWN_JAR
 from spark.spec import FlowSpec, unpack
 from spark.stateful import check_reach

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark.drain import drained
 from spark.entries import Decoded
 from spark.flow import Flow, map_in_arrow
-from spark.runner import Query
+from spark.running import Query
 from spark.spec import FlowSpec, unpack
 from spark.write import SUMMARY_DDL, apply_decoded
 

@@ -35,7 +35,7 @@ from spark.kept import Telling
 from spark.large_merge import SMALL_RECORDS
 from spark.lease import Lease
 from spark.pulse import MERGING
-from spark.runner import Query
+from spark.running import Query
 from spark.spec import unpack
 from spark.upkeep import Upkeep, policy_of
 from spark.warehouse import GONE, Merger, ready_place

@@ -20,7 +20,7 @@ from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
 from spark.kept import Open, documents_of
 from spark.measures import empty_frame, type_of
-from spark.runner import Query
+from spark.running import Query
 from spark.timed import given_events, lacking, start_timed
 
 

@@ -115,12 +115,15 @@ def _sign(spark: SparkSession, groups: set[str]) -> Sign:
     jobs = sorted(mine & set(tracker.getActiveJobsIds()))
     if not jobs:
         return None
-    active, found = set(tracker.getActiveStageIds()), list[tuple[int, ...]]()
-    store = context._jsc.sc().statusStore()
-    for job in jobs:
-        info = tracker.getJobInfo(job)
-        for stage in sorted(active & set(info.stageIds if info else ())):
-            one = store.lastStageAttempt(stage)
-            went = (one.inputRecords(), one.shuffleReadRecords(), one.shuffleWriteRecords(), one.outputRecords())
-            found.append((job, stage, one.numCompleteTasks(), *went))
-    return tuple(jobs), tuple(found)
+    store, active = context._jsc.sc().statusStore(), set(tracker.getActiveStageIds())
+    infos = [tracker.getJobInfo(job) for job in jobs]
+    stages = sorted({stage for info in infos if info for stage in info.stageIds} & active)
+    if any(store.lastStageAttempt(stage).numActiveTasks() == 0 for stage in stages):
+        stages = sorted(active)  # who waits for a task slot gets on as those do that have them
+    return tuple(jobs), tuple(_went(store, stage) for stage in stages)
+
+
+def _went(store: Any, stage: int) -> tuple[int, ...]:
+    one = store.lastStageAttempt(stage)
+    records = (one.inputRecords(), one.shuffleReadRecords(), one.shuffleWriteRecords(), one.outputRecords())
+    return (stage, one.numCompleteTasks(), *records)

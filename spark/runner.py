@@ -12,10 +12,8 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -25,18 +23,17 @@ from cdc.position import format_lsn, unpack
 from spark import told
 from spark.batches import Batch, keep
 from spark.flow import Flow
-from spark.join.query import is_filling, is_joined
-from spark.log_gaps import LogWatch, Vigil
-from spark.meter import Meter
-from spark.pulse import Pulse, sign_of
-from spark.status import FlowStatus, Restarts
+from spark.log_gaps import LogWatch
+from spark.pulse import sign_of
+from spark.running import FIRST_PAUSE, Query, Running, Start, state
+from spark.status import FlowStatus
 from spark.unread import Look
 
 _log = logging.getLogger(__name__)
 
-# Pauses between two starts of a flow that failed: short enough to be back soon after a broker's restart, and long
-# enough not to burn the machine while a sink is away for an hour.
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+# At most between two starts of a flow that failed: long enough not to burn the machine while a sink is away for an
+# hour.
+LONGEST_PAUSE = 30.0
 # A flow that ran this long was well: its next failure begins with the short pause again.
 WELL_AFTER = 60.0
 # Flows that are started, or stopped, at one time. After a migration all of them are; one after the other, the readers
@@ -64,62 +61,6 @@ _HARMLESS = {
         "its table was given another name: readers see another generation"
     ),
 }
-
-
-class Query(Protocol):
-    """What a flow's start gives: a streaming query, or something that behaves like one."""
-
-    @property
-    def isActive(self) -> bool: ...  # noqa: N802, D102 (Spark's name)
-    @property
-    def recentProgress(self) -> Sequence[Any]: ...  # noqa: N802, D102 (Spark's name)
-    def exception(self) -> Exception | None: ...  # noqa: D102
-    def stop(self) -> None: ...  # noqa: D102
-
-
-Start = Callable[[SparkSession, Flow], Query]
-
-
-@dataclass
-class Running:
-    """A flow and how it fares."""
-
-    flow: Flow
-    start: Start
-    pool: str
-    query: Query | None = None
-    started: float = 0.0
-    pause: float = FIRST_PAUSE
-    retry_at: float = 0.0
-    lost: int = 0
-    failed: bool = False
-    finished: bool = False
-    doubts: bool = False  # it met a record that does not fit what is known of its table
-    taken: bool = False  # another process has the flow now: its status file is that one's
-    alive: bool = False  # the query has reported something
-    meter: Meter = field(default_factory=Meter)
-    pulse: Pulse = field(default_factory=Pulse)
-    last_error: str | None = None
-    vigil: Vigil = field(init=False)
-    restarts: Restarts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.vigil, self.restarts = Vigil(self.flow), Restarts(self.flow.folder)
-
-    def due(self, now: float) -> bool:
-        """Whether it should run, and does not."""
-        return not (self.failed or self.finished) and self.query is None and now >= self.retry_at
-
-    @property
-    def filling(self) -> bool:
-        """Whether the flow still fills its sink: documents may be missing though the log is read."""
-        return is_filling(self.flow)
-
-    @property
-    def deferred(self) -> int | None:
-        """Documents that a fan-out has changed and that are still to be written; None while nobody knows."""
-        waiting: int | None = getattr(self.query, "waiting", None if is_joined(self.flow) else 0)
-        return waiting
 
 
 class Runner:
@@ -212,19 +153,29 @@ class Runner:
     def _of(self, folder: Path) -> list[Running]:
         return [run for run in self.running if run.flow.folder.parent == folder]
 
-    def step(self) -> list[FlowStatus]:
-        """Start what should run, note what ended, and return every flow's status."""
+    def step(self, meanwhile: Callable[[list[FlowStatus]], None] | None = None) -> list[FlowStatus]:
+        """Start what should run, note what ended, and return every flow's status.
+
+        Args:
+            meanwhile: told the same now and then while flows are being started, which may take a minute.
+        """
         now = time.monotonic()
         self.trouble = None
         for run in self.running:
             with about(**run.flow.about):
                 self._look_at(run, now)
-        self._each(partial(self._start, now=now), [run for run in self.running if run.due(now)], report=True)
+        due = [run for run in self.running if run.due(now)]
+        self._each(partial(self._start, now=now), due, meanwhile or (lambda _: None))
         return [self._report(run) for run in self.running]
 
-    def _each(self, work: Callable[[Running], None], runs: Sequence[Running], *, report: bool = False) -> None:
+    def _each(
+        self,
+        work: Callable[[Running], None],
+        runs: Sequence[Running],
+        meanwhile: Callable[[list[FlowStatus]], None] | None = None,
+    ) -> None:
         """Do the same for some flows, side by side: one whose server does not answer must not hold up the others, nor
-        what ``status`` says of them (``report``). Not of those at work: their start asks it whether they ever ran."""
+        what is told of them ``meanwhile``."""
 
         def one(run: Running) -> None:
             with about(**run.flow.about):
@@ -235,8 +186,14 @@ class Runner:
             for done in wait(left, REPORT_SECONDS).done:
                 del left[done]
                 done.result()
-            for run in [run for run in self.running if report and left and id(run) not in map(id, left.values())]:
-                self._report(run)
+            if left and meanwhile is not None:
+                at_work = {id(run) for run in left.values()}
+                meanwhile([self._starting(run) if id(run) in at_work else self._report(run) for run in self.running])
+
+    @staticmethod
+    def _starting(run: Running) -> FlowStatus:
+        """Of a flow that is being started, and is not written: its start asks what is there whether it ever ran."""
+        return run.meter.status(run.flow, "starting" if run.last_error is None else "retrying", run.last_error)
 
     def _look_at(self, run: Running, now: float) -> None:
         if run.failed or run.finished or run.query is None:
@@ -311,7 +268,7 @@ class Runner:
                 # It reads, and what failed before has gone through: also an idle flow has recovered then.
                 run.alive, run.last_error, run.lost = True, None, 0
             run.pulse.look(run.meter.batch_id, partial(sign_of, self.spark, run.query))
-        return self._write(run, _state(run))
+        return self._write(run, state(run))
 
     def _tell(self, flow: Flow, batch: Batch) -> None:
         if _log.isEnabledFor(logging.DEBUG):
@@ -381,19 +338,3 @@ class Runner:
     def errors(self) -> Mapping[str, str]:
         """Failed flows and why."""
         return {run.flow.title: run.last_error or "" for run in self.running if run.failed}
-
-
-def _state(run: Running) -> str:
-    if run.failed or run.finished:
-        return "failed" if run.failed else "finished"
-    if run.last_error is not None:
-        return "retrying"  # also while its query is up again and the batch that failed has not gone through
-    if run.query is None or not (run.alive or _at_work(run.query)):
-        return "starting"
-    return "filling" if run.filling else "running"
-
-
-def _at_work(query: Query) -> bool:
-    """Whether a query that has reported nothing yet is past finding its sources: then it is in its first batch."""
-    status = getattr(query, "status", None)
-    return status is None or "Initializing" not in status.get("message", "")

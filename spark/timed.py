@@ -28,7 +28,7 @@ from spark.expressions import PREFIX, entry_batch, entry_schema
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import guarded
 from spark.kept import Open, Told, documents_of
-from spark.runner import Query
+from spark.running import Query
 from spark.session import BUILD_OWN_JAR, OWN_JAR
 from spark.spec import FlowSpec, unpack
 from spark.stateful import begin_stateful, check_reach

@@ -24,7 +24,7 @@ from spark.expressions import Refuse, unplaced
 from spark.flow import Flow
 from spark.kept import Open, documents_of
 from spark.measures import Plan, empty_frame, planned, type_of
-from spark.runner import Query
+from spark.running import Query
 from spark.timed import given_events, lacking, start_timed
 from spark.write import OWN
 

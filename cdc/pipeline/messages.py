@@ -5,6 +5,7 @@ It would show the value that was found, and that may be a password in the wrong 
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -18,6 +19,8 @@ from cdc.pipeline.problems import Problem, near, one_of, shown
 from cdc.pipeline.sinks import SINKS
 
 Path = tuple[str | int, ...]
+# What a number in quotes is: of anything else only the expected form is said.
+_NUMBER = r"-?\d[\d_]*(\.\d+)?"
 
 
 def explain(error: ValidationError, model: type[Part], root: FileNode) -> list[Problem]:
@@ -222,6 +225,11 @@ _BOUNDS = {
 def _quotes(expected: str, node: FileNode) -> str:
     if expected == "text" and isinstance(node.value, (bool, int, float)):
         return "put it in quotes"
-    if expected != "text" and "number" in expected and node.quoted and isinstance(node.value, str):
+    if (
+        expected != "text"
+        and "number" in expected
+        and node.quoted
+        and re.fullmatch(_NUMBER, str(node.value)) is not None
+    ):
         return "take the quotes away"
     return ""

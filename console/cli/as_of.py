@@ -44,7 +44,9 @@ Examples:
 @click.option(
     "--engine", type=click.Choice(["spark", "duckdb", "pyiceberg"]), default=None, help="Print the SQL of this alone."
 )
-@click.option("--wait", type=click.FloatRange(0), default=30.0, metavar="SECONDS", help="For history to come there.")
+@click.option(
+    "--wait", type=click.FloatRange(0), default=30.0, metavar="SECONDS", help="For history to begin and come there."
+)
 @json_option
 def command(
     file: Path,

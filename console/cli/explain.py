@@ -92,7 +92,8 @@ def _show_held(report: Mapping[str, Any]) -> None:
     if held is None:
         click.echo("\nthe sink holds no such document")
         return
-    click.echo(f"\nheld · version {held['version']} ({_at(held)})")
+    counted = "counted for this document" if held["lsn"] is None else _at(held)
+    click.echo(f"\nheld · version {held['version']} ({counted})")
     _document(held["document"])
     if report["computed"]:
         shown = ", ".join(name for name in report["computed"] if name in held["document"])

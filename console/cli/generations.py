@@ -56,6 +56,18 @@ def _print(report: dict[str, Any]) -> None:
                 one["why"],
             )
     show(table)
+    for sink in report["sinks"]:
+        if sink["promotion"] is not None:
+            click.echo(_begun(sink["sink"], **sink["promotion"]))
+
+
+def _begun(sink: str, *, to: int, moving: bool, **others: int) -> str:
+    origin = others["from"]
+    seen = f"readers may see either of {origin} and {to}" if moving else f"readers still see {origin}"
+    return (
+        f"sink {sink}: sending readers from generation {origin} to {to} has begun and not ended: {seen}. If whoever "
+        f"began it was killed: `headwater run FILE` ends it, or `headwater promote FILE {sink} NUMBER` of either"
+    )
 
 
 def _when(seconds: float | None) -> str:

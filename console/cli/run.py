@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from operations.run.session import Sessions
     from operations.run.source_watch import First, SourceWatch
     from operations.schema.evolving import Evolving
-    from spark.runner import Running
+    from spark.running import Running
 
 # How often progress is looked at and status files are written.
 STEP_SECONDS = 0.5
@@ -319,7 +319,7 @@ def _supervise(
     told: str | None = None
     while not wanted.stop.wait(STEP_SECONDS):
         trouble = _follow(engine, halting, source, losses, edits, evolving)
-        bars.show(engine.runner.step())
+        bars.show(engine.runner.step(bars.show))
         trouble = trouble or engine.runner.trouble
         if trouble != told:
             _say(f"waiting: {trouble.splitlines()[0]}" if trouble else "there is room on the disk again")

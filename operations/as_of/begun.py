@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from cdc.errors import BeforeHistory
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
@@ -11,6 +12,12 @@ from connectors.names import Names
 from connectors.plan import is_complete
 from connectors.postgres import Connection
 from connectors.signals import Notifications
+
+
+class NotBegun(BeforeHistory):
+    """A table's history is about to begin: it is waited for as long as for anything else of a cut."""
+
+    transient = True
 
 
 def being_read(pipeline: Pipeline, connection: Connection, tables: Collection[str]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from connectors.database.write_tokens import read_history, read_standing
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, connect
-from operations.as_of.begun import being_read
+from operations.as_of.begun import NotBegun, being_read
 from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
 from operations.as_of.seen import Frontier
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 WAIT_SECONDS = 30.0
+# Between two looks whether a history has begun: some calls to Postgres, Kafka and the catalogue each.
+AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Asked:
         lsn: in bytes.
         at: epoch seconds.
         token: of a write (cdc/token.py).
-        wait: how long history may take to come there, in seconds.
+        wait: how long history may take to begin and to come there, in seconds.
         cut: the very cut, packed: one that was given a name.
         tables: show these alone; none for all. The cut is the same.
     """
@@ -98,7 +101,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
     all_of = root_tables(pipeline, catalogue, sink)
     roots = _chosen(all_of, asked.tables)
-    tables = {name: load_history(catalog, namespace, table.name) for name, table in roots.items()}
+    tables = {name: _begun(catalog, namespace, table) for name, table in roots.items()}
     # The cut is found over all of them: that of one table alone might be another, and have a part of a transaction.
     for name, root in all_of.items():
         with suppress(SinkRefused):
@@ -126,6 +129,13 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
+
+
+def _begun(catalog: Catalog, namespace: str, table: Root) -> Table:
+    try:
+        return load_history(catalog, namespace, table.name)
+    except SinkRefused as error:
+        raise NotBegun(error.what, means=f"{error.means}; no cut was made", fix=error.fix) from error
 
 
 def _chosen(roots: dict[str, Root], wanted: Sequence[str]) -> dict[str, Root]:
@@ -213,7 +223,7 @@ def _refuse_unread(unread: Mapping[str, Table], snapshot: int) -> None:
     for name, table in unread.items():
         reads = bounds(table, AFTER, f"{OP} = '{READ}'")
         if reads is None or reads[0] >= snapshot:
-            raise BeforeHistory(
+            raise NotBegun(
                 f"the rows of {name} are still being read: its history begins when all of them are there",
                 means="a cut would have a part of them; no cut was made",
                 fix="`headwater apply FILE --wait` shows how far it is; or leave the table out (--table)",
@@ -265,9 +275,19 @@ def _inside(starts: Sequence[tuple[Table, Mapping[str, int]]], until: str) -> tu
 
 def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work: Callable[[Cut], Any]) -> Any:
     """Find a cut, and do something with it while the catalogue is open; arguments and errors as ``find_cut``."""
-    name = history_sink(pipeline, sink)
+    name, until, told = history_sink(pipeline, sink), time.monotonic() + asked.wait, False
     with open_catalog(pipeline.sinks[name], catalog_name(name)) as catalog:
-        return work(find_cut(pipeline, catalog, name, asked, say))
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            try:
+                return work(find_cut(pipeline, catalog, name, replace(asked, wait=left), say))
+            except NotBegun as error:
+                if left <= AGAIN_SECONDS:
+                    raise
+                if not told:
+                    say(f"waiting for history to begin: {error.what}")
+                    told = True
+            time.sleep(AGAIN_SECONDS)
 
 
 def moment_of(text: str) -> float:

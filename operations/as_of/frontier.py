@@ -125,7 +125,8 @@ class FrontierWatch:
                     fix="let `headwater run` run, or wait longer (--wait)",
                 )
             if time.monotonic() > told:
-                say(f"history is {_behind(offsets, ends):,} records behind")
+                left = max(until - time.monotonic(), 0.0)
+                say(f"history is {_behind(offsets, ends):,} records behind; {left:,.0f} s are left to wait")
                 told += 5
             time.sleep(LOOK_SECONDS)
         return found

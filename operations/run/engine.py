@@ -28,7 +28,8 @@ from operations.state_folder import chosen_sinks, register_of
 from spark.cluster import ended, is_local
 from spark.flow import Flow
 from spark.made_of import outdated
-from spark.runner import Runner, Start
+from spark.runner import Runner
+from spark.running import Start
 
 # A process that has waited for so long beyond its time is dead.
 PAUSE_SECONDS = 15.0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from cdc.journal import Line
 from operations.pace import pace
 from operations.status.caught_up import Goal
-from spark.runner import Running
+from spark.running import Running
 from spark.status import FlowStatus
 
 Say = Callable[[str], None]

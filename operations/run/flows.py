@@ -38,7 +38,7 @@ from spark.kept_columns import refuse_columns
 from spark.kept_tables import StateTable
 from spark.log_gaps import check_log
 from spark.matches import is_matched, start_matches
-from spark.runner import Query, Start
+from spark.running import Query, Start
 from spark.spec import FlowSpec
 from spark.states import analyse_stateful
 from spark.warehouse import start_warehouse

@@ -30,7 +30,7 @@ from spark.flow import Flow
 from spark.history import FLOW, start_history
 from spark.history_tables import HistoryPlace
 from spark.lease import Lease
-from spark.runner import Query, Start
+from spark.running import Query, Start
 from spark.spec import FlowSpec
 
 LATE = (

@@ -9,7 +9,7 @@ from cdc.errors import KafkaError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
 from spark.checkpoint import committed_offsets
-from spark.runner import Running
+from spark.running import Running
 
 
 class Goal:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operations.status.sinks import generation_status
+
+if TYPE_CHECKING:
+    from spark.register import Register
 
 
 def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -35,7 +38,20 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
                         "differs_from_file": outdated(pipeline, generation),
                     }
                 )
-            sinks.append({"sink": name, "type": pipeline.sinks[name].type, "generations": found})
+            sinks.append(
+                {
+                    "sink": name,
+                    "type": pipeline.sinks[name].type,
+                    "promotion": _promotion(register),
+                    "generations": found,
+                }
+            )
     finally:
         log.close()
     return {"pipeline": pipeline.name, "sinks": sinks}
+
+
+def _promotion(register: Register) -> dict[str, Any] | None:
+    """The promotion that was begun and has not ended: who began it is at work, or was killed."""
+    begun = register.promotion()
+    return None if begun is None else {"from": begun.origin, "to": begun.number, "moving": begun.moving}

@@ -249,7 +249,7 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     if facts.to_do and facts.still is not None and facts.still > facts.watchdog:
         what = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "there is something to do"
         cause = f"it says that it is {facts.state}, and has not got on for {facts.still:,.0f} s: {what}"
-        return Judgement("stalled", cause, "look at the sink's server; then start `headwater run` again")
+        return Judgement("stalled", cause, _STALLED[facts.state == "starting"])
     if facts.state in _NOT_YET:
         return Judgement("filling" if facts.state == "filling" else "starting", facts.hold or _BUSY[facts.state])
     if facts.age is not None and facts.age <= facts.limit:
@@ -257,6 +257,11 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     return _old(facts, source)
 
 
+_STALLED = (
+    "look at the sink's server; then start `headwater run` again",
+    # Of many flows the last ones begin late on a small machine: nothing of a sink is known then.
+    "it is being started: look at how busy this machine is, then at the sink's server",
+)
 _BUSY = {"filling": "what readers see is not complete yet", "starting": "it has not begun to read yet"}
 
 

@@ -14,6 +14,7 @@ from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.run.engine import finish_promotion
 from operations.state_folder import register_of
+from operations.status.generations import generations_report
 from sinks.configure import plain_config
 from sinks.factory import open_sink
 from spark.made_of import define
@@ -106,6 +107,8 @@ def test_a_cut_promotion_is_finished_or_taken_back_and_nothing_of_it_is_removed(
         out.made(number, "ab")
     out.cut(2, 1, "a")
     assert out.shown() == {"a": 2, "b": 1}
+    (told,) = generations_report(pipeline)["sinks"]
+    assert told["promotion"] == {"from": 1, "to": 2, "moving": True}
     with pytest.raises(StateError, match="has not ended"):
         retire(pipeline, "out", 2, quiet)
     assert promote(pipeline, "out", 1, quiet)["previous"] == 2
@@ -115,6 +118,7 @@ def test_a_cut_promotion_is_finished_or_taken_back_and_nothing_of_it_is_removed(
     finish_promotion(pipeline, "out", 0.0, quiet)
     assert out.shown() == {"a": 2, "b": 2}
     assert register_of(pipeline, "out").living() == 2
+    assert generations_report(pipeline)["sinks"][0]["promotion"] is None
     retire(pipeline, "out", 1, quiet)
     assert out.shown() == {"a": 2, "b": 2}
 

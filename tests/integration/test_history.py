@@ -127,6 +127,13 @@ def torn_anywhere(vaults: Vaults, reports: list[dict[str, Any]]) -> dict[str, in
     }
 
 
+def test_a_smallint_is_no_other_type_after_a_start(vaults: Vaults) -> None:
+    """Its column was put aside at each start, with all that it held."""
+    rows = history(vaults, "savings")
+    assert {name for name in rows[0] if not name.startswith("_hw_")} == {"id", "balance", "branch"}
+    assert {row["branch"] for row in rows if row["_hw_op"] != "delete"} == {7}
+
+
 def test_a_cut_by_the_order_of_rows_would_tear_transactions(vaults: Vaults) -> None:
     """What the rule is for: the same load, cut by the rows' own positions."""
     events = [(row, table) for table in ("checking", "savings") for row in history(vaults, table)]

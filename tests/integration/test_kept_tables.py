@@ -87,7 +87,7 @@ def test_it_is_asked_and_explained_as_any_table(kept: KeptLake) -> None:
     ]
     kept.run("query", f"FROM {view}", "--fresh", ok=(2,))  # its rows are Spark's to make
     explained = json.loads(kept.run("explain", "warehouse", key, "--view", view, "--expected", "--json"))
-    assert explained["expected"]["equal"]
+    assert explained["expected"]["equal"] and explained["held"]["lsn"] is None  # its version is no position
 
 
 def test_a_table_is_made_again_from_the_log_and_followed(kept: KeptLake) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,26 @@ def hanging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def test_a_batch_whose_tasks_end_gets_on(spark: SparkSession, tmp_path: Path) -> None:
     found = signs(spark, tmp_path, slow, 12)
     assert len(found) >= 4, found
+
+
+@pytest.mark.alone
+def test_a_batch_that_waits_for_a_slot_gets_on_as_those_do_that_have_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Many flows share a few slots: the last one's records wait for minutes, and nothing of it hangs."""
+
+    def others(work: Any) -> None:
+        with suppress(Exception):  # it is cancelled at the end
+            rows = spark.range(0, PARTS, 1, PARTS).mapInArrow(work, "id long")
+            rows.write.format("noop").mode("overwrite").save()
+
+    for work, gets_on in ((slow, True), (hanging, False)):
+        other = threading.Thread(target=others, args=(work,))
+        other.start()
+        time.sleep(1.5)  # first come, first served
+        try:
+            found = signs(spark, tmp_path / work.__name__, hanging, 8)
+        finally:
+            other.join(60)
+        assert len(found) >= 4 if gets_on else len(found) <= 2, found
 
 
 def test_a_batch_whose_tasks_wait_does_not(spark: SparkSession, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from spark.fold import analyse_fold, start_fold
 from spark.kept import Open, documents_of
 from spark.kept_tables import StateTable
 from spark.lease import Lease
-from spark.runner import Query
+from spark.running import Query
 from spark.session import build_session
 from spark.spec import FlowSpec
 from spark.warehouse_table import catalog_settings

@@ -19,7 +19,7 @@ TOTAL = 2 * ROWS * EACH
 TABLE_NAMES = ("checking", "savings")
 TABLES = """
 CREATE TABLE checking (id int PRIMARY KEY, balance bigint NOT NULL, note text);
-CREATE TABLE savings (id int PRIMARY KEY, balance bigint NOT NULL);
+CREATE TABLE savings (id int PRIMARY KEY, balance bigint NOT NULL, branch smallint DEFAULT 7);
 """
 
 

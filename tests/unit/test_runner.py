@@ -449,6 +449,7 @@ def test_flows_that_are_up_say_so_while_another_one_is_still_being_started(tmp_p
 
     slow.make = slowly
     up.runner.add([(slow.flow, slow._start)])
-    up.runner.step()
-    assert written == ["up"]
+    told: list[list[str]] = []
+    up.runner.step(lambda statuses: told.append([one.state for one in statuses]))
+    assert written == ["up"] and told and all(len(states) == 2 and states[1] == "starting" for states in told)
     assert FlowStatus.read(slow.flow.folder) is not None

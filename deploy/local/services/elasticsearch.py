@@ -118,7 +118,7 @@ class Elasticsearch(jvm.JavaService):
             "ES_JAVA_HOME": str(site.jdk.home),
             "ES_PATH_CONF": str(root / "config"),
             "ES_TMPDIR": str(root / "tmp"),
-            "CLI_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+            "CLI_JAVA_OPTS": _launcher_options(root / "tmp"),
         }
         return Launch(
             [str(units[self.name] / "bin" / "elasticsearch"), "-d", "-p", str(pid_file)],
@@ -171,3 +171,9 @@ class Elasticsearch9(Elasticsearch):
     port_names = ("elasticsearch-9", "elasticsearch-9-transport")
     optional = True
     oldest_java = 21
+
+
+def _launcher_options(folder: Path) -> str:
+    """Java options of its launcher, which leaves a folder at each start: ours, where a shell does not cut its name."""
+    there = "" if any(char.isspace() for char in str(folder)) else f" -Djava.io.tmpdir={folder}"
+    return "-XX:TieredStopAtLevel=1" + there

@@ -1,0 +1,93 @@
+"""A flow that is supervised: its query, how it fares, and the word for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from spark.flow import Flow
+from spark.join.query import is_filling, is_joined
+from spark.log_gaps import Vigil
+from spark.meter import Meter
+from spark.pulse import Pulse
+from spark.status import Restarts
+
+# The pause before a flow that failed is started again for the first time: short enough to be back soon after a broker's
+# restart.
+FIRST_PAUSE = 1.0
+
+
+class Query(Protocol):
+    """What a flow's start gives: a streaming query, or something that behaves like one."""
+
+    @property
+    def isActive(self) -> bool: ...  # noqa: N802, D102 (Spark's name)
+    @property
+    def recentProgress(self) -> Sequence[Any]: ...  # noqa: N802, D102 (Spark's name)
+    def exception(self) -> Exception | None: ...  # noqa: D102
+    def stop(self) -> None: ...  # noqa: D102
+
+
+Start = Callable[[SparkSession, Flow], Query]
+
+
+@dataclass
+class Running:
+    """A flow and how it fares."""
+
+    flow: Flow
+    start: Start
+    pool: str
+    query: Query | None = None
+    started: float = 0.0
+    pause: float = FIRST_PAUSE
+    retry_at: float = 0.0
+    lost: int = 0
+    failed: bool = False
+    finished: bool = False
+    doubts: bool = False  # it met a record that does not fit what is known of its table
+    taken: bool = False  # another process has the flow now: its status file is that one's
+    alive: bool = False  # the query has reported something
+    meter: Meter = field(default_factory=Meter)
+    pulse: Pulse = field(default_factory=Pulse)
+    last_error: str | None = None
+    vigil: Vigil = field(init=False)
+    restarts: Restarts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.vigil, self.restarts = Vigil(self.flow), Restarts(self.flow.folder)
+
+    def due(self, now: float) -> bool:
+        """Whether it should run, and does not."""
+        return not (self.failed or self.finished) and self.query is None and now >= self.retry_at
+
+    @property
+    def filling(self) -> bool:
+        """Whether the flow still fills its sink: documents may be missing though the log is read."""
+        return is_filling(self.flow)
+
+    @property
+    def deferred(self) -> int | None:
+        """Documents that a fan-out has changed and that are still to be written; None while nobody knows."""
+        waiting: int | None = getattr(self.query, "waiting", None if is_joined(self.flow) else 0)
+        return waiting
+
+
+def state(run: Running) -> str:
+    """What `status` says that a flow does."""
+    if run.failed or run.finished:
+        return "failed" if run.failed else "finished"
+    if run.last_error is not None:
+        return "retrying"  # also while its query is up again and the batch that failed has not gone through
+    if run.query is None or not (run.alive or _at_work(run.query)):
+        return "starting"
+    return "filling" if run.filling else "running"
+
+
+def _at_work(query: Query) -> bool:
+    """Whether a query that has reported nothing yet is past finding its sources: then it is in its first batch."""
+    status = getattr(query, "status", None)
+    return status is None or "Initializing" not in status.get("message", "")

@@ -14,10 +14,16 @@ from connectors.postgres import Connection
 from connectors.signals import Notifications
 
 
-class NotBegun(BeforeHistory):
-    """A table's history is about to begin: it is waited for as long as for anything else of a cut."""
+class NotBegun(Exception):
+    """A table's history is about to begin: it is waited for as long as for anything else of a cut.
 
-    transient = True
+    Args:
+        error: what is raised if it has not begun by then.
+    """
+
+    def __init__(self, error: BeforeHistory) -> None:
+        super().__init__(error.what)
+        self.error = error
 
 
 def being_read(pipeline: Pipeline, connection: Connection, tables: Collection[str]) -> set[str]:

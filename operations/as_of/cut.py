@@ -90,6 +90,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     """Find the cut that was asked for; nothing is changed.
 
     Raises:
+        NotBegun: the history of a table is about to begin.
         BeforeHistory: it is before the history of a table begins (terminal).
         HistoryGap: history may lack events there (terminal).
         BeyondFrontier: history has not come to it (transient).
@@ -135,7 +136,8 @@ def _begun(catalog: Catalog, namespace: str, table: Root) -> Table:
     try:
         return load_history(catalog, namespace, table.name)
     except SinkRefused as error:
-        raise NotBegun(error.what, means=f"{error.means}; no cut was made", fix=error.fix) from error
+        before = BeforeHistory(error.what, means=f"{error.means}; no cut was made", fix=error.fix)
+        raise NotBegun(before) from error
 
 
 def _chosen(roots: dict[str, Root], wanted: Sequence[str]) -> dict[str, Root]:
@@ -223,11 +225,12 @@ def _refuse_unread(unread: Mapping[str, Table], snapshot: int) -> None:
     for name, table in unread.items():
         reads = bounds(table, AFTER, f"{OP} = '{READ}'")
         if reads is None or reads[0] >= snapshot:
-            raise NotBegun(
+            error = BeforeHistory(
                 f"the rows of {name} are still being read: its history begins when all of them are there",
                 means="a cut would have a part of them; no cut was made",
                 fix="`headwater apply FILE --wait` shows how far it is; or leave the table out (--table)",
             )
+            raise NotBegun(error)
 
 
 def _refuse_early(tables: Mapping[str, Table], cut: int, snapshot: int) -> None:
@@ -274,18 +277,19 @@ def _inside(starts: Sequence[tuple[Table, Mapping[str, int]]], until: str) -> tu
 
 
 def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work: Callable[[Cut], Any]) -> Any:
-    """Find a cut, and do something with it while the catalogue is open; arguments and errors as ``find_cut``."""
+    """Find a cut, and do something with it while the catalogue is open; arguments and errors as ``find_cut``,
+    which is tried again while histories begin."""
     name, until, told = history_sink(pipeline, sink), time.monotonic() + asked.wait, False
     with open_catalog(pipeline.sinks[name], catalog_name(name)) as catalog:
         while True:
             left = max(until - time.monotonic(), 0.0)
             try:
                 return work(find_cut(pipeline, catalog, name, replace(asked, wait=left), say))
-            except NotBegun as error:
+            except NotBegun as found:
                 if left <= AGAIN_SECONDS:
-                    raise
+                    raise found.error from found
                 if not told:
-                    say(f"waiting for history to begin: {error.what}")
+                    say(f"waiting for history to begin: {found}")
                     told = True
             time.sleep(AGAIN_SECONDS)
 

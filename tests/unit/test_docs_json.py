@@ -119,10 +119,10 @@ def test_explain(tmp_path: Path) -> None:
         shown["rows"][0].keys() == explained._row(pipeline, Row("v", "public.t", "1", "shown", Stamp(1, 2, 3))).keys()
     )
     assert shown["aggregates"][0].keys() == explained._total(Total("v.n", "public.t", 1, 1, known=True)).keys()
-    held = explained._held(Found(5, {"a": 1}))
+    view = View.identity(Table("public", "t", (Column("a", "int4", "int4"),), ("a",)))
+    held = explained._held(view, Found(5, {"a": 1}))
     assert held is not None and shown["held"].keys() == held.keys()
     assert shown["held"] | explained._position(shown["held"]["version"]) == shown["held"] | {"position": 748903240}
-    view = View.identity(Table("public", "t", (Column("a", "int4", "int4"),), ("a",)))
     assert shown["row_store"].keys() == explained._row_store(view, Found(), Explained(None)).keys()
     assert shown["row_store"]["differences"] == [Difference(("airline",), None, UNITED).to_dict("sink", "row_store")]
     assert shown["expected"]["differences"] == [Difference(("airline",), None, UNITED).to_dict("sink", "expected")]

@@ -20,6 +20,7 @@ from connectors.database.lost import Lost
 from connectors.signals import Heard
 from operations.as_of import begun
 from operations.as_of import cut as cuts
+from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
@@ -135,10 +136,30 @@ def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(
     """One that is read again, and that the initial snapshot at 100 had read, is."""
     monkeypatch.setattr(cuts, "bounds", lambda *_: (min(read), max(read)) if read else None)
     unread: Any = {"public.t": None}
-    with (
-        pytest.raises(BeforeHistory, match=r"the rows of public\.t are still being read") if refused else nullcontext()
-    ):
+    with pytest.raises(NotBegun, match=r"the rows of public\.t are still being read") if refused else nullcontext():
         cuts._refuse_unread(unread, 100)
+
+
+def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, said, left = iter((True, True, False)), list[str](), list[float]()
+
+    def find(_pipeline: object, _catalog: object, _sink: str, asked: cuts.Asked, _say: object) -> str:
+        left.append(asked.wait)
+        if next(waits):
+            raise NotBegun(BeforeHistory("no table t_history", fix="run"))
+        return "cut"
+
+    monkeypatch.setattr(cuts, "find_cut", find)
+    monkeypatch.setattr(cuts, "history_sink", lambda *_: "lake")
+    monkeypatch.setattr(cuts, "open_catalog", lambda *_: nullcontext())
+    monkeypatch.setattr(cuts, "AGAIN_SECONDS", 0.01)
+    some: Any = SimpleNamespace(sinks={"lake": None})
+    assert cuts.with_cut(some, None, cuts.Asked(wait=5.0), said.append, str) == "cut"
+    assert said == ["waiting for history to begin: no table t_history"]
+    assert left == sorted(left, reverse=True) and len(set(left)) == 3  # one time for all of it
+    waits = iter((True,))
+    with pytest.raises(BeforeHistory, match="no table t_history"):
+        cuts.with_cut(some, None, cuts.Asked(wait=0.0), said.append, str)
 
 
 def test_what_debezium_has_read_to_the_end_is_read_whatever_the_list_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -448,3 +448,9 @@ def test_the_package_knows_no_network_and_no_other_room() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("port", "advised"), [("'5432'", True), ("'abc'", False), ("'5 432'", False)])
+def test_quotes_are_to_be_taken_away_of_what_is_a_number_without_them(port: str, advised: bool) -> None:
+    said = bad(changed("  user: headwater", f"  user: a\n  port: {port}"))
+    assert ("take the quotes away" in said) is advised

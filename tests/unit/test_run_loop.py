@@ -26,7 +26,7 @@ class Loop:
         self.goal = SimpleNamespace(caught_up=lambda: False)
         self.bars = SimpleNamespace(show=lambda _statuses: None, goal=self.goal)
 
-    def _step(self) -> list[Any]:
+    def _step(self, _meanwhile: object) -> list[Any]:
         self.turns += 1
         if self.turns > len(self.follow):
             self.stop.set()

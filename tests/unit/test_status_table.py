@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.cli import status, tables
+from console.cli import generations, status, tables
 from console.cli.tables import show
 
 
@@ -57,3 +57,18 @@ def test_errors_stand_below_the_table() -> None:
     told = status._below(REPORT | more)
     assert next(told) == "search: elasticsearch: connection refused"
     assert next(told) == "search, generation 2: the disk is full"
+
+
+@pytest.mark.parametrize(("moving", "seen"), [(True, "may see either of 1 and 2"), (False, "readers still see 1")])
+def test_a_promotion_that_has_not_ended_stands_below_the_generations(
+    capsys: pytest.CaptureFixture[str], moving: bool, seen: str
+) -> None:
+    promotion = {"from": 1, "to": 2, "moving": moving}
+    sinks = [
+        {"sink": "search", "promotion": promotion, "generations": []},
+        {**SINK, "promotion": None, "generations": []},
+    ]
+    generations._print({"pipeline": "shop", "sinks": sinks})
+    out = capsys.readouterr().out
+    assert out.count("has begun and not ended") == 1 and seen in out
+    assert "headwater promote FILE search" in out

@@ -165,6 +165,10 @@ class Pgsync:
         """See ``Documents``."""
         return self.index.writes()
 
+    def merges(self) -> int:
+        """See ``Documents``."""
+        return self.index.merges()
+
     def scan(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and content of every document."""
         return self.index.scan()

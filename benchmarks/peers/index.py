@@ -48,6 +48,11 @@ class Index:
         answer = self._ask("GET", "_stats/indexing")
         return 0 if answer is None else int(answer["_all"]["primaries"].get("indexing", {}).get("index_total", 0))
 
+    def merges(self) -> int:
+        """How many merges of it are under way."""
+        answer = self._ask("GET", "_stats/merge")
+        return 0 if answer is None else int(answer["_all"]["total"].get("merges", {}).get("current", 0))
+
     def scan(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and content of every document."""
         self._ask("POST", "_refresh")

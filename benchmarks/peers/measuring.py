@@ -34,6 +34,9 @@ class Documents(Protocol):
     def writes(self) -> int:
         """How many times a document has been written since the index was made."""
 
+    def merges(self) -> int:
+        """How many merges of the index are under way."""
+
     def scan(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Key and content of every document."""
 

@@ -271,6 +271,10 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
         return Judgement("filling", source.cause)
     if facts.age is None and facts.watched is None:
         return Judgement("behind", "the `headwater run` at work does not tell how old it is", "start it again")
+    waits = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "the log was not confirmed since"
+    if facts.age is None and facts.behind and not source.bad and source.judgement != "paused":
+        # It has never been at the log's end, and gets on, else it would be stalled: what was there once keeps its age.
+        return Judgement("filling", f"{_BUSY['filling']}: {waits}")
     if facts.age is None and facts.watched is not None and facts.watched <= facts.limit and not source.bad:
         return Judgement("starting", "nobody knows yet how old what readers see is")
     old = (
@@ -280,7 +284,6 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
     )
     if source.bad or source.judgement == "paused":
         return Judgement("behind", f"{old}: {source.cause}", source.remedy)
-    waits = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "the log was not confirmed since"
     return Judgement("behind", f"{old}: {waits}")
 
 

@@ -47,6 +47,11 @@ ERROR = "sink 'search' does not answer\n  what it means: offsets stay\n  what to
         (replace(RUNNING, age=None, watched=5.0), WELL, "starting", "nobody knows yet"),
         (replace(RUNNING, age=None, watched=5.0), DEAD, "behind", "Kafka Connect"),
         (replace(RUNNING, age=None, watched=None), WELL, "behind", "does not tell"),
+        # A first load takes minutes, and is no alarm; it was one after half a minute.
+        (replace(RUNNING, age=None, behind=7), WELL, "filling", "not complete yet: 7 records wait"),
+        (replace(RUNNING, age=None, behind=7), DEAD, "behind", "Kafka Connect"),
+        (replace(RUNNING, age=None, behind=7), Judgement("paused", "it is paused"), "behind", "it is paused"),
+        (replace(RUNNING, age=None, behind=7, still=WATCHDOG_SECONDS + 1), WELL, "stalled", "7 records wait"),
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=5), WELL, "stalled", "5 records wait"),
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, behind=0), WELL, "well", None),  # nothing to do
         (replace(RUNNING, still=WATCHDOG_SECONDS + 1, deferred=3), WELL, "stalled", "something to do"),

@@ -167,11 +167,21 @@ def merged(derived: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str,
     return merge(derived, meant)
 
 
+# What Elasticsearch and OpenSearch have of their own in every document; an index with such a field can't be made.
+_THEIR_OWN = frozenset(
+    f"_{name}"
+    for name in (
+        *("id", "index", "source", "routing", "version", "seq_no", "primary_term", "field_names", "ignored"),
+        *("nested_path", "doc_count", "data_stream_timestamp"),
+    )
+)
+
+
 def check_mapping(name: str, sink: SearchSink, views: Sequence[View]) -> None:
-    """Find typing errors in `mapping:`; call it with all of the sink's views.
+    """Find typing errors in `mapping:`, and names that no index can have; call it with all of the sink's views.
 
     Raises:
-        ConfigError: fields that no view has and no other field copies to; all of them.
+        ConfigError: fields that no view has and no other field copies to, columns under a server's own names; all.
     """
     known = {out for view in views for _, out in view.columns} | {field for view in views for field in view.fields}
     copied: set[str] = set()
@@ -179,6 +189,12 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View]) -> None:
         targets = how.get("copy_to", ()) if isinstance(how, Mapping) else ()
         copied |= {targets} if isinstance(targets, str) else set(targets)
     found = Gathering()
+    for view in views:
+        for column, out in view.columns:
+            if why := _no_name(out):
+                what = f"sink {name}, view {view.name}: no index can have a field {out!r}: {why}"
+                fix = f"give column {column!r} another name under views.{view.name}.columns: {{{column}: a_name}}"
+                found.wrong.append(ConfigError(what, fix=fix))
     for field, how in sink.mapping.items():
         if field in known | copied or (isinstance(how, Mapping) and how.get("type") == "alias"):
             continue
@@ -189,6 +205,15 @@ def check_mapping(name: str, sink: SearchSink, views: Sequence[View]) -> None:
         )
         found.wrong.append(error)
     found.end()
+
+
+def _no_name(field: str) -> str | None:
+    """Why a search server has no field of this name; None if it can have one."""
+    if field in _THEIR_OWN:
+        return "it is the server's own"
+    if not all(part.strip() for part in field.rstrip(".").split(".")):
+        return "nothing is before, after or between its points"
+    return None
 
 
 def plain(value: Any) -> Any:

@@ -93,7 +93,9 @@ class Indices:
                 if "resource_already_exists_exception" not in reason_of(error):
                     raise SinkRefused(
                         f"{self._settings.who}: index {name} could not be created: {reason_of(error)}",
-                        fix="check `mapping:` and `settings:` of this sink in the pipeline file",
+                        # The file alone mends nothing: this generation stays as it was defined.
+                        fix="correct `mapping:`, `settings:` or the view in the pipeline file, then "
+                        f"`headwater rebuild FILE {self._settings.name} --auto`",
                     ) from error
         self._check_owner(target, name)
         self._update_mapping(target, name, wanted)

@@ -131,8 +131,9 @@ def test_wrong_settings_are_refused(subject: Subject, client: Elasticsearch, bro
 
 
 def test_an_unknown_field_type_is_refused(subject: Subject) -> None:
-    with pytest.raises(SinkRefused, match="nonsense"):
+    with pytest.raises(SinkRefused, match="nonsense") as caught:
         opened(subject, **target(subject, properties={"n": {"type": "nonsense"}})).setup()
+    assert "headwater rebuild" in str(caught.value)  # the file alone mends nothing
 
 
 def test_a_second_generation_leaves_the_readers_where_they_are(subject: Subject, client: Elasticsearch) -> None:

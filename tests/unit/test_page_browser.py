@@ -21,6 +21,11 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 # What breaks is to be seen within this time.
 SOON_MS = 5_000
+# What is wider than the card that it stands in: the page itself need not be wider for that.
+STICKS_OUT = """[...document.querySelectorAll(".node")].flatMap(card => {
+  const edge = card.getBoundingClientRect().right - 1, out = one => one.getBoundingClientRect().right > edge;
+  return [...card.querySelectorAll("*")].filter(out).map(one => one.outerHTML);
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +129,7 @@ def test_a_page_fits_and_can_be_read(browser: Browser, shown: tuple[World, str],
         page, wrong = opened(browser, url + path, color_scheme=scheme, viewport={"width": width, "height": 800})
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(STICKS_OUT) == []
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
         assert dark == (scheme == "dark")
         page.close()

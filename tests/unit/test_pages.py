@@ -293,6 +293,16 @@ def test_what_a_look_no_longer_knows_is_not_shown_as_if_it_did(well: World) -> N
     assert "the folder is gone" in page and "From the database to the sinks" not in page
 
 
+def test_a_flow_without_a_batch_has_no_number_of_one(tmp_path: Path) -> None:
+    [flow] = documented("status")["sinks"][0]["flows"]
+    begun = status(cache={"flows": [{**flow, "batch_id": -1, "batch_ms": 0}]}, search={"flows": [flow]})
+    with world(tmp_path, told={"status": begun, "generations": {}, "tables": TABLES[1:]}) as made:
+        made.look()
+        page = made.browser.get("/").text
+    assert "none yet" in page and '<td class="number">4</td><td class="number">96 ms</td>' in page
+    assert ">-1<" not in page and ">0 ms<" not in page
+
+
 def test_an_old_look_says_so(well: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "keeps the next look waiting" not in well.browser.get("/").text
     later = time.time() + 60

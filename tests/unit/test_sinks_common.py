@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,6 +208,18 @@ def test_a_mapping_for_no_field_is_named_with_a_suggestion() -> None:
 def test_a_mapping_may_name_copies_aliases_and_computed_fields() -> None:
     mapping = {"from": {"copy_to": "all"}, "all": {"type": "text"}, "o": {"type": "alias", "path": "from"}, "late": {}}
     check_mapping("search", elasticsearch(mapping=mapping), [VIEW])
+
+
+@pytest.mark.parametrize("taken", ["_id", "_source", "_doc_count", "a..b", ".a", " "])
+def test_a_column_under_a_name_that_no_index_can_have_is_found_before_one_is_made(taken: str) -> None:
+    renamed = tuple((column, taken if at == 0 else out) for at, (column, out) in enumerate(VIEW.columns))
+    with pytest.raises(ConfigError) as caught:
+        check_mapping("search", elasticsearch(), [replace(VIEW, columns=renamed)])
+    assert repr(taken) in caught.value.what and VIEW.name in caught.value.what
+    assert f"{{{VIEW.columns[0][0]}: a_name}}" in caught.value.fix
+    for free in ("_name", "a.b", "a.", "größe", "id_"):
+        allowed = tuple((column, free if at == 0 else out) for at, (column, out) in enumerate(VIEW.columns))
+        check_mapping("search", elasticsearch(), [replace(VIEW, columns=allowed)])
 
 
 def test_a_mapping_for_a_field_of_another_view_of_the_sink_is_left_out() -> None:

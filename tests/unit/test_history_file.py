@@ -140,6 +140,33 @@ def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(
         cuts._refuse_unread(unread, 100)
 
 
+@pytest.mark.parametrize(
+    ("at", "shown", "begins"),
+    [
+        (9, "a", 10), (9, "b", 10), (10, "a", None), (10, "b", None), (25, "empty", None), (25, "late", 41),
+        (40, "late", 41), (41, "late", None),
+    ],
+)  # fmt: skip
+def test_a_moment_before_the_rows_were_read_has_no_cut(
+    monkeypatch: pytest.MonkeyPatch, at: int, shown: str, begins: int | None
+) -> None:
+    """The first commit behind it is behind the reading, so that the cut alone, which is there, looks right. The initial
+    snapshot at 100 has read `a` and `b` as of one position, and `late` was captured later."""
+    reads = {"a": ((99, 99), (10, 12)), "b": ((99, 500), (15, 30)), "late": ((300, 320), (40, 41)), "empty": None}
+
+    def bounds(table: str, column: str, _where: str) -> tuple[Any, Any] | None:
+        if (found := reads[table]) is None:
+            return None
+        afters, (first, last) = found
+        return afters if column == AFTER else (datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC))
+
+    monkeypatch.setattr(cuts, "bounds", bounds)
+    tables: Any = {name: name for name in reads}
+    words = f"the history of {shown} begins at 1970-01-01 00:00:{begins} UTC, behind the moment"
+    with nullcontext() if begins is None else pytest.raises(BeforeHistory, match=words):
+        cuts._refuse_unread_moment(tables, {shown}, at * 1_000_000, 100)
+
+
 def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waits, said, left = iter((True, True, False)), list[str](), list[float]()
 

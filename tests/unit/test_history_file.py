@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc.errors import BeforeHistory, HistoryGap
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import BeforeHistory, ConfigError, HistoryGap
 from cdc.history import AFTER, OFFSET, PARTITION, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
+from cdc.resolve import resolve_views
 from connectors.captured import Captured
 from connectors.database.lost import Lost
 from connectors.signals import Heard
@@ -22,6 +24,7 @@ from operations.as_of import begun
 from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
+from operations.history_place import root_tables
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
 from spark.log_gaps import write_unread
@@ -51,6 +54,24 @@ def test_a_view_that_has_the_name_of_a_history_is_refused() -> None:
     assert "'t_history' is a view of this sink, and the name of a table's history" in what.replace("`", "'")
     assert not said(pipeline(views=["t_history"]))
     assert not said(pipeline(views=["plain"], history=True))
+
+
+def test_a_view_that_can_not_be_made_any_more_leaves_history_alone() -> None:
+    """A column was dropped that a joined view names: history stood still for all tables, and `as-of` was refused."""
+    raw = pipeline().model_dump()
+    other = {"table": "other", "on": {"id": "id"}, "columns": ["id", "gone"]}
+    raw["views"] = {"plain": {"root": "t"}, "joined": {"root": "other", "refs": {"o": other}}}
+    raw["row_store"] = {"url": "redis://h"}
+    raw["sinks"]["lake"] |= {"views": ["plain", "joined"], "history": True}
+    made = Pipeline.model_validate(raw)
+    number = Column("id", "int4", "int4")
+    tables = {f"public.{name}": Table("public", name, (number,), ("id",)) for name in ("t", "other")}
+    with pytest.raises(ConfigError, match=r"public\.other has no column gone"):
+        resolve_views(made, Catalogue(tables), "lake")
+    assert root_tables(made, Catalogue(tables), "lake") == tables
+    del tables["public.other"]
+    with pytest.raises(ConfigError, match="other is not a captured table"):
+        root_tables(made, Catalogue(tables), "lake")
 
 
 def test_two_sinks_do_not_share_a_history() -> None:

@@ -58,18 +58,33 @@ def resolve_views(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> list[V
     return views
 
 
+def resolve_roots(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str, Table]:
+    """The tables that a sink's views are rooted in, by the views' names. Nothing else of the views is looked at: who
+    asks about rows of tables goes on when a view can't be made any more.
+
+    Raises:
+        ConfigError: a table is not there, or has no key (terminal).
+    """
+    spec = pipeline.sinks[sink]
+    if not spec.view_names:
+        return {view.name: view.table for view in _identities(pipeline, catalogue, sink, spec.tables)}
+    found, roots = Gathering(), dict[str, Table]()
+    for name in spec.view_names:
+        with found.step():
+            roots[name] = _root(pipeline, catalogue, name)
+    found.end()
+    return roots
+
+
 def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
     """One view of the file.
 
     Raises:
         ConfigError: as ``resolve_views``.
     """
-    if name not in pipeline.views:
-        raise error(pipeline, ("views",), f"there is no view {name}", near(name, pipeline.views))
+    table = _root(pipeline, catalogue, name)
     model = pipeline.views[name]
     path: Path = ("views", name)
-    table = find_table(pipeline, catalogue, model.root, (*path, "root"))
-    keyed(pipeline, table, (*path, "root"))
     if model.fold is not None:
         return resolve_fold(pipeline, name, model, model.fold, table)
     if model.stateful is not None:
@@ -89,6 +104,15 @@ def resolve_view(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
         return JoinedView(name, table, key, columns, dict(model.fields), model.where, tree)
     topics = events_topics(pipeline, model.events) if is_outbox(pipeline, table.qualified) else ()
     return View(name, table, key, columns, dict(model.fields), model.where, topics=topics)
+
+
+def _root(pipeline: Pipeline, catalogue: Catalogue, name: str) -> Table:
+    if name not in pipeline.views:
+        raise error(pipeline, ("views",), f"there is no view {name}", near(name, pipeline.views))
+    path: Path = ("views", name, "root")
+    table = find_table(pipeline, catalogue, pipeline.views[name].root, path)
+    keyed(pipeline, table, path)
+    return table
 
 
 def view_tables(view: View) -> Mapping[str, Table]:

@@ -18,7 +18,7 @@ from cdc.errors import ConfigError
 from cdc.history_names import GAPS, VERSIONS
 from cdc.history_names import HISTORY as NAME
 from cdc.pipeline import IcebergSink, Pipeline
-from cdc.resolve import resolve_views
+from cdc.resolve import resolve_roots
 from operations.state_folder import chosen_sinks, state_dir
 from spark.lease import Lease
 
@@ -67,12 +67,16 @@ def history_lease(folder: Path, sink: str) -> Lease:
 def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str, Table]:
     """The tables whose history a sink keeps: ``schema.table`` -> Table, of every table that a view is rooted in.
 
+    Only roots are looked at: a joined view that names a column which is gone stops its flows until somebody corrects
+    it, and a history that stood still with them would have a gap once the log is compacted.
+
     Raises:
-        ConfigError: two of them are of one name, or a view has the name that one's history is to have (terminal).
+        ConfigError: a root is not there or has no key, two of them are of one name, or a view has the name that one's
+            history is to have (terminal).
     """
-    views = resolve_views(pipeline, catalogue, sink)
-    tables = {view.table.qualified: catalogue.tables[view.table.qualified] for view in views}
-    taken = {view.name: f"view {view.name}" for view in views} | {GAPS: "the table of gaps"}
+    roots = resolve_roots(pipeline, catalogue, sink)
+    tables = {table.qualified: catalogue.tables[table.qualified] for table in roots.values()}
+    taken = {view: f"view {view}" for view in roots} | {GAPS: "the table of gaps"}
     for table in tables.values():
         for name in (table.name + NAME, table.name + VERSIONS):
             if name in taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -122,11 +122,13 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
         topics = [pipeline.topic(table) for table in tables]
         watch = FrontierWatch(pipeline, connection, topics, folder, snapshot, whole=not unread)
         frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
-    tables = {name: table.refresh() for name, table in tables.items()}
+    tables = every = {name: table.refresh() for name, table in tables.items()}
     found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)
     tables = {name: tables[name] for name in roots}
     _refuse_unread({name: table for name, table in tables.items() if name in unread}, snapshot)
     _refuse_early(tables, found, snapshot)
+    if at_us is not None:
+        _refuse_unread_moment(every, roots, at_us, snapshot)
     refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
@@ -240,6 +242,29 @@ def _refuse_early(tables: Mapping[str, Table], cut: int, snapshot: int) -> None:
             raise BeforeHistory(
                 f"the history of {name} begins at {format_lsn(unpack(begins)[1])}, behind the cut at "
                 f"{format_lsn(unpack(cut)[1])}",
+                means="what it held before is not known; no cut was made",
+                fix="ask for a later one",
+            )
+
+
+def _refuse_unread_moment(tables: Mapping[str, Table], shown: Container[str], at_us: int, snapshot: int) -> None:
+    """A moment before the rows were read has a cut like any other: that before the first commit behind it, which is one
+    behind the reading. So the moment itself is held against the reading's."""
+    reads = {
+        name: (afters, times)
+        for name, table in tables.items()
+        if (afters := bounds(table, AFTER, f"{OP} = '{READ}'")) is not None
+        and (times := bounds(table, TIME, f"{OP} = '{READ}'")) is not None
+    }
+    # The initial snapshot reads all tables as of one position, one after the other: the first row is nearest to it.
+    first = min((times[0] for afters, times in reads.values() if afters[0] < snapshot), default=None)
+    moment = datetime.fromtimestamp(at_us / 1_000_000, UTC)
+    for name, (afters, times) in reads.items():
+        begins = first if first is not None and afters[0] < snapshot else times[1]
+        if name in shown and moment < begins:
+            raise BeforeHistory(
+                f"the history of {name} begins at {begins.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, behind the moment "
+                f"{moment.isoformat()}",
                 means="what it held before is not known; no cut was made",
                 fix="ask for a later one",
             )

@@ -22,6 +22,7 @@ from spark.applied import applied_offsets
 from spark.flow import flow_name
 from spark.made_of import as_defined
 from spark.register import Registered
+from spark.status import FlowStatus
 
 LOOK_SECONDS, SAY_SECONDS = 0.5, 5.0
 # A row store that does not answer is told, not waited for.
@@ -93,20 +94,29 @@ class _Reader:
     fix: str
 
 
+_RUN = "let `headwater run FILE` run"
+
+
 def _readers(subject: Subject, builds: Sequence[Build]) -> list[_Reader]:
     found = []
     for build in builds:
         opened = build.opened
         alive = opened.generation.lease.busy()
         idle = build.entry.stage in ("previous", "ready", "retiring")
-        way = f"`headwater retire FILE {opened.sink} --generation {opened.number}`, or let `headwater run FILE` run"
-        fix = way if idle and not alive else "let `headwater run FILE` run"
+        retire = f"`headwater retire FILE {opened.sink} --generation {opened.number}`"
         for flow in sorted({flow_name(view, separate=opened.warehouse) for view in build.views}):
-            found.append(_Reader(f"{build.name}, flow {flow}", opened.generation.flow_folder(flow), alive, fix))
+            at = opened.generation.flow_folder(flow)
+            status = FlowStatus.read(at) if alive else None
+            if status is not None and status.state == "failed":
+                # It runs, and will not come there: waiting is no way.
+                name, fix = ", which has failed", retire if idle else "`headwater status FILE` says what to do about it"
+            else:
+                name, fix = "", f"{retire}, or {_RUN}" if idle and not alive else _RUN
+            found.append(_Reader(f"{build.name}, flow {flow}{name}", at, alive, fix))
     for sink in histories_of(subject):
         folder = history_folder(subject.pipeline, sink)
         alive = history_lease(folder, sink).busy()
-        found.append(_Reader(f"history of sink {sink}", folder / STREAM, alive, "let `headwater run FILE` run"))
+        found.append(_Reader(f"history of sink {sink}", folder / STREAM, alive, _RUN))
     return found
 
 

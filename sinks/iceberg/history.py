@@ -47,12 +47,12 @@ def key_of(table: Table) -> list[str]:
     return list(json.loads(table.properties[KEY]))
 
 
-def bounds(table: Table, name: str, where: str) -> tuple[int, int] | None:
-    """The least and the greatest of a column of numbers, of the rows that a condition (SQL) lets through; None without
-    any. In bounded memory, and files that can't have any are not read."""
+def bounds(table: Table, name: str, where: str) -> tuple[Any, Any] | None:
+    """The least and the greatest of a column of numbers or moments, of the rows that a condition (SQL) lets
+    through; None without any. In bounded memory, and files that can't have any are not read."""
     import pyarrow.compute as pc
 
-    found: list[int] = []
+    found: list[Any] = []
     for batch in table.scan(row_filter=where, selected_fields=(name,)).to_arrow_batch_reader():
         if batch.num_rows:
             least_and_greatest = pc.min_max(batch.column(name)).as_py()

@@ -151,6 +151,8 @@ def test_a_cut_by_the_order_of_rows_would_tear_transactions(vaults: Vaults) -> N
 def test_cuts_that_can_not_be_are_refused(vaults: Vaults) -> None:
     with pytest.raises(BeforeHistory, match="begins at"):
         cuts.cut(vaults, 1024)
+    with pytest.raises(BeforeHistory, match="behind the moment 2000-01-01T00:00:00"):
+        cuts.cut(vaults, at=946_684_800.0)  # the first commit that is later stands behind the snapshot
     with pytest.raises(BeyondFrontier, match="in the future"):
         cuts.cut(vaults, parse_lsn("FF/0"))
     with pytest.raises(BeyondFrontier, match="in the future"):

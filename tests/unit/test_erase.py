@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,6 +35,7 @@ from operations.opened import Opened
 from sinks.iceberg.remains import Remains, remains
 from spark.register import Registered
 from spark.state import Generation
+from spark.status import FlowStatus
 from tests.support.disks import batches, needles
 
 
@@ -282,6 +285,25 @@ def test_a_generation_that_nobody_runs_is_named_with_the_way_to_remove_it(tmp_pa
     told.parent.mkdir(parents=True)
     told.write_text(json.dumps({"offsets": {"p.public.persons": {"0": 5}}}))
     assert behind(subject(tmp_path), [one], goal) == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "way"), [("previous", "headwater retire FILE cache"), ("living", "headwater status")]
+)
+def test_a_flow_that_has_failed_is_not_waited_for(tmp_path: Path, stage: str, way: str) -> None:
+    """`run` was alive and its flow had failed: "let `headwater run FILE` run" was no help."""
+    one = build(tmp_path, View.identity(PERSONS), stage)
+    status = FlowStatus("main", "failed", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, "no column", [], time.time())
+    folder = one.opened.generation.flow_folder("main")
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps(asdict(status)))
+    one.opened.generation.lease.take()
+    try:
+        [(who, fix)] = behind(subject(tmp_path), [one], {"p.public.persons": {0: 5}})
+    finally:
+        one.opened.generation.lease.release()
+    assert who == "sink cache, generation 2, flow main, which has failed"
+    assert way in fix and "headwater run" not in fix
 
 
 @pytest.mark.parametrize(

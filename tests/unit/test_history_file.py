@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc.errors import BeforeHistory, HistoryGap
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import BeforeHistory, ConfigError, HistoryGap
 from cdc.history import AFTER, OFFSET, PARTITION, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
+from cdc.resolve import resolve_views
 from connectors.captured import Captured
 from connectors.database.lost import Lost
 from connectors.signals import Heard
@@ -22,6 +24,7 @@ from operations.as_of import begun
 from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
+from operations.history_place import root_tables
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
 from spark.log_gaps import write_unread
@@ -51,6 +54,24 @@ def test_a_view_that_has_the_name_of_a_history_is_refused() -> None:
     assert "'t_history' is a view of this sink, and the name of a table's history" in what.replace("`", "'")
     assert not said(pipeline(views=["t_history"]))
     assert not said(pipeline(views=["plain"], history=True))
+
+
+def test_a_view_that_can_not_be_made_any_more_leaves_history_alone() -> None:
+    """A column was dropped that a joined view names: history stood still for all tables, and `as-of` was refused."""
+    raw = pipeline().model_dump()
+    other = {"table": "other", "on": {"id": "id"}, "columns": ["id", "gone"]}
+    raw["views"] = {"plain": {"root": "t"}, "joined": {"root": "other", "refs": {"o": other}}}
+    raw["row_store"] = {"url": "redis://h"}
+    raw["sinks"]["lake"] |= {"views": ["plain", "joined"], "history": True}
+    made = Pipeline.model_validate(raw)
+    number = Column("id", "int4", "int4")
+    tables = {f"public.{name}": Table("public", name, (number,), ("id",)) for name in ("t", "other")}
+    with pytest.raises(ConfigError, match=r"public\.other has no column gone"):
+        resolve_views(made, Catalogue(tables), "lake")
+    assert root_tables(made, Catalogue(tables), "lake") == tables
+    del tables["public.other"]
+    with pytest.raises(ConfigError, match="other is not a captured table"):
+        root_tables(made, Catalogue(tables), "lake")
 
 
 def test_two_sinks_do_not_share_a_history() -> None:
@@ -138,6 +159,33 @@ def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(
     unread: Any = {"public.t": None}
     with pytest.raises(NotBegun, match=r"the rows of public\.t are still being read") if refused else nullcontext():
         cuts._refuse_unread(unread, 100)
+
+
+@pytest.mark.parametrize(
+    ("at", "shown", "begins"),
+    [
+        (9, "a", 10), (9, "b", 10), (10, "a", None), (10, "b", None), (25, "empty", None), (25, "late", 41),
+        (40, "late", 41), (41, "late", None),
+    ],
+)  # fmt: skip
+def test_a_moment_before_the_rows_were_read_has_no_cut(
+    monkeypatch: pytest.MonkeyPatch, at: int, shown: str, begins: int | None
+) -> None:
+    """The first commit behind it is behind the reading, so that the cut alone, which is there, looks right. The initial
+    snapshot at 100 has read `a` and `b` as of one position, and `late` was captured later."""
+    reads = {"a": ((99, 99), (10, 12)), "b": ((99, 500), (15, 30)), "late": ((300, 320), (40, 41)), "empty": None}
+
+    def bounds(table: str, column: str, _where: str) -> tuple[Any, Any] | None:
+        if (found := reads[table]) is None:
+            return None
+        afters, (first, last) = found
+        return afters if column == AFTER else (datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC))
+
+    monkeypatch.setattr(cuts, "bounds", bounds)
+    tables: Any = {name: name for name in reads}
+    words = f"the history of {shown} begins at 1970-01-01 00:00:{begins} UTC, behind the moment"
+    with nullcontext() if begins is None else pytest.raises(BeforeHistory, match=words):
+        cuts._refuse_unread_moment(tables, {shown}, at * 1_000_000, 100)
 
 
 def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -117,13 +117,13 @@ class Rebuild:
         self.say(f"sink {self.sink}: filling generation {entry.number} beside generation {self.registry.living()}")
         started = time.monotonic()
         engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
-        equal: bool | None = None
+        equal, late = None, None
         try:
             records = self._fill(engine)
             seconds = time.monotonic() - started
             self._ready(engine, entry.number, records, seconds)
             if auto:
-                equal = self._proven(engine, entry.number)
+                equal, late = judged(self._proven(engine, entry.number), self.say)
                 if equal:
                     promote(self.pipeline, self.sink, entry.number, self.say)
         finally:
@@ -137,6 +137,7 @@ class Rebuild:
             "records": records,
             "seconds": round(seconds, 3),
             "equal": equal,
+            "late": late,
         }
 
     def _entry(self) -> Registered:
@@ -236,8 +237,8 @@ class Rebuild:
         write_atomic(folder / "filled.json", json.dumps({"records": records, "seconds": seconds}))
         self.registry.move(number, "ready")
 
-    def _proven(self, engine: Engine, number: int) -> bool:
-        """Verify the new generation in a process of its own, while this one keeps it up to date."""
+    def _proven(self, engine: Engine, number: int) -> dict[str, Any]:
+        """Verify the new generation in a process of its own, while this one keeps it up to date; what it has found."""
         self.say(f"verifying generation {number}")
         verify = f"`headwater verify {self.file} --sink {self.sink} --generation {number}`"
         with Apart(compare, self.pipeline, self.sink, number) as proof:
@@ -255,10 +256,29 @@ class Rebuild:
                         fix=f"{verify}, then `headwater promote {self.file} {self.sink}`",
                     )
             try:
-                return bool(proof.result()["equal"])
+                found: dict[str, Any] = proof.result()
+                return found
             except HeadwaterError:
                 self.say(f"generation {number} is ready, but could not be proven, and was not promoted: {verify}")
                 raise
+
+
+def judged(report: Mapping[str, Any], say: Say) -> tuple[bool, bool]:
+    """What a comparison says of a generation, told a line a view.
+
+    Args:
+        report: the shape of `verify --json`.
+        say: told what differs.
+
+    Returns:
+        whether it equals Postgres; whether all that differs may only be late, because the generation was not seen to
+        come as far as what it was held against.
+    """
+    differing = [view for sink in report["sinks"] for view in sink["views"] if view["differences"]]
+    for view in differing:
+        late = "" if view["caught_up"] else ", and may only be late: it was not seen to catch up"
+        say(f"view {view['view']}: {view['differences']:,} of {view['expected']:,} rows differ{late}")
+    return bool(report["equal"]), bool(differing) and not any(view["caught_up"] for view in differing)
 
 
 def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
@@ -294,10 +314,10 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
         retire(pipeline, sink, ready.number, say)
         ready = None
     if ready is not None and not outdated(pipeline, register.generation(ready.number)):
-        equal = bool(compare(say, pipeline, sink, ready.number)["equal"])
+        equal, late = judged(compare(say, pipeline, sink, ready.number), say)
         if equal:
             promote(pipeline, sink, ready.number, say)
-        else:  # compared twice: the next attempt builds another one
+        elif not late:  # compared twice: the next attempt builds another one
             retire(pipeline, sink, ready.number, say)
     else:
         report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True).run(auto=True)

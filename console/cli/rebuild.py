@@ -81,7 +81,13 @@ def _print(report: dict[str, Any], file: Path) -> None:
         f"sink {sink}: generation {number} is {report['stage']} · {report['records']:,} records in "
         f"{report['seconds']:.0f} s"
     )
-    if report["equal"] is False:
+    if report["late"]:
+        click.echo(
+            "it was behind for as long as it was compared, so that nobody knows whether it is right: "
+            f"`headwater verify {file} --sink {sink} --generation {number} --wait 300`, then "
+            f"`headwater promote {file} {sink}`"
+        )
+    elif report["equal"] is False:
         click.echo(f"it differs from Postgres: `headwater verify {file} --sink {sink} --generation {number} --repair`")
     elif report["stage"] == "ready":
         click.echo(f"`headwater verify {file} --sink {sink} --generation {number}` proves it right")

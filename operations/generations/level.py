@@ -45,6 +45,15 @@ def level(
         deferred.close()
 
 
+def failed_flow(generation: Generation) -> str | None:
+    """A flow of a generation that has failed, and why, in a line: until that is mended it gets no further."""
+    for name in generation.flows():
+        status = FlowStatus.read(generation.flow_folder(name))
+        if status is not None and status.state == "failed":
+            return f"its flow {name} has failed: {(status.last_error or 'for no known reason').splitlines()[0]}"
+    return None
+
+
 def _made_anew(old: Generation, new: Generation) -> set[str]:
     """Topics that were made anew between the two: offsets of the one log say nothing of the other. What the former
     log had is in the new one as well, because the table's rows are read again; so whoever has read only the new one

@@ -9,7 +9,7 @@ from typing import Any
 from cdc.errors import Behind, StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
-from operations.generations.level import level
+from operations.generations.level import failed_flow, level
 from operations.pausing import refuse_paused
 from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
@@ -162,16 +162,18 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
     if not register.generation(old).started:
         return
     lacks = level(pipeline, register, old, number, 0.0)
-    if lacks:
+    failed = failed_flow(register.generation(number)) if lacks else None
+    if lacks and failed is None:
         say(f"generation {number} comes as far as generation {old}: {lacks}")
         lacks = level(pipeline, register, old, number, LEVEL_SECONDS)
     if lacks:
         if begun is None:  # else readers are in the middle of it, and the register must go on saying so
             register.give_up_promotion(number)
+        mend = "`headwater run` keeps it up to date: try again"
         raise Behind(
-            f"generation {number} lacks what readers of generation {old} see: {lacks}",
+            f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
             means="readers see what they saw before; nothing was changed",
-            fix="`headwater run` keeps it up to date: try again; with --force readers get what it has",
+            fix=f"{'mend that (`headwater status FILE`)' if failed else mend}; with --force readers get what it has",
         )
 
 

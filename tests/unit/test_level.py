@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from cdc.errors import StateError
+from cdc.errors import Behind, StateError
 from operations.generations.level import level
+from operations.generations.promote import _level
 from spark.promotion import Promotion
 from spark.register import Register
 from spark.state import Identity
@@ -46,6 +48,23 @@ def test_it_is_waited_for_and_told_what_it_lacks(tmp_path: Path) -> None:
     assert level(pipeline, register, 1, 2, 0.0) == "100 records"  # it has told nothing yet
     assert level(pipeline, register, 1, 2, 0.15, clock=clock) == "1 records"
     assert level(pipeline, register, 1, 2, 10.0, clock=clock) is None
+
+
+def test_one_whose_flow_has_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` keeps it up to date, it said after half a minute; it never would."""
+    register, said = Register(tmp_path, "shop", "search"), list[str]()
+    monkeypatch.setattr("operations.generations.promote.LEVEL_SECONDS", 0.0)
+    register.generation(1).folder.mkdir(parents=True, exist_ok=True)
+    applied(register, 1, "main", 100)
+    applied(register, 2, "main", 30)
+    pipeline: Any = SimpleNamespace()
+    with pytest.raises(Behind) as late:
+        _level(pipeline, register, 1, 2, None, said.append)
+    assert "keeps it up to date: try again" in late.value.fix and len(said) == 1
+    applied(register, 2, "main", 30, "failed")
+    with pytest.raises(Behind, match="70 records; its flow main has failed: for no known reason") as failed:
+        _level(pipeline, register, 1, 2, None, said.append)
+    assert "headwater status" in failed.value.fix and len(said) == 1
 
 
 def test_one_that_was_cut_is_given_up_only_while_nobody_was_moved(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline, loads
-from operations.rebuild import Rebuild, build_next
+from operations.rebuild import Rebuild, build_next, judged
 from operations.state_folder import register_of
 from spark.made_of import define
 
@@ -97,6 +97,27 @@ def test_a_flow_that_never_made_its_target_has_not_lost_it(
     begun(pipeline(tmp_path), "main")
     assert entry(pipeline(tmp_path)) == number
     assert retired == ([] if number == 2 else [2])
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([(0, None)], (True, False)),
+        ([(0, None), (3, False)], (False, True)),
+        ([(2, True), (3, False)], (False, False)),
+        ([], (True, False)),
+    ],
+)
+def test_what_was_not_seen_to_catch_up_may_only_be_late(
+    found: list[tuple[int, bool | None]], expected: tuple[bool, bool]
+) -> None:
+    """Under load a right generation was said to differ from Postgres, and `--repair` was advised."""
+    views = [{"view": "v", "expected": 9, "differences": count, "caught_up": seen} for count, seen in found]
+    said: list[str] = []
+    equal = not any(count for count, _ in found)
+    assert judged({"equal": equal, "sinks": [{"views": views}]}, said.append) == expected
+    assert len(said) == sum(1 for count, _ in found if count)
+    assert sum("may only be late" in line for line in said) == sum(seen is False for _, seen in found)
 
 
 # -- what `run` builds by itself --------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Debezium confirms to the slot only what Kafka has acknowledged. So when the slot's ``confirmed_flush_lsn`` is F, every
 change committed at or before F lies below the end offsets that are read *afterwards*. A consumer that has read up to
-those offsets is complete through F. Read in the other order the pair would promise what need not hold.
+those offsets is complete through F. Read in the other order the pair would promise what need not hold, and so would the
+ends of committed records alone: what is acknowledged may wait for its transaction's marker.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class LedgerEntry:
 
     Attributes:
         lsn: every change committed at or before it, in bytes, …
-        offsets: … lies below these: topic -> partition -> offset of the next committed record.
+        offsets: … lies below these: topic -> partition -> offset of the next record.
         silent: topics of which it says nothing, and why.
         ids: Kafka's own ids of the topics; empty where nobody asked.
     """
@@ -65,4 +66,4 @@ def read_entry(servers: Servers, tables: Iterable[str], topics: Iterable[str] | 
     slot = read_slot(servers.source, pipeline.source.slot)
     if slot is None or slot.confirmed_lsn is None:
         raise SourceError(f"slot {pipeline.source.slot} does not exist", fix="run `headwater apply FILE`")
-    return LedgerEntry(slot.confirmed_lsn, servers.kafka.ends(counts))
+    return LedgerEntry(slot.confirmed_lsn, servers.kafka.ends(counts, written=True))

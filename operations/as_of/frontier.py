@@ -112,7 +112,8 @@ class FrontierWatch:
     def _applied(self, found: Frontier, wanted: str, until: float, say: Callable[[str], None]) -> Frontier:
         described = self._kafka.describe(self._topics)
         # Only now, after the heartbeat's record was seen: the other way round they would promise too much.
-        ends = self._kafka.ends({topic.name: topic.partitions for topic in described.values()})
+        # And of all that is written: another partition of the same transaction may still wait for its marker.
+        ends = self._kafka.ends({topic.name: topic.partitions for topic in described.values()}, written=True)
         if self._whole:
             self._seen.note(found, ends)
         told = time.monotonic() + 2

@@ -139,7 +139,9 @@ class Eraser:
     def _ends(self) -> dict[str, dict[int, int]]:
         topic = self.subject.topic
         described = self._kafka.describe([topic])
-        return self._kafka.ends({topic: described[topic].partitions}) if topic in described else {topic: {}}
+        if topic not in described:
+            return {topic: {}}
+        return self._kafka.ends({topic: described[topic].partitions}, written=True)
 
     def _await_delete(self, builds: Sequence[Build]) -> None:
         """Wait until the log has all that was committed by now, the delete too, and until everybody has read that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from cdc.debezium_json import STREAMED
 from cdc.encoding import Encoding
 from cdc.errors import DecodeError, HeadwaterError, SourceError
 from cdc.log.client import Kafka
-from cdc.log.ends import Offsets
+from cdc.log.ends import Offsets, reached
 from cdc.log.slices import SliceReader, slices
 from cdc.position import format_lsn
 from connectors.ledger import LedgerEntry
@@ -22,6 +23,8 @@ from operations.freshness.log import SourceLog
 # Records that are looked at for one that says which commit came before it: after so many rows of a snapshot it is not
 # known, and the table is being filled.
 LOOK = 1_000
+# How long a transaction of Connect's may be under way, which ends with each of its polls, and between two looks.
+SETTLE_SECONDS, AGAIN_SECONDS = 5.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,26 @@ def read_ends(source: SourceLog, kafka: Kafka, topics: Collection[str]) -> Ends:
         entry = source.entry(confirmed, topics)
     except SourceError as error:
         return Ends(_plainly(kafka, topics), error.what)
+    settled, whole = _settled(kafka, entry.offsets)
+    if not whole:
+        why = f"a transaction of Kafka Connect has not ended for {SETTLE_SECONDS:g} s"
+        return Ends(LedgerEntry(0, settled | _plainly(kafka, topics).offsets, entry.silent, entry.ids), why)
+    entry = LedgerEntry(entry.lsn, settled, entry.silent, entry.ids)
     # Of silent topics it says nothing, but what they hold is read nevertheless.
     more = _plainly(kafka, entry.silent.keys() & set(topics)) if entry.silent.keys() & set(topics) else None
     offsets = {**entry.offsets, **(more.offsets if more else {})}
     return Ends(LedgerEntry(entry.lsn, offsets, entry.silent, entry.ids))
+
+
+def _settled(kafka: Kafka, goal: Offsets) -> tuple[dict[str, dict[int, int]], bool]:
+    """The ends of what can be read, once they are at those of what was written: a marker of a transaction takes some
+    milliseconds to be in all partitions. And whether they are."""
+    counts, until = {topic: len(parts) for topic, parts in goal.items()}, time.monotonic() + SETTLE_SECONDS
+    while True:
+        found = kafka.ends(counts)
+        if reached(found, goal) or time.monotonic() > until:
+            return found, reached(found, goal)
+        time.sleep(AGAIN_SECONDS)
 
 
 def _plainly(kafka: Kafka, topics: Collection[str]) -> LedgerEntry:

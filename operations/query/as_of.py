@@ -90,7 +90,7 @@ def read_ends(source: SourceLog, kafka: Kafka, topics: Collection[str]) -> Ends:
     settled, whole = _settled(kafka, entry.offsets)
     if not whole:
         why = f"a transaction of Kafka Connect has not ended for {SETTLE_SECONDS:g} s"
-        return Ends(LedgerEntry(0, settled | _plainly(kafka, topics).offsets, entry.silent, entry.ids), why)
+        return Ends(LedgerEntry(0, {**settled, **_plainly(kafka, topics).offsets}, entry.silent, entry.ids), why)
     entry = LedgerEntry(entry.lsn, settled, entry.silent, entry.ids)
     # Of silent topics it says nothing, but what they hold is read nevertheless.
     more = _plainly(kafka, entry.silent.keys() & set(topics)) if entry.silent.keys() & set(topics) else None

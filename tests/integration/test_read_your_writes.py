@@ -274,8 +274,11 @@ def test_the_page_shows_a_pipeline_at_work(served: Served) -> None:
         assert {one["state"] for one in seen["status"]["sinks"]} == {"running"}
         assert {one["table"]: one["state"] for one in seen["tables"]}.items() >= {"public.things": "done"}.items()
         assert all(one["age"] is not None and one["age"] < 30 for one in seen["freshness"].values()), seen["freshness"]
-        hour = browser.get("/v1/sinks/search/history").json()
-        assert len(hour["at"]) == len(hour["age"]) >= 1 and hour["behind"][-1] == 0
+        until = time.monotonic() + 30  # a look may have met a record of the tests before on its way
+        while (hour := browser.get("/v1/sinks/search/history").json())["behind"][-1:] != [0]:
+            assert time.monotonic() < until, hour
+            time.sleep(0.5)
+        assert len(hour["at"]) == len(hour["age"]) >= 1
         took = []
         for path in ("/", "/sinks/search", "/trace") * 5:
             began = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,15 +59,16 @@ def _print(report: dict[str, Any]) -> None:
     show(table)
     for sink in report["sinks"]:
         if sink["promotion"] is not None:
-            click.echo(_begun(sink["sink"], **sink["promotion"]))
+            click.echo(_begun(sink["sink"], sink["promotion"]))
 
 
-def _begun(sink: str, *, to: int, moving: bool, **others: int) -> str:
-    origin = others["from"]
-    seen = f"readers may see either of {origin} and {to}" if moving else f"readers still see {origin}"
+def _begun(sink: str, promotion: Mapping[str, Any]) -> str:
+    origin, to = promotion["from"], promotion["to"]
+    seen = f"readers may see either of {origin} and {to}" if promotion["moving"] else f"readers still see {origin}"
     return (
         f"sink {sink}: sending readers from generation {origin} to {to} has begun and not ended: {seen}. If whoever "
-        f"began it was killed: `headwater run FILE` ends it, or `headwater promote FILE {sink} NUMBER` of either"
+        "began it was killed: `headwater run FILE` ends it, or "
+        f"`headwater promote FILE {sink} --generation N` of either"
     )
 
 

@@ -31,7 +31,7 @@ class Reads:
 
 
 def reads_of(tables: Mapping[str, Table], times: bool) -> dict[str, Reads]:
-    """What was read of each table, one scan a column, moments if they are asked for; tables of which nothing was are left
+    """What was read of each table, one scan a column, moments if asked for; tables of which nothing was are left
     out."""
     found = dict[str, Reads]()
     for name, table in tables.items():

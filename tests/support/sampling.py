@@ -1,7 +1,7 @@
 """The longest proofs take turns: a run of the whole suite takes some of them, chosen by the commit.
 
 A proof that is marked ``sampled`` runs in about one of two times ``of`` commits; which one follows from the commit's
-hash and from the proof's name, or its ``turn``, so a run can be repeated, and within some landings all of them have run.
+hash and from the proof's name, or its ``turn``: a run can be repeated, and within some landings all of them have run.
 ``make test-slow`` runs them all, and so does pytest when it is called by hand.
 """
 

@@ -58,10 +58,12 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
             there = spark.table(branch).select(*named).join(mine, list(keys))
             rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
             handle.refresh()
-        handle.manageSnapshots().fastForwardBranch("main", BRANCH).commit()
-    finally:
+        # Led there, and let go of the branch, in one commit: each writes the table's metadata anew.
+        handle.manageSnapshots().fastForwardBranch("main", BRANCH).removeBranch(BRANCH).commit()
+    except BaseException:
         with suppress(PySparkException, Py4JJavaError):  # the next batch removes what is left
             handle.manageSnapshots().removeBranch(BRANCH).commit()
+        raise
 
 
 def held_bytes(rows: DataFrame) -> int:

@@ -107,6 +107,26 @@ def test_it_gives_what_one_merge_gives_and_once_more_changes_nothing(spark: Spar
     assert list(loaded(spark, one).refs()) == ["main"]
 
 
+def test_the_batch_goes_to_every_task_and_the_table_is_not_sorted(spark: SparkSession) -> None:
+    """As the engine's batches are: held, and of a size that Spark does not know."""
+    made, plans = table(spark, "sent"), list[str]()
+    held = batch(spark).repartition(2).localCheckpoint()
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+
+    def change(name: str) -> str:
+        statement = merge_statement(name, ["a", "b"], COLUMNS, new=False)
+        plans.append(spark.sql(f"EXPLAIN {statement}").collect()[0][0])
+        return statement
+
+    merge_small(made, held, ["a", "b"], change, GONE)
+    assert len(plans) == 1 and "BroadcastHashJoin" in plans[0] and "SortMergeJoin" not in plans[0]
+    assert spark.conf.get("spark.sql.autoBroadcastJoinThreshold") == before
+    # So it would be.
+    held.createOrReplaceTempView(CHANGES)
+    statement = merge_statement(made, ["a", "b"], COLUMNS, new=False)
+    assert "SortMergeJoin" in spark.sql(f"EXPLAIN {statement}").collect()[0][0]
+
+
 def commits_since(spark: SparkSession, name: str, before: int) -> int:
     """How many commits lie between a snapshot and the current one, to which readers were led at once."""
     handle = loaded(spark, name)

@@ -22,7 +22,7 @@ from cdc.join.expressions import quoted
 from spark.iceberg_history import loaded
 
 # From so many rows on a table is large (with 340,000 both ways take the same), and up to so many records and bytes a
-# batch is small: it goes to every task and through the driver, whom a few hundred documents of a megabyte each would end.
+# batch is small: it goes to every task and through the driver, whom some hundred documents of a megabyte would end.
 LARGE_ROWS, SMALL_RECORDS, SMALL_BYTES = 500_000, 100_000, 64 << 20
 # Spark's own estimate of a small batch may be as much: it goes by the columns' types, not by what is in them.
 SENT_BYTES = 1 << 30

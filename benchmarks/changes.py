@@ -65,6 +65,7 @@ def changed(
     progress(f"merges that were left over took {_merged(documents):.1f} s")
     updated = rounds("updates", lambda: workload.updates(documents), processor, progress)
     renamed = rounds("fan-out", lambda: workload.fanout(documents), processor, progress, fanouts)
+    progress(f"merges that were left over took {_merged(documents):.1f} s")  # at rest is when nothing is left to do
     waits = workload.idle(documents)
     p50, p99 = quantile(waits, 0.5), quantile(waits, 0.99)
     progress(f"idle: p50 {p50:.3f} s, p99 {p99:.3f} s")
@@ -72,7 +73,7 @@ def changed(
 
 
 def _merged(documents: Documents) -> float:
-    """Wait until the index has merged what building it has left, which is no cost of an update; seconds of it.
+    """Wait until the index has merged what was left of the work before, which is no cost of the next; seconds of it.
 
     Who builds a million documents in half of the time has more of it left.
     """

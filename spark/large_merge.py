@@ -9,13 +9,13 @@ fails if anybody else has committed meanwhile: nothing is seen of the batch then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.join.expressions import quoted
@@ -24,6 +24,8 @@ from spark.iceberg_history import loaded
 # From so many rows on a table is large, and up to so many records and bytes a batch is small: it goes to every task and
 # through the driver, whom a few hundred documents of a megabyte each would end.
 LARGE_ROWS, SMALL_RECORDS, SMALL_BYTES = 1_000_000, 100_000, 64 << 20
+# Spark's own estimate of a small batch may be as much: it goes by the columns' types, not by what is in them.
+SENT_BYTES = 1 << 30
 BRANCH, CHANGES = "headwater", "hw_changes"
 
 
@@ -47,8 +49,10 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
         handle.manageSnapshots().removeBranch(BRANCH).commit()
     handle.manageSnapshots().createBranch(BRANCH, handle.currentSnapshot().snapshotId()).commit()
     try:
-        F.broadcast(rows).createOrReplaceTempView(CHANGES)
-        spark.sql(change(branch))
+        rows = _in_driver(rows)
+        rows.createOrReplaceTempView(CHANGES)
+        with _sent_around(spark):
+            spark.sql(change(branch))
         handle.refresh()
         # Each row of the batch has taken the place of one, or removed it: then none is new, no second pass is due.
         # A key has one row in the table: each commit of ours keeps it so, and `verify` tells where somebody's has not.
@@ -58,10 +62,35 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
             there = spark.table(branch).select(*named).join(mine, list(keys))
             rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
             handle.refresh()
-        handle.manageSnapshots().fastForwardBranch("main", BRANCH).commit()
-    finally:
+        # Led there, and let go of the branch, in one commit: each writes the table's metadata anew.
+        handle.manageSnapshots().fastForwardBranch("main", BRANCH).removeBranch(BRANCH).commit()
+    except BaseException:
         with suppress(PySparkException, Py4JJavaError):  # the next batch removes what is left
             handle.manageSnapshots().removeBranch(BRANCH).commit()
+        raise
+
+
+def _in_driver(rows: DataFrame) -> DataFrame:
+    """The same few rows as a relation of the driver's, whose size Spark knows."""
+    spark = rows.sparkSession
+    held = rows._jdf.collectAsList()
+    return DataFrame(spark._jsparkSession.createDataFrame(held, rows._jdf.schema()), spark)
+
+
+@contextmanager
+def _sent_around(spark: SparkSession) -> Iterator[None]:
+    """Inside, Spark sends what it knows to be small to every task, instead of sorting the table.
+
+    It does not do so for a hint: the join of a MERGE has one of its own (that the table is never sent), and then those
+    of its sides are not looked at (``EliminateResolvedHint``); a table of 3.4 million keys was sorted for one row.
+    """
+    name = "spark.sql.autoBroadcastJoinThreshold"
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(SENT_BYTES))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
 
 
 def held_bytes(rows: DataFrame) -> int:

@@ -131,6 +131,10 @@ def parse(text: str) -> tuple[FileNode, list[Problem]]:
     return root, builder.problems
 
 
+_FLOW = re.compile("flow (mapping|sequence)")
+_BRACKETS = {"mapping": "{}", "sequence": "[]"}
+
+
 def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
     """ruamel.yaml's words without what it quotes from the file: an unquoted password may be taken for an alias."""
     mark = error.problem_mark or error.context_mark
@@ -148,6 +152,11 @@ def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
     fix = ""
     if "${" in row and ("flow" in str(error.context) or "{" in row[:column]):
         fix = 'inside { } and [ ], put a variable in quotes: "${NAME}"'
+    elif said.startswith("expected") and error.context_mark and (flow := _FLOW.search(str(error.context))):
+        begin, end = _BRACKETS[flow[1]]
+        at = error.context_mark
+        what = f"{begin} of line {at.line + 1}, column {at.column + 1}, is still open here"
+        fix = f"close it with {end}, or put a comma between its parts"
     elif "could not find expected ':'" in said or "mapping values" in said:
         fix = "look here and a line above for a missing space after a colon, a missing quote or a wrong indentation"
     return SyntaxProblem(line, column, f"not valid YAML: {what}", fix)

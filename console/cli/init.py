@@ -159,7 +159,7 @@ def _tell(made: Draft, file: Path) -> None:
     say = partial(click.echo, err=True)
     views = made.proposal.views
     joined = sum(bool(view.joins) for view in views)
-    say(f"{len(made.survey.tables):,} tables, {len(views):,} views ({joined:,} of them joined)")
+    say(f"tables: {len(made.survey.tables):,}; views: {len(views):,}, {joined:,} of them joined")
     for head, found in (("left out  ", made.left_out), ("note  ", made.notes)):
         for one in found[:MAX_LINES]:
             say(f"{head}{one.name}: {one.why}" + (f"\n            what to do: {one.fix}" if one.fix else ""))

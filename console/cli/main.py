@@ -6,7 +6,10 @@ Verbs are imported when they are called, so that ``headwater ps`` does not pay f
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -90,7 +93,7 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except HeadwaterError as error:
-        _last_word(error, f"error [{error.code}]: {error}")
+        _last_word(error, f"error [{error.code}]: {_with_file(str(error), sys.argv[2:])}")
         sys.exit(1)
     except ConnectionError as error:  # py4j: where Java was, nobody listens any more
         _last_word(
@@ -120,6 +123,15 @@ def main() -> None:
         if not _told_as_json(error):
             raise
         sys.exit(1)
+
+
+def _with_file(text: str, words: Sequence[str]) -> str:
+    """An error's commands with the pipeline file that this one was called with, to be copied as they are. Pure."""
+    files = {word for word in words if word.endswith((".yaml", ".yml"))}
+    if len(files) != 1:
+        return text
+    file = shlex.quote(*files)
+    return re.sub("`headwater [^`]*`", lambda command: re.sub(r"\bFILE\b", lambda _: file, command[0]), text)
 
 
 def _last_word(error: BaseException, text: str) -> None:

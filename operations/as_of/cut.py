@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.catalogue import Table as Root
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SinkRefused, SourceChanged, UnknownName
-from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, begins_at, cut_at_lsn, cut_at_time
+from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, cut_at_lsn, cut_at_time
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.token import differs, parse_token
@@ -25,6 +25,7 @@ from connectors.postgres import Connection, connect
 from operations.as_of.begun import NotBegun, being_read
 from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
+from operations.as_of.reads import reads_of, refuse_early, refuse_unread, refuse_unread_moment
 from operations.as_of.seen import Frontier
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
@@ -125,10 +126,12 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     tables = every = {name: table.refresh() for name, table in tables.items()}
     found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)
     tables = {name: tables[name] for name in roots}
-    _refuse_unread({name: table for name, table in tables.items() if name in unread}, snapshot)
-    _refuse_early(tables, found, snapshot)
+    # A moment is held against the reading of every table, also of those that are not shown.
+    reads = reads_of(tables if at_us is None else every, times=at_us is not None)
+    refuse_unread(reads, [name for name in tables if name in unread], snapshot)
+    refuse_early(reads, tables, found, snapshot)
     if at_us is not None:
-        _refuse_unread_moment(every, roots, at_us, snapshot)
+        refuse_unread_moment(reads, roots, at_us, snapshot)
     refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
@@ -220,54 +223,6 @@ def _cut(tables: Sequence[Table], frontier: Frontier, lsn: int | None, at_us: in
     if lsn is None:
         return frontier.after
     return cut_at_lsn(lsn, afters(f"{POSITION} >= {lsn} AND {AFTER} < {lsn}"))
-
-
-def _refuse_unread(unread: Mapping[str, Table], snapshot: int) -> None:
-    """A table that is read for the first time has no history yet; one that is read again has had it all along."""
-    for name, table in unread.items():
-        reads = bounds(table, AFTER, f"{OP} = '{READ}'")
-        if reads is None or reads[0] >= snapshot:
-            error = BeforeHistory(
-                f"the rows of {name} are still being read: its history begins when all of them are there",
-                means="a cut would have a part of them; no cut was made",
-                fix="`headwater apply FILE --wait` shows how far it is; or leave the table out (--table)",
-            )
-            raise NotBegun(error)
-
-
-def _refuse_early(tables: Mapping[str, Table], cut: int, snapshot: int) -> None:
-    for name, table in tables.items():
-        begins = begins_at(snapshot, bounds(table, AFTER, f"{OP} = '{READ}'") or ())
-        if cut < begins:
-            raise BeforeHistory(
-                f"the history of {name} begins at {format_lsn(unpack(begins)[1])}, behind the cut at "
-                f"{format_lsn(unpack(cut)[1])}",
-                means="what it held before is not known; no cut was made",
-                fix="ask for a later one",
-            )
-
-
-def _refuse_unread_moment(tables: Mapping[str, Table], shown: Container[str], at_us: int, snapshot: int) -> None:
-    """A moment before the rows were read has a cut like any other: that before the first commit behind it, which is one
-    behind the reading. So the moment itself is held against the reading's."""
-    reads = {
-        name: (afters, times)
-        for name, table in tables.items()
-        if (afters := bounds(table, AFTER, f"{OP} = '{READ}'")) is not None
-        and (times := bounds(table, TIME, f"{OP} = '{READ}'")) is not None
-    }
-    # The initial snapshot reads all tables as of one position, one after the other: the first row is nearest to it.
-    first = min((times[0] for afters, times in reads.values() if afters[0] < snapshot), default=None)
-    moment = datetime.fromtimestamp(at_us / 1_000_000, UTC)
-    for name, (afters, times) in reads.items():
-        begins = first if first is not None and afters[0] < snapshot else times[1]
-        if name in shown and moment < begins:
-            raise BeforeHistory(
-                f"the history of {name} begins at {begins.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, behind the moment "
-                f"{moment.isoformat()}",
-                means="what it held before is not known; no cut was made",
-                fix="ask for a later one",
-            )
 
 
 def _refuse_gap(pipeline: Pipeline, found: Sequence[Mapping[str, Any]], tables: Mapping[str, Table], cut: int) -> None:

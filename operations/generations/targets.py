@@ -99,10 +99,11 @@ def drop_generation(pipeline: Pipeline, name: str, generation: Generation) -> No
 
 
 def _drop_rows(pipeline: Pipeline, generation: Generation, views: Sequence[str]) -> None:
-    """Empty the row stores of joined views; nothing happens for the others, which have none."""
-    for view in views:
-        store = RedisRowStore(StoreSettings(**row_store_settings(pipeline, generation, view)))
+    """Empty the row stores of joined views, in one pass; nothing happens for the others, which have none."""
+    settings = [StoreSettings(**row_store_settings(pipeline, generation, view)) for view in views]
+    if settings:
+        store = RedisRowStore(settings[0])
         try:
-            store.drop()
+            store.drop(*(one.namespace for one in settings[1:]))
         finally:
             store.close()

@@ -12,6 +12,7 @@ import orjson
 from cdc.errors import SinkRefused
 from cdc.formats import ROWS
 from sinks.contract import OnWait
+from sinks.redis.names import common, pattern
 from sinks.redis.size import held_bytes
 from sinks.retry import quiet
 from sinks.rowstore import key_names
@@ -332,17 +333,26 @@ class RedisRowStore(Arranged):
         """See RowStore."""
         return self._remove({f"{place}o".encode() for place in self.places()})
 
-    def drop(self) -> int:
-        """Remove the whole namespace; returns how many keys went."""
-        gone = self._remove(set())
-        self.patiently(lambda client: client.hdel(REGISTRY, self._ns))
+    def drop(self, *others: str) -> int:
+        """Remove the whole namespace, and others of the same server in the same pass over its keys.
+
+        Args:
+            others: their ``settings.namespace``.
+
+        Returns:
+            how many keys went.
+        """
+        gone = self._remove(set(), others)
+        self.patiently(lambda client: client.hdel(REGISTRY, self._ns, *others))
         return gone
 
-    def _remove(self, spared: set[bytes]) -> int:
+    def _remove(self, spared: set[bytes], others: Sequence[str] = ()) -> int:
+        places = tuple(name.encode() for name in (self._ns, *others))
+
         def clear(client: Any) -> int:
             gone, batch = 0, []
-            for key in client.scan_iter(match=f"{self._ns}*", count=1000):
-                if key in spared:
+            for key in client.scan_iter(match=pattern(common(places)), count=1000):
+                if key in spared or not key.startswith(places):
                     continue
                 batch.append(key)
                 if len(batch) == CHUNK:

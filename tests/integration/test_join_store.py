@@ -82,6 +82,27 @@ def test_random_fills_converge_over_a_real_server(store: RedisRowStore) -> None:
 BY = Attempt("t/0", 5)
 
 
+def test_namespaces_are_dropped_together_and_nothing_beside_them(stack: Endpoints) -> None:
+    stem = secrets.token_hex(4)
+    stores = [
+        RedisRowStore(StoreSettings(url=stack.redis_store_url, namespace=f"{stem}{name}:", title="a test", token=1))
+        for name in ("a", "b", "ab", "c")
+    ]
+    try:
+        for store in stores:
+            store.setup()
+            store.open("a test's")
+            assert store.swap([Swap("r0:1", b"", b"row", False)], BY) == [True]
+        gone = stores[0].drop(stores[1].settings.namespace)
+        assert gone >= 4
+        assert [store.get(["r0:1"]) for store in stores] == [[None], [None], [b"row"], [b"row"]]
+        assert stores[2].drop() == stores[3].drop() == gone / 2
+    finally:
+        for store in stores:
+            store.drop()
+            store.close()
+
+
 def test_both_stores_answer_alike(store: RedisRowStore) -> None:
     double = MemoryStore(token=1)
     double.open("a test's")

@@ -8,6 +8,8 @@ from xdist.scheduler import LoadFileScheduling
 # Seconds matter here, not exact ones: a long file that begins last is waited for by everyone.
 LONGEST = (
     "tests/faults/test_kill_during_load.py",
+    # Needs no server: the first minutes of the others go to waiting for the stack.
+    "tests/property/test_join_convergence.py",
     "tests/integration/test_generations.py",
     "tests/integration/test_avro.py",
     "tests/integration/test_connectors_apply.py",
@@ -16,7 +18,6 @@ LONGEST = (
     "tests/integration/test_explain.py",
     "tests/integration/test_resnapshot.py",
     "tests/faults/test_bank_invariant.py",
-    "tests/property/test_join_convergence.py",
 )
 # They stop the one schema registry of the stack.
 TOGETHER = {"tests/integration/test_codec_real.py": "tests/integration/test_avro.py"}

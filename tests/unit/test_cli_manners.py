@@ -13,7 +13,9 @@ import pytest
 from cdc.errors import ConnectUnavailable
 from cdc.pipeline import Connect
 from connectors.rest import ConnectClient
+from console.cli.main import _with_file
 
+ODD = "FILE is odd\n  what to do: `headwater apply FILE --wait`, or `headwater plan FILE`"
 TEXT = """
 version: 1
 name: shop
@@ -86,3 +88,16 @@ def test_what_is_asked_without_a_terminal_names_the_way_out(pipeline: Path, word
     assert code == 1
     assert "no terminal for an answer" in said and "nothing was removed" in said and "--yes" in said
     assert "interrupted" not in said and (folder / "generations.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["shop.yaml", "--json"], ODD.replace("apply FILE", "apply shop.yaml").replace("plan FILE", "plan shop.yaml")),
+        (["my shop.yml"], ODD.replace("apply FILE", "apply 'my shop.yml'").replace("plan FILE", "plan 'my shop.yml'")),
+        (["a.yaml", "b.yaml"], ODD),
+        (["--port", "1"], ODD),
+    ],
+)  # fmt: skip
+def test_commands_to_be_copied_have_the_file(words: list[str], said: str) -> None:
+    assert _with_file(ODD, words) == said

@@ -24,6 +24,7 @@ from operations.as_of import begun
 from operations.as_of import cut as cuts
 from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
+from operations.as_of.reads import Reads, reads_of, refuse_early, refuse_unread, refuse_unread_moment
 from operations.history_place import root_tables
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
@@ -151,14 +152,11 @@ def test_until_the_next_gap_is_noted_compaction_comes_no_further_than_this_one(
 
 
 @pytest.mark.parametrize(("read", "refused"), [([], True), ([700, 900], True), ([99, 900], False)])
-def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(
-    monkeypatch: pytest.MonkeyPatch, read: list[int], refused: bool
-) -> None:
+def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(read: list[int], refused: bool) -> None:
     """One that is read again, and that the initial snapshot at 100 had read, is."""
-    monkeypatch.setattr(cuts, "bounds", lambda *_: (min(read), max(read)) if read else None)
-    unread: Any = {"public.t": None}
+    reads = {"public.t": Reads((min(read), max(read)))} if read else {}
     with pytest.raises(NotBegun, match=r"the rows of public\.t are still being read") if refused else nullcontext():
-        cuts._refuse_unread(unread, 100)
+        refuse_unread(reads, ["public.t"], 100)
 
 
 @pytest.mark.parametrize(
@@ -168,24 +166,41 @@ def test_a_table_that_is_read_for_the_first_time_is_in_no_cut(
         (40, "late", 41), (41, "late", None),
     ],
 )  # fmt: skip
-def test_a_moment_before_the_rows_were_read_has_no_cut(
-    monkeypatch: pytest.MonkeyPatch, at: int, shown: str, begins: int | None
-) -> None:
+def test_a_moment_before_the_rows_were_read_has_no_cut(at: int, shown: str, begins: int | None) -> None:
     """The first commit behind it is behind the reading, so that the cut alone, which is there, looks right. The initial
     snapshot at 100 has read `a` and `b` as of one position, and `late` was captured later."""
-    reads = {"a": ((99, 99), (10, 12)), "b": ((99, 500), (15, 30)), "late": ((300, 320), (40, 41)), "empty": None}
 
-    def bounds(table: str, column: str, _where: str) -> tuple[Any, Any] | None:
-        if (found := reads[table]) is None:
-            return None
-        afters, (first, last) = found
-        return afters if column == AFTER else (datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC))
+    def reads(afters: tuple[int, int], first: int, last: int) -> Reads:
+        return Reads(afters, (datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC)))
 
-    monkeypatch.setattr(cuts, "bounds", bounds)
-    tables: Any = {name: name for name in reads}
+    found = {"a": reads((99, 99), 10, 12), "b": reads((99, 500), 15, 30), "late": reads((300, 320), 40, 41)}
     words = f"the history of {shown} begins at 1970-01-01 00:00:{begins} UTC, behind the moment"
     with nullcontext() if begins is None else pytest.raises(BeforeHistory, match=words):
-        cuts._refuse_unread_moment(tables, {shown}, at * 1_000_000, 100)
+        refuse_unread_moment(found, {shown}, at * 1_000_000, 100)
+
+
+@pytest.mark.parametrize(("cut", "refused"), [(100, None), (99, "a"), (320, "late"), (321, None)])
+def test_a_cut_before_a_shown_table_begins_is_refused(cut: int, refused: str | None) -> None:
+    """`a` was read by the initial snapshot at 100 and once more, `late` was captured later; `empty` had no rows."""
+    found = {"a": Reads((99, 500)), "late": Reads((300, 320))}
+    shown = ["a", "empty", "late"] if cut > 100 else ["a", "empty"]
+    words = f"the history of {refused} begins at .* behind the cut at"
+    with nullcontext() if refused is None else pytest.raises(BeforeHistory, match=words):
+        refuse_early(found, shown, cut, 100)
+
+
+def test_what_was_read_is_asked_once_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[str, str]]()
+
+    def bounds(table: Any, name: str, _where: str) -> tuple[Any, Any] | None:
+        asked.append((table, name))
+        return (1, 2) if table == "rows" else None
+
+    monkeypatch.setattr("operations.as_of.reads.bounds", bounds)
+    tables: Any = {"t": "rows", "empty": "none"}
+    assert reads_of(tables, times=True) == {"t": Reads((1, 2), (1, 2))}  # type: ignore[arg-type]
+    assert asked == [("rows", AFTER), ("rows", TIME), ("none", AFTER)]
+    assert reads_of(tables, times=False) == {"t": Reads((1, 2))}
 
 
 def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,9 +51,7 @@ class Collector:
         self.items = list(items)
 
 
-def test_each_long_proof_has_its_turn_once_in_five_or_ten_commits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_long_proof_has_its_turn_once_in_nine_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, seen = project(tmp_path, SAMPLED), Collector()
     (folder / "conftest.py").unlink()
     assert (
@@ -62,16 +60,24 @@ def test_each_long_proof_has_its_turn_once_in_five_or_ten_commits(
     everything = {item.name for item in seen.items}
     assert len(everything) == 35
     turns = []
-    for number in range(10):
+    for number in range(36):
         monkeypatch.setenv(sampling.VARIABLE, f"{number:08x}abcdef")
         turns.append(everything - {item.name for item in sampling.left_out(seen.items)})
     long = {name for name in everything if "long" in name}
     assert all("test_short" in turn for turn in turns)
     assert set().union(*turns) == everything
-    assert sum(len(turn & long) for turn in turns) == 2 * len(long)
-    assert all(len(turn & long) > 3 for turn in turns)
-    assert sorted(len([name for name in turn if "of_a_form" in name]) for turn in turns) == [0] * 8 + [1] * 2
-    assert [len(turn & {"test_one", "test_other"}) for turn in turns] == [1] * 10
+    assert sum(len(turn & long) for turn in turns) == 4 * len(long)
+    forms = [name for turn in turns for name in turn if "of_a_form" in name]
+    assert len(forms) == 4 and set(forms) == {"test_of_a_form[a]", "test_of_a_form[b]"}
+    one, other = ([at for at, turn in enumerate(turns) if name in turn] for name in ("test_one", "test_other"))
+    assert len(one) == len(other) == 9 and not {*one} & {*other}
+
+
+def test_files_go_to_either_half() -> None:
+    files = [f"tests/test_{n}.py::test" for n in range(20)]
+    draws = [{file for file in files if sampling._drawn(file, number, 1, 4)} for number in range(8)]
+    assert {at for at, draw in enumerate(draws) if draw} == {1, 5}
+    assert len(draws[1]) > 4 and len(draws[5]) > 4 and draws[1] | draws[5] == {*files}
 
 
 def test_a_commit_is_known_here() -> None:

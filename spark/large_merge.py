@@ -34,7 +34,7 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
 
     Args:
         table: its name inside Spark, as it is loaded.
-        rows: the changes, one a key; they are read four times.
+        rows: the changes, one a key; they are read four times, so they should be held.
         keys: names of the key's columns.
         change: gives the MERGE of the view ``CHANGES`` into a table of this name, without an insert.
         gone: the column of ``rows`` that says that there must be none.
@@ -49,14 +49,15 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
         handle.manageSnapshots().removeBranch(BRANCH).commit()
     handle.manageSnapshots().createBranch(BRANCH, handle.currentSnapshot().snapshotId()).commit()
     try:
-        rows = _in_driver(rows)
-        rows.createOrReplaceTempView(CHANGES)
+        count = rows.count()
+        # Of a limited frame Spark knows how large it can be.
+        rows.limit(max(count, 1)).createOrReplaceTempView(CHANGES)
         with _sent_around(spark):
             spark.sql(change(branch))
         handle.refresh()
         # Each row of the batch has taken the place of one, or removed it: then none is new, no second pass is due.
         # A key has one row in the table: each commit of ours keeps it so, and `verify` tells where somebody's has not.
-        if not 0 < rows.count() == _replaced(handle):
+        if not 0 < count == _replaced(handle):
             named = [quoted(name) for name in keys]
             mine = F.broadcast(rows.select(*named))
             there = spark.table(branch).select(*named).join(mine, list(keys))
@@ -70,16 +71,9 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
         raise
 
 
-def _in_driver(rows: DataFrame) -> DataFrame:
-    """The same few rows as a relation of the driver's, whose size Spark knows."""
-    spark = rows.sparkSession
-    held = rows._jdf.collectAsList()
-    return DataFrame(spark._jsparkSession.createDataFrame(held, rows._jdf.schema()), spark)
-
-
 @contextmanager
 def _sent_around(spark: SparkSession) -> Iterator[None]:
-    """Inside, Spark sends what it knows to be small to every task, instead of sorting the table.
+    """Inside, Spark sends to every task what it knows to be small, instead of sorting the table.
 
     It does not do so for a hint: the join of a MERGE has one of its own (that the table is never sent), and then those
     of its sides are not looked at (``EliminateResolvedHint``); a table of 3.4 million keys was sorted for one row.

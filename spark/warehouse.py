@@ -244,15 +244,7 @@ class Merger:
         if empty:
             rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
             return
-        keys, columns = key_names(self.view), rows.columns[:-1]
-        if self._small and History(rows.sparkSession, self.table).rows >= LARGE_ROWS:
-            change = partial(merge_statement, keys=keys, columns=columns, new=False)
-            rows = rows.localCheckpoint()
-            if held_bytes(rows) <= SMALL_BYTES:
-                merge_small(self.table, rows, keys, change, GONE)
-                return
-        rows.createOrReplaceTempView(CHANGES)
-        rows.sparkSession.sql(merge_statement(self.table, keys, columns))
+        merge_changes(self.table, rows, self.view, few=self._small)
 
     def _send_letters(self, source: DataFrame) -> None:
         """Rows that can't be computed become dead letters before their batch is committed."""
@@ -279,6 +271,29 @@ def key_names(view: View) -> list[str]:
         return [ID_COLUMN]
     renamed = dict(view.columns)
     return [renamed.get(name, name) for name in view.key]
+
+
+def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool) -> None:
+    """Merge changes into a table that has rows; readers see all of them at once.
+
+    Args:
+        table: its name, as it is loaded.
+        rows: one a key; ``GONE`` is their last column.
+        view: which the table is of.
+        few: whether they are ``SMALL_RECORDS`` at the most.
+
+    Raises:
+        Exception: Spark's; ``is_conflict`` tells of one that is transient.
+    """
+    keys, columns = key_names(view), rows.columns[:-1]
+    if few and History(rows.sparkSession, table).rows >= LARGE_ROWS:
+        change = partial(merge_statement, keys=keys, columns=columns, new=False)
+        rows = rows.localCheckpoint()
+        if held_bytes(rows) <= SMALL_BYTES:
+            merge_small(table, rows, keys, change, GONE)
+            return
+    rows.createOrReplaceTempView(CHANGES)
+    rows.sparkSession.sql(merge_statement(table, keys, columns))
 
 
 def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:

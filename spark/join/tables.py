@@ -33,11 +33,12 @@ from spark.join.later import shard_numbers
 from spark.join.plans import with_computed as with_child_expressions
 from spark.join.stage import open_store, view_of
 from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entries, rows_schema, shard_entries
+from spark.large_merge import SMALL_RECORDS
 from spark.lease import Lease
 from spark.pulse import MERGES
-from spark.upkeep import Upkeep, policy_of
+from spark.upkeep import Upkeep, insisting, policy_of
 from spark.upkeep_plan import LATER
-from spark.warehouse import GONE, LETTER, key_names, merge_statement
+from spark.warehouse import GONE, LETTER, key_names, merge_changes
 from spark.warehouse_table import TablePlace
 from spark.write import OWN, letter_of
 
@@ -167,8 +168,9 @@ class JoinedTable:
             try:
                 counted = entries.agg(*(of.alias(name) for name, of in _counts(self._view).items())).collect()[0]
                 if counted["entries"]:
+                    append = fresh and not counted["known"]
                     with MERGES.turn(marks[MARKS[0]]):
-                        self._merge(entries, counted, marks, once=once, append=fresh and not counted["known"])
+                        insisting(lambda: self._merge(entries, counted, marks, once=once, append=append))
                         self._upkeep.after(self.session, self._place.find())
                 self._end(counted["attempts"])
             finally:
@@ -195,8 +197,8 @@ class JoinedTable:
         if append:
             rows.where(f"NOT {GONE}").drop(GONE).writeTo(table).append()
             return
-        rows.createOrReplaceTempView("hw_changes")
-        spark.sql(merge_statement(table, key_names(view), rows.columns[:-1]))
+        # Not of a fill: it looks through all snapshots for its own, and a small batch leaves some that nobody has seen.
+        merge_changes(table, rows, view, few=not once and counted["entries"] <= SMALL_RECORDS)
 
     def _has(self, spark: SparkSession, table: str, marks: Mapping[str, str]) -> bool:
         snapshots = spark.table(f"{table}.snapshots")

@@ -12,25 +12,41 @@ from typing import Any
 import pytest
 
 from spark.join.tables import MARKS
+from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from tests.support.tabled import CUSTOMERS, Tabled
 
 # PySpark leaves the sockets that rows came through to the garbage collector.
 pytestmark = [
     pytest.mark.stack,
-    pytest.mark.sampled(turn=3, of=4),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 VIEWS = ("customer", "rated")
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabled]:
+# Every table is a large one, into which small batches go in another way.
+LARGE = """
+from console.cli.main import main
+from spark import warehouse
+
+def merge_small(*what, merge=warehouse.merge_small):
+    print("into a large table", flush=True)
+    merge(*what)
+
+warehouse.LARGE_ROWS, warehouse.merge_small = 1, merge_small
+main()
+"""
+
+
+@pytest.fixture(scope="module", params=in_turn("small", "large", of=4))
+def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabled]:
     """Filled and followed."""
     stack = servers()
     stack.up()
     made = Tabled(stack, tmp_path_factory.mktemp("tabled"))
+    if request.param == "large":
+        made.program = ("-c", LARGE)
     with made.running():
         yield made
 
@@ -77,6 +93,7 @@ def test_it_follows_changes_of_rows_at_every_place(pipeline: Tabled) -> None:
     pipeline.change(Random(1), 60)
     same(pipeline)
     assert set(pipeline.in_table("rated")) < set(pipeline.in_table("customer"))
+    assert ("into a large table" in pipeline.log()) == (pipeline.program[0] == "-c")
 
 
 def test_what_a_fan_out_has_deferred_is_committed_under_marks_of_its_own(pipeline: Tabled) -> None:

@@ -42,6 +42,7 @@ class Scenario:
 
     Attributes:
         code: another version's source, whose commands are called; None for this one's.
+        program: what Python is called with for ``run``.
         sinks: those of the shop's that it has; none for all.
     """
 
@@ -53,6 +54,7 @@ class Scenario:
     extra: dict[str, Any] = field(default_factory=dict)
     code: Path | None = None
     sinks: Sequence[str] = ()
+    program: Sequence[str] = ("-m", "console.cli")
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class Scenario:
     def launch(self, *options: str) -> None:
         """Start ``headwater run`` and wait for nothing."""
         with (self.folder / "run.log").open("ab") as log:
-            command = [sys.executable, "-m", "console.cli", "run", str(self.file), *options]
+            command = [sys.executable, *self.program, "run", str(self.file), *options]
             self.runner = subprocess.Popen(command, env=self.environment(), cwd=self.code, stdout=log, stderr=log)
 
     def wait(self, good: Any, seconds: float = START_SECONDS) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_what_somebody_has_put_into_the_table_is_found_and_repaired(pipeline: Ta
 
 def test_explain_says_what_the_row_store_would_make(pipeline: Tabled) -> None:
     same(pipeline)
-    key = next(key for key, row in pipeline.in_table("customer").items() if row["orders"])
+    key = next(key for key, row in pipeline.in_table("rated").items() if row["orders"])
     said = told(pipeline, "explain", "warehouse", key, "--view", pipeline.view("rated"), "--expected")
     assert said["found"] and said["row_store"]["equal"], said["row_store"]
     assert said["expected"]["equal"], said["expected"]

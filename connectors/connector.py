@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.errors import ConnectError, SourceError
+from cdc.errors import ConnectError, LogGap, SlotLost, SourceError
 from cdc.log.client import Topic
 from cdc.polling import poll
 from connectors.actions import Action
+from connectors.captured import read_captured
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
 from connectors.rest import ConnectClient, Status, failure
@@ -134,6 +135,11 @@ def _create(name: str, wanted: dict[str, str]) -> Any:
         slot = read_slot(servers.source, servers.pipeline.source.slot)
         try:
             refuse_gap(servers.pipeline.source.slot, slot, offsets[0] if offsets else None)
+        except (SlotLost, LogGap):
+            # `resnapshot --all` gets well from this, and needs the offset. Who has nothing yet does not.
+            if all(one.state != "done" for one in read_captured(servers.setup, servers.names).values()):
+                servers.connect.delete(name)
+            raise
         except SourceError:
             servers.connect.delete(name)
             raise

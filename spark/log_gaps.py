@@ -17,7 +17,7 @@ from cdc.log.ends import LogEnds, Offsets
 from spark.checkpoint import committed_offsets
 from spark.files import write_atomic
 from spark.flow import Flow
-from spark.state import rebuild_command
+from spark.state import UNREAD, rebuild_command
 from spark.unread import PARTS, Look, Mark, Unread
 
 DAY = 86400.0
@@ -100,7 +100,7 @@ def read_unread(flow: Flow, batch: int) -> Unread:
     knows, the end of that batch has to do; a new flow has the whole log before it, and reads it from now on.
     """
     try:
-        known = Unread.from_json((flow.folder / "unread.json").read_text()).put_back(batch)
+        known = Unread.from_json((flow.folder / UNREAD).read_text()).put_back(batch)
         if batch < 0 and flow.is_new:
             known = None  # of an earlier life, whose target and checkpoint were removed
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -114,7 +114,7 @@ def read_unread(flow: Flow, batch: int) -> Unread:
 
 def write_unread(flow: Flow, unread: Unread) -> None:
     """Remember it."""
-    write_atomic(flow.folder / "unread.json", unread.to_json())
+    write_atomic(flow.folder / UNREAD, unread.to_json())
 
 
 def _committed_at(flow: Flow, batch: int) -> float | None:

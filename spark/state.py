@@ -25,6 +25,8 @@ from spark.status import FlowStatus
 
 # In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
 CLAIM = "claim.json"
+# How old the oldest change may be that it has not read (spark/log_gaps.py): looked at before a target is made ready.
+UNREAD = "unread.json"
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ class Generation:
 
 
 def _has_written(flow: Path) -> bool:
-    if any(path.name not in ("status.json", CLAIM) for path in flow.iterdir()):
+    if any(path.name not in ("status.json", CLAIM, UNREAD) for path in flow.iterdir()):
         return True
     try:
         status = json.loads((flow / "status.json").read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc.errors import HeadwaterError, SourceChanged, SourceError
+from connectors.captured import read_captured
 from connectors.connector import RunningConnector, read_connector
 from connectors.database.history import read_moment
 from connectors.database.slot import Slot
@@ -43,6 +44,12 @@ def run(site: Site) -> Iterator[Finding]:
             f"slot {name} does not exist yet",
             "Debezium creates it with its snapshot after `headwater apply`",
         )
+        return
+    if running is None and slot is not None and read_captured(site.db, site.names):
+        # Connect keeps the offsets of a deleted connector, and tells them only of one that exists: `apply` looks.
+        message = f"nobody reads from slot {name}: its connector {connector_name(site.pipeline)} is gone"
+        yield Finding(Level.ERROR, name, message, "`headwater apply FILE` makes it again; it goes on where it was")
+        yield from _state(site, slot, seen.limit_bytes, None)
         return
     try:
         now = read_moment(site.db)

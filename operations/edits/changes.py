@@ -132,7 +132,9 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
         before, after = as_defined(old, generation), as_defined(new, generation)
         views = {name: (before.views.get(name), after.views.get(name)) for name in after.sinks[sink].view_names}
         differs = before.sinks[sink] != after.sinks[sink] or any(one != other for one, other in views.values())
-        if differs or _loses_tables(old, new, after, sink):
+        # One that has written nothing takes the file as it is now (operations/opened.py), whatever it was defined as.
+        undone = not generation.started and bool(outdated(new, generation))
+        if differs or undone or _loses_tables(old, new, after, sink):
             found.append(number)
     return found
 

@@ -66,9 +66,14 @@ class Marks:
         Args:
             reached: asked of some; who has reached one has reached all that are older.
         """
-        known = [(mark.at, mark.entry) for mark in list(self._marks) if mark.entry is not None]
-        at = bisect_left(known, True, key=lambda one: not reached(one[1]))
-        return known[at - 1][0] if at else None
+        # While a table is read again the entries do not tell of it: by themselves, as those of before and after are, or
+        # a search that halves would end at one of them and never see what is newer.
+        alike: dict[frozenset[str], list[tuple[float, LedgerEntry]]] = {}
+        for mark in list(self._marks):
+            if mark.entry is not None:
+                alike.setdefault(frozenset(mark.entry.silent), []).append((mark.at, mark.entry))
+        ends = [(known, bisect_left(known, True, key=lambda one: not reached(one[1]))) for known in alike.values()]
+        return max((known[end - 1][0] for known, end in ends if end), default=None)
 
     def since(self, at: float) -> Mark | None:
         """The oldest moment that is not before another one; None if there is none."""

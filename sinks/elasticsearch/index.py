@@ -93,8 +93,9 @@ class Indices:
                 if "resource_already_exists_exception" not in reason_of(error):
                     raise SinkRefused(
                         f"{self._settings.who}: index {name} could not be created: {reason_of(error)}",
-                        # The file alone mends nothing: this generation stays as it was defined.
-                        fix="correct `mapping:`, `settings:` or the view in the pipeline file, then "
+                        # The saved file alone mends nothing. One that has written stays as it was defined.
+                        fix="correct `mapping:`, `settings:` or the view in the pipeline file, then `headwater apply "
+                        "FILE`, which `run` follows; where `headwater plan FILE` still asks for it, "
                         f"`headwater rebuild FILE {self._settings.name} --auto`",
                     ) from error
         self._check_owner(target, name)

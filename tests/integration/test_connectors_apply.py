@@ -18,6 +18,8 @@ from connectors.debezium import connector_name, marker_topic
 from connectors.drop import drop, plan_drop_pipeline
 from connectors.ledger import read_entry
 from connectors.postgres import connect
+from connectors.preflight import preflight
+from connectors.resnapshot import Wish, resnapshot
 from connectors.rest import ConnectClient
 from connectors.servers import open_servers
 from connectors.snapshot import Progress, wait_snapshot
@@ -224,9 +226,28 @@ def test_connector_deleted_by_hand_goes_on_where_it_was(source: SourceDatabase, 
     client = ConnectClient(applied.connect)
     client.delete(connector_name(applied))
     source.execute("INSERT INTO tag VALUES (1)")
+    (slot,) = [answer for answer in preflight(applied) if answer.check.name == "slot"]
+    assert ["apply" in finding.fix for finding in slot.findings] == [True]  # and not to drop it
     apply(applied)
     assert eventually(lambda: '{"id": 1}' in source.latest(applied.topic("public.tag")))
     assert len(source.records(applied.topic("public.item"))) == 500  # not read a second time
+
+
+def test_connector_and_slot_made_anew_by_hand_are_mended_as_told(source: SourceDatabase, applied: Pipeline) -> None:
+    """`resnapshot --all`, which the refusal names, once said that nothing is captured yet, and named `apply`."""
+    ConnectClient(applied.connect).delete(connector_name(applied))
+    with source.connect(source.replicator) as connection:
+        active = "SELECT FROM pg_replication_slots WHERE active AND database = current_database()"
+        assert eventually(lambda: not source.rows(active))
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [applied.source.slot])
+        source.execute("INSERT INTO tag VALUES (5)")
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [applied.source.slot])
+    for _ in range(2):
+        with pytest.raises(SourceError, match="past") as caught:
+            apply(applied)
+        assert "resnapshot" in (caught.value.fix or "")
+    resnapshot(applied, Wish(()))
+    assert eventually(lambda: '{"id": 5}' in source.latest(applied.topic("public.tag")))
 
 
 def test_dropped_slot_is_refused(source: SourceDatabase, applied: Pipeline) -> None:

@@ -96,6 +96,22 @@ def test_a_sink_that_has_written_nothing_is_opened_anew_as_the_file_says(files: 
     assert changes_between(files.load(), files.load(column="title")).reopened == (("cache", 1),)
 
 
+@pytest.mark.parametrize("left", ["status.json", "unread.json"])
+def test_a_sink_whose_target_could_not_be_made_is_opened_anew_as_the_file_says(files: Files, left: str) -> None:
+    """Its definition was written down as it began: a mapping that the server refuses is corrected in the file."""
+    old, new = files.load(), files.load(column="title")
+    generation = register_of(old, "cache").generation(1)
+    define(generation, old, [])
+    flow = generation.flow_folder("main")
+    flow.mkdir()
+    (flow / "status.json").write_text(json.dumps({"state": "failed", "batch_id": -1, "current_at": 0}))
+    if left != "status.json":
+        (flow / left).write_text("{}")
+    changes = changes_between(old, new)
+    assert changes.reopened == (("cache", 1),) and changes.rebuilt == {}
+    assert changes_between(old, old).lines() == []
+
+
 def test_a_sink_of_another_kind_needs_another_name(files: Files) -> None:
     text = files.text().replace(
         'cache: {type: redis, url: "redis://127.0.0.1:1", view: v}',

@@ -209,3 +209,16 @@ def test_servers_that_are_away_stop_nobody_and_what_was_told_stays(
     assert sink.generations[1]["main"].as_of == 1.5 and sink.at > 2.0
     assert "Connection refused" in (sink.away or ""), "a sink's server that is gone is told of, whatever its flow says"
     assert source.as_of == 1.5 and "does not answer" in (source.error or "")
+
+
+@pytest.mark.parametrize("silent", [range(40, 60), range(60, 90), range(5, 99)])
+def test_moments_while_a_table_was_read_again_hide_no_newer_ones(silent: range) -> None:
+    """The entries of that time say nothing of the table, and are reached by nobody who reads it: a search that halves
+    would come upon them, and tell of an age that grew for as long again."""
+    marks = Marks()
+    for at in range(100):
+        marks.note(float(at), at)
+        known = {} if at in silent else {"t": {0: at}}
+        marks.confirm(LedgerEntry(at, known, {"t": "table t is still being read"} if at in silent else {}))
+    assert marks.newest(lambda entry: "t" in entry.offsets and entry.behind({"t": {0: 1000}}) == 0) == 99.0
+    assert marks.newest(lambda entry: "t" in entry.offsets and entry.behind({"t": {0: 3}}) == 0) == 3.0

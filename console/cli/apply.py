@@ -54,10 +54,12 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
     result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
     let_through(pipeline)
     hand_over(pipeline, text_of(file, data))
-    for line in edits.lines() if edits is not None and not as_json else ():
-        click.echo(line)
     if not as_json:
-        click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")
+        taken = edits.lines() if edits is not None else []
+        for line in taken:
+            click.echo(line)
+        if result.actions or not taken:
+            click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")
     progress = None
     if wait:
         with SnapshotView(terminal=is_terminal()) as view:

@@ -34,7 +34,7 @@ def command(file: Path, sink: str, number: int | None, yes: bool, as_json: bool)
     pipeline = load(file)
     stages = ("previous", "retiring") if number is None else ("previous", "ready", "filling", "retiring", "living")
     entry = candidate(pipeline, sink, number, *stages)
-    if not yes:
+    if not yes and entry.stage != "living":  # that one is refused, whatever the answer
         confirm(f"Remove generation {entry.number} of {sink} ({entry.stage})?")
     report = retire(pipeline, sink, entry.number, lambda line: click.echo(line, err=as_json))
     if as_json:

@@ -25,7 +25,7 @@ ORDER BY 1, con.conkey, 2
 ROWS = """
 SELECT n.nspname || '.' || c.relname,
        (SELECT sum(CASE WHEN p.reltuples > 0 THEN p.reltuples ELSE pg_relation_size(p.oid) / 200 END)
-        FROM pg_class p WHERE p.relkind IN ('r', 'p')
+        FROM pg_class p WHERE p.relkind = 'r'
         AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) UNION SELECT c.oid))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%s)

@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.join.expressions import quoted
 from cdc.timed import Measure, WindowView
 from cdc.view import View
-from spark.expressions import Refuse, reason
+from spark.expressions import NamedResultError, Refuse, reason, selected
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def type_of(
         name: what people know it by; the last of the path.
     """
     try:
-        return empty.select(F.expr(said)).schema[0].dataType
-    except (AnalysisException, ParseException) as error:
+        return selected(empty, said).schema[0].dataType
+    except (AnalysisException, ParseException, NamedResultError) as error:
         shown = name or path[-1]
         what = f"view {view.name}: `{shown}: {said}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
         raise refuse(path, what, "use the table's own column names") from error
@@ -95,8 +95,8 @@ def _plan(empty: DataFrame, name: str, measure: Measure, refuse: Refused) -> Pla
 
 def _kind(empty: DataFrame, name: str, said: str, refuse: Refused) -> T.DataType:
     try:
-        return empty.select(F.expr(said)).schema[0].dataType
-    except (AnalysisException, ParseException) as error:
+        return selected(empty, said).schema[0].dataType
+    except (AnalysisException, ParseException, NamedResultError) as error:
         raise refuse(name, reason(error)) from error
 
 

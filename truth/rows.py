@@ -240,7 +240,7 @@ def estimated_rows(connection: Connection, table: Table) -> int:
     """
     row = connection.execute(
         "SELECT sum(CASE WHEN c.reltuples > 0 THEN c.reltuples ELSE pg_relation_size(c.oid) / 200 END) "
-        "FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.oid IN ("
+        "FROM pg_class c WHERE c.relkind = 'r' AND c.oid IN ("
         "SELECT relid FROM pg_partition_tree(to_regclass(%(name)s)) UNION SELECT to_regclass(%(name)s))",
         {"name": sql.Identifier(table.schema, table.name).as_string(connection)},
     ).fetchone()

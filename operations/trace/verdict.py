@@ -30,7 +30,16 @@ def verdict(report: Mapping[str, Any]) -> dict[str, Any]:
         }
     if not source["there"] and not log["there"]:
         return {"stuck": None, "words": "there is no such row, and the log has no record of one"}
-    return {"stuck": None, "words": "nowhere: what Postgres has is in the log and in every sink that keeps it"}
+    return {
+        "stuck": None,
+        "words": "nowhere: what Postgres has is in the log and in every sink that keeps it" + _parts(report),
+    }
+
+
+def _parts(report: Mapping[str, Any]) -> str:
+    """Joined documents that show the row are not looked at: they may be older, and nothing here would know."""
+    views = sorted({view for sink in report["sinks"] for view in sink.get("part_of", ())})
+    return f"; documents of {', '.join(views)} show it too, and are not looked at: `headwater explain`" if views else ""
 
 
 def _before_the_log(source: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, Any] | None:

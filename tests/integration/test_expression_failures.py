@@ -90,6 +90,22 @@ def test_what_spark_refuses_is_told_with_its_reason_and_nothing_else(
     assert "ContextLogger" not in capfd.readouterr().err
 
 
+def test_a_word_at_the_end_is_no_name_of_the_result(spark: SparkSession) -> None:
+    """Spark alone reads ``a < 5 AND`` as ``a < 5 AS `AND` ``: the view would miss a condition, unsaid."""
+    over = r"is not Spark SQL over public\.t: its last word is taken for a name"
+    for said in ("a < 5 AND", "a < 5 and_more", "a < 5 AS b"):
+        for view in (view_with({"f": said}), view_with({}, where=said)):
+            with pytest.raises(ConfigError, match=over):
+                analyse(spark, view)
+        for aggregate in (
+            Aggregate("n", TABLE, (("id", "id"),), "max", value=said),
+            Aggregate("n", TABLE, (("id", "id"),), "count", where=said),
+        ):
+            with pytest.raises(ConfigError, match=over):
+                child_expressions.analysed(spark, joined(aggregate))
+    assert analyse(spark, view_with({"f": "a < 5 -- a comment"}, where="(a < 5)")).types == {"f": "boolean"}
+
+
 def spec_of(view: View) -> FlowSpec:
     return FlowSpec("sink", {"v": view}, {TOPIC: ("v",)}, {TOPIC: TABLE}, {}, {})
 

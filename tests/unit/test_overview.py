@@ -266,6 +266,7 @@ def traced(source: Any = (), log: Any = (), sink: Any = ()) -> dict[str, Any]:
         (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "nowhere"),
         (traced(source={"there": False}, log={"there": False}), None, "there is no such row"),
         (traced(sink={"view": None}), None, "nowhere"),
+        (traced(sink={"view": None, "part_of": ["b", "a"]}), None, "documents of a, b show it too, and are"),
     ],
 )  # fmt: skip
 def test_a_verdict_names_the_first_place_that_is_not_as_it_must_be(report: Any, stuck: str | None, words: str) -> None:

@@ -132,7 +132,7 @@ def parse(text: str) -> tuple[FileNode, list[Problem]]:
 
 
 _FLOW = re.compile("flow (mapping|sequence)")
-_BRACKETS = {"mapping": "{}", "sequence": "[]"}
+_BRACKETS = {"mapping": ("{", "}"), "sequence": ("[", "]")}
 
 
 def _syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:

@@ -84,13 +84,9 @@ def analyse(spark: SparkSession, view: View, refuse: Refuse = unplaced) -> Compu
 def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: Callable[[str, str], Exception]) -> str:
     try:
         return str(selected(empty, expression).schema[0].dataType.simpleString())
-    except (AnalysisException, ParseException, NamedResultError) as error:
+    except (AnalysisException, ParseException) as error:
         what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
         raise refuse(what, COLUMN_NAMES) from error
-
-
-class NamedResultError(ValueError):
-    """An expression with a name for its result behind it."""
 
 
 def selected(empty: DataFrame, expression: str) -> DataFrame:
@@ -98,13 +94,16 @@ def selected(empty: DataFrame, expression: str) -> DataFrame:
 
     Most of Spark's keywords may be names: it reads ``paid AND`` as ``paid AS `AND` ``, and nobody would miss what was
     cut off. Behind WHEN no name may be. (A comment may be the end: hence a line of its own.)
+
+    Raises:
+        AnalysisException, ParseException: it is not Spark SQL over these columns, or names its result.
     """
     found = empty.select(F.expr(expression))
     try:
         empty.select(F.expr(f"CASE WHEN {expression}\nTHEN 1 END"))
     except ParseException:
         why = "its last word is taken for a name of the result; is something missing before or behind it?"
-        raise NamedResultError(why) from None
+        raise ParseException(why) from None
     except AnalysisException:  # it parses, and is no condition
         pass
     return found

@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.join.expressions import quoted
 from cdc.timed import Measure, WindowView
 from cdc.view import View
-from spark.expressions import NamedResultError, Refuse, reason, selected
+from spark.expressions import Refuse, reason, selected
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def type_of(
     """
     try:
         return selected(empty, said).schema[0].dataType
-    except (AnalysisException, ParseException, NamedResultError) as error:
+    except (AnalysisException, ParseException) as error:
         shown = name or path[-1]
         what = f"view {view.name}: `{shown}: {said}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
         raise refuse(path, what, "use the table's own column names") from error
@@ -96,7 +96,7 @@ def _plan(empty: DataFrame, name: str, measure: Measure, refuse: Refused) -> Pla
 def _kind(empty: DataFrame, name: str, said: str, refuse: Refused) -> T.DataType:
     try:
         return selected(empty, said).schema[0].dataType
-    except (AnalysisException, ParseException, NamedResultError) as error:
+    except (AnalysisException, ParseException) as error:
         raise refuse(name, reason(error)) from error
 
 

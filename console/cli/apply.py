@@ -58,8 +58,10 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
         taken = edits.lines() if edits is not None else []
         for line in taken:
             click.echo(line)
-        if result.actions or not taken:
-            click.echo(f"{len(result.actions)} changes made" if result.actions else "nothing to change")
+        if result.actions:
+            click.echo(f"{len(result.actions)} changes made")
+        elif not taken:
+            click.echo("nothing to change")
     progress = None
     if wait:
         with SnapshotView(terminal=is_terminal()) as view:

@@ -21,6 +21,21 @@ _TRIES = 5
 _VERSION = re.compile(rb"\d{1,19}")
 
 
+def keys_below(client: Any, prefixes: tuple[bytes, ...], count: int = PASS_COUNT) -> Iterator[bytes]:
+    """Keys that begin with any of some prefixes, in one pass over all keys.
+
+    Args:
+        client: a ``redis.Redis`` or ``redis.RedisCluster``.
+        prefixes: one or more.
+        count: keys that the server looks at in one call.
+
+    Raises:
+        redis.RedisError: the server went away.
+    """
+    found = client.scan_iter(match=names.pattern(names.common(prefixes)), count=count)
+    return (key for key in found if key.startswith(prefixes))
+
+
 class NoChanges(Exception):
     """No changes are kept where they were looked for, or not those that follow the one that is known."""
 

@@ -17,7 +17,7 @@ from sinks.redis.forget import forget
 from sinks.redis.matches import Matches
 from sinks.redis.names import Names
 from sinks.redis.pointer import BEAT, CLAIM, FIELDS, FORGET, Pointer
-from sinks.redis.read import PASS_COUNT, SCAN_COUNT, Reads
+from sinks.redis.read import SCAN_COUNT, Reads, keys_below
 from sinks.redis.server import Server
 from sinks.redis.settings import read_settings
 from sinks.redis.size import held_bytes
@@ -340,8 +340,7 @@ class RedisSink:
 
     @staticmethod
     def _unlink(client: Client, prefixes: tuple[bytes, ...]) -> None:
-        found = client.scan_iter(match=names.pattern(names.common(prefixes)), count=PASS_COUNT)
-        keys = (key for key in found if key.startswith(prefixes))
+        keys = keys_below(client, prefixes)
         while page := list(islice(keys, SCAN_COUNT)):
             pipe = client.pipeline(transaction=False)
             for key in page:

@@ -12,7 +12,7 @@ import orjson
 from cdc.errors import SinkRefused
 from cdc.formats import ROWS
 from sinks.contract import OnWait
-from sinks.redis.names import common, pattern
+from sinks.redis.read import keys_below
 from sinks.redis.size import held_bytes
 from sinks.retry import quiet
 from sinks.rowstore import key_names
@@ -351,8 +351,8 @@ class RedisRowStore(Arranged):
 
         def clear(client: Any) -> int:
             gone, batch = 0, []
-            for key in client.scan_iter(match=pattern(common(places)), count=1000):
-                if key in spared or not key.startswith(places):
+            for key in keys_below(client, places, count=1000):
+                if key in spared:
                     continue
                 batch.append(key)
                 if len(batch) == CHUNK:

@@ -23,7 +23,7 @@ from cdc.join.expressions import mentions, over_struct, quoted
 from cdc.join.layout import TableLayout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
-from spark.expressions import COLUMN_NAMES, NamedResultError, Refuse, reason, selected, unplaced
+from spark.expressions import COLUMN_NAMES, Refuse, reason, selected, unplaced
 from spark.guard import guarded
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
@@ -171,7 +171,7 @@ def _kind(
             if part is not None:
                 selected(empty, over_struct(part, layout.table.by_name, struct))
         kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
-    except (AnalysisException, ParseException, NamedResultError) as error:
+    except (AnalysisException, ParseException) as error:
         why = _as_written(empty, aggregate) or reason(error)
         raise refuse(f"{said} is not Spark SQL over {layout.table.qualified}: {why}", COLUMN_NAMES) from error
     number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")

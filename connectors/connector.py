@@ -20,6 +20,7 @@ from connectors.source_gaps import refuse_gap
 # What Connect adds to a configuration by itself.
 ADDED = {"name"}
 SLOT_SECONDS = 60.0
+MAKES_SLOT = "Debezium creates the slot and reads the tables"
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,20 @@ def read_connector(client: ConnectClient, name: str) -> RunningConnector | None:
     )
 
 
-def plan_connector(name: str, wanted: dict[str, str], running: RunningConnector | None) -> list[Action]:
+def plan_connector(
+    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool = False
+) -> list[Action]:
     """What must change in Kafka Connect. Pure.
 
     Args:
         name: the connector's.
         wanted: its configuration, with secrets.
         running: as it is.
+        slot: whether its slot is there, as it is when somebody has deleted only the connector.
     """
     if running is None:
-        run = _create(name, wanted)
-        return [
-            Action(
-                "connector", name, "create; Debezium creates the slot and reads the tables", None, redact(wanted), run
-            )
-        ]
+        then = "it goes on from what its slot and Connect have kept" if slot else MAKES_SLOT
+        return [Action("connector", name, f"create; {then}", None, redact(wanted), _create(name, wanted))]
     keys = sorted(k for k in {*wanted, *running.config} if wanted.get(k) != running.config.get(k))
     if keys:
         before, after = redact(dict(running.config)), redact(wanted)

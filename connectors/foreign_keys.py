@@ -102,10 +102,16 @@ def read_foreign_keys(connection: Connection, tables: Collection[str]) -> list[F
     return list(dict.fromkeys(ForeignKey(str(a), str(b), tuple(columns), tuple(keys)) for a, b, columns, keys in found))
 
 
+def read_rows(connection: Connection, tables: Collection[str]) -> dict[str, int]:
+    """About how many rows some tables have, with those of their partitions; one that is not there is left out.
+    Arguments and errors as ``read_foreign_keys``."""
+    with explained("estimating the tables' rows"):
+        return {str(name): int(count or 0) for name, count in connection.execute(ROWS, [sorted(tables)])}
+
+
 def read_sizes(connection: Connection, tables: Collection[str]) -> Sizes:
     """About how large some tables are; arguments and errors as ``read_foreign_keys``."""
-    names = sorted(tables)
+    rows = read_rows(connection, tables)
     with explained("reading the tables' statistics"):
-        rows = {str(name): int(count or 0) for name, count in connection.execute(ROWS, [names])}
-        found = connection.execute(COMMONEST, [names]).fetchall()
+        found = connection.execute(COMMONEST, [sorted(tables)]).fetchall()
     return Sizes(rows, {(str(table), str(column)): float(share) for table, column, share in found})

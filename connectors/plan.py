@@ -139,7 +139,7 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()), actual.plugins)
     return [
         *first,
-        *plan_connector(servers.connector, config, actual.connector),
+        *plan_connector(servers.connector, config, actual.connector, slot=actual.slot is not None),
         *plan_failover(servers, actual.slot, actual.connector),
         *plan_sweep(servers, actual),
         *plan_snapshot(servers, actual, noted),

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from cdc.errors import SourceError, SourceUnavailable
 from cdc.pipeline import Source
+from cdc.waits import waiting_for
 
 # A database that does not answer a TCP connection within this time is down for an operator who waits at a terminal.
 CONNECT_SECONDS = 10
@@ -137,7 +138,8 @@ def _answering(source: Source, user: str) -> Iterator[None]:
     """Turn what keeps a session from being opened inside the block into our errors."""
     where = f"{source.host}:{source.port}/{source.database} as {user}"
     try:
-        yield
+        with waiting_for(f"Postgres at {source.host}:{source.port}"):
+            yield
     except psycopg.Error as error:
         reason = _last_line(error)
         if any(part in reason for part in TERMINAL):
@@ -165,7 +167,8 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
         SourceError: Postgres said no (terminal).
     """
     try:
-        yield
+        with waiting_for(f"Postgres: {what}"):
+            yield
     except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
         raise SourceUnavailable(
             f"{what}: gave up after waiting {LOCK_SECONDS} s for a lock",

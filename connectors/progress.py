@@ -9,12 +9,18 @@ from psycopg import sql
 
 from connectors.captured import Captured
 from connectors.names import identifier
-from connectors.postgres import explained
+from connectors.postgres import Connection, explained
 from connectors.servers import Servers
 from connectors.signals import Heard
 
 # Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
 COUNT_ROWS = 2_000_000
+# Of a table and its partitions: rows of those that were analysed, and bytes of those that nobody knows anything of.
+ESTIMATE = """
+SELECT sum(greatest(p.reltuples, 0)), coalesce(sum(pg_relation_size(p.oid)) FILTER (WHERE p.reltuples < 0), 0)
+FROM (SELECT to_regclass(%s) AS oid) root, pg_class p
+WHERE p.relkind = 'r' AND p.oid IN (SELECT relid FROM pg_partition_tree(root.oid) UNION SELECT root.oid)
+"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class SnapshotMeter:
     def __init__(self, servers: Servers, entry: Captured) -> None:
         self.table, self.again = entry.table, entry.sweep or entry.condition is not None
         # Under a condition nobody knows before: Postgres would have to read the table for it.
-        self.total = total_rows(servers, entry.table) if entry.condition is None else None
+        self.total = total_rows(servers.setup, entry.table) if entry.condition is None else None
         self.before: int | None = None
 
     def measure(self, ends: Iterable[int], heard: Heard, *, done: bool, swept: int | None) -> TableProgress:
@@ -80,25 +86,16 @@ class SnapshotMeter:
         return TableProgress(self.table, rows, self.total, done=done, swept=swept)
 
 
-def total_rows(servers: Servers, table: str) -> int | None:
-    """Rows of a table: counted when small, estimated when large or never analysed."""
+def total_rows(connection: Connection, table: str) -> int | None:
+    """Rows of a table and its partitions: counted when few, else estimated; None if only counting tells."""
     with explained(f"counting rows of {table}"):
-        row = servers.setup.execute(
-            "SELECT reltuples FROM pg_class WHERE oid = to_regclass(%s)", [_quoted(servers, table)]
-        ).fetchone()
-        if row is None:
+        row = connection.execute(ESTIMATE, [identifier(table).as_string(connection)]).fetchone()
+        if row is None or row[0] is None:
             return None
-        if row[0] > COUNT_ROWS:
-            return int(row[0])
-        if row[0] < 0:  # never analysed: it may be huge
-            size = servers.setup.execute(
-                "SELECT pg_relation_size(to_regclass(%s))", [_quoted(servers, table)]
-            ).fetchone()
-            if size is None or size[0] > COUNT_ROWS * 100:
-                return None
-        counted = servers.setup.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(table))).fetchone()
+        rows, unknown_bytes = row
+        if unknown_bytes > COUNT_ROWS * 100:
+            return None
+        if rows > COUNT_ROWS:
+            return int(rows)
+        counted = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(table))).fetchone()
         return int(counted[0]) if counted else None
-
-
-def _quoted(servers: Servers, table: str) -> str:
-    return identifier(table).as_string(servers.setup)

@@ -15,6 +15,7 @@ from cdc.errors import ConnectError, ConnectUnavailable
 from cdc.masking import mask_text
 from cdc.pipeline import Connect
 from cdc.polling import poll
+from cdc.waits import waiting_for
 
 # A worker that restarts is away for about 10 s, a rebalance takes a few: after that it is an outage to report.
 PATIENCE_SECONDS = 30.0
@@ -115,7 +116,8 @@ class ConnectClient:
             retry=retry_if_exception(lambda error: isinstance(error, ConnectUnavailable)),
             retry_error_callback=_give_up,
         )
-        return retrying(self._once, method, path, body, missing)
+        with waiting_for(f"Kafka Connect at {mask_text(self.url)}"):
+            return retrying(self._once, method, path, body, missing)
 
     def _once(self, method: str, path: str, body: Any, missing: Any) -> Any:
         try:

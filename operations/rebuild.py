@@ -149,6 +149,7 @@ class Rebuild:
         if begun is not None:
             differs = outdated(self.pipeline, self.registry.generation(begun.number))
             if not differs:
+                self._refuse_filled_twice(begun.number)
                 if begun.own and not self.own:
                     self.registry.claim(begun.number)
                 return begun
@@ -159,6 +160,18 @@ class Rebuild:
             retire(self.pipeline, self.sink, begun.number, self.say)
         differs = outdated(self.pipeline, self.registry.generation(self.registry.living()))
         return self.registry.create(", ".join(differs[:5]) or "asked for", own=self.own)
+
+    def _refuse_filled_twice(self, number: int) -> None:
+        lease = self.registry.generation(number).lease
+        holder = lease.holder()
+        if holder is not None and lease.busy():
+            raise StateError(
+                f"sink {self.sink}: generation {number} is being filled already, by process {holder.pid} on"
+                f" {holder.host}",
+                means="nothing was done; one rebuild of a sink at a time",
+                fix=f"wait for it (`headwater status {self.file}` shows how far it is), or end that process:"
+                " then this command goes on where it has stopped",
+            )
 
     def _waits(self, ready: Registered) -> StateError:
         """One that is ready is a person's to show or to remove; of another file, it is not what this rebuild is for."""

@@ -26,7 +26,7 @@ from cdc.fold import FoldView, folded
 from cdc.join.expressions import quoted
 from cdc.view import merge_fields
 from spark.entries import TALLY, Decoded, Entry, EntryDecoder
-from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, unplaced
+from spark.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, selected, unplaced
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.kept import Open, Told, documents_of
 from spark.running import Query
@@ -46,7 +46,7 @@ def analyse_fold(spark: SparkSession, view: FoldView, refuse: Refuse = unplaced)
         ConfigError: they do not parse, name what is not there, or give something else than a state (terminal).
     """
     try:
-        state = spark.range(0).select(F.expr(view.initial)).schema[0].dataType
+        state = selected(spark.range(0), view.initial).schema[0].dataType
     except (AnalysisException, ParseException) as error:
         what = f"view {view.name}: `initial: {view.initial}` is not Spark SQL: {reason(error)}"
         raise refuse(("fold", "initial"), what, "give a struct: named_struct('name', value, …)") from error

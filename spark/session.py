@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
 from cdc.masking import HIDDEN_NAMES, looks_secret, mask_text
+from cdc.waits import waiting_for
 from spark import class_archive, cluster, quiet
 from spark.drain import DRAIN, OUR_DRAIN
 from spark.source import OURS, SOURCE
@@ -141,6 +142,7 @@ def _jars_in(folders: Path) -> list[Path]:
     return [jar for one in str(folders).split(os.pathsep) for jar in sorted(Path(one).glob("*.jar"))]
 
 
+@waiting_for("Spark to start")
 def build_session(
     app: str,
     *,

@@ -23,6 +23,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from cdc.errors import KafkaError, KafkaUnavailable
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
+from cdc.waits import waiting_for
 
 # Brokers that do not answer within this time are down for an operator who waits at a terminal.
 SECONDS = 15.0
@@ -88,6 +89,7 @@ class Kafka:
         self.settings: dict[str, Any] = {**pipeline.kafka.client(), "log_level": 0}
         self.admin = AdminClient(self.settings)
 
+    @waiting_for("Kafka: which topics there are")
     @_patient
     def describe(self, names: Collection[str]) -> dict[str, Topic]:
         """The topics among ``names`` that exist, with the settings that were set on each of them.
@@ -161,6 +163,7 @@ class Kafka:
         future = self.admin.delete_consumer_groups([group], request_timeout=self.seconds)[group]
         self._result(f"deleting consumer group {group}", future, allowed="GROUP_ID_NOT_FOUND")
 
+    @waiting_for("Kafka: where its topics end")
     @_patient
     def ends(
         self, topics: Mapping[str, int], *, first: bool = False, written: bool = False

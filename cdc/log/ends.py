@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.waits import waiting_for
 
 # A status command must answer even when the brokers do not.
 TIMEOUT_SECONDS = 5.0
@@ -48,6 +49,8 @@ class LogEnds:
                 "log_level": 0,
             }
         )
+        # Who asks for many flows, one after the other, must not wait for silent brokers as often.
+        self._silent_until, self._said = 0.0, ""
 
     def close(self) -> None:
         """Close the connection."""
@@ -61,12 +64,15 @@ class LogEnds:
         """
         return self.bounds(topics)[1]
 
+    @waiting_for("Kafka: where its topics end")
     def bounds(self, topics: Iterable[str]) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
         """The first offset that the log still has, and the end offset, of every partition of ``topics``.
 
         Raises:
             KafkaError: as ``ends``.
         """
+        if time.monotonic() < self._silent_until:
+            raise KafkaUnavailable(self._said)
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
             first: dict[str, dict[int, int]] = {}
@@ -79,7 +85,9 @@ class LogEnds:
                 ends[topic] = {part: high for part, (_, high) in found.items()}
             return first, ends
         except KafkaException as error:
-            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
+            self._said = f"Kafka does not answer: {error.args[0].str()}"
+            self._silent_until = time.monotonic() + TIMEOUT_SECONDS
+            raise KafkaUnavailable(self._said) from error
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS)
@@ -108,6 +116,7 @@ class LogEnds:
         stamps = [stamp for _, stamp in self._first(behind).values()]
         return max(0.0, time.time() - min(stamps) / 1000) if stamps else 0.0
 
+    @waiting_for("Kafka: how old the next records are")
     def _first(self, behind: list[TopicPartition]) -> dict[tuple[str | None, int | None], tuple[int, int]]:
         """The next record of each partition that has one: offset and time (epoch milliseconds)."""
         self._consumer.assign(behind)

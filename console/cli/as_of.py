@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.patience import patient
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -48,6 +49,7 @@ Examples:
     "--wait", type=click.FloatRange(0), default=30.0, metavar="SECONDS", help="For history to begin and come there."
 )
 @json_option
+@patient
 def command(
     file: Path,
     lsn: str | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.patience import patient
 
 if TYPE_CHECKING:
     from connectors.preflight import Answer
@@ -27,6 +28,7 @@ Examples:
 )
 @pipeline_argument
 @json_option
+@patient
 def command(file: Path, as_json: bool) -> None:
     """Ask Postgres, Kafka and Kafka Connect whether the pipeline can run, and say what to do where it can't.
 

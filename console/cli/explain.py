@@ -13,6 +13,7 @@ from rich.text import Text
 
 from console.cli import tables
 from console.cli.options import json_option, master_option, pipeline_argument, print_json
+from console.cli.patience import patient
 
 # More than this of anything only hides the rest; --json has all.
 MAX_ROWS = 40
@@ -37,6 +38,7 @@ Examples:
 @click.option("--expected", is_flag=True, help="Also build the document from Postgres, and show what differs.")
 @master_option
 @json_option
+@patient
 def command(
     file: Path, sink: str, key: str, view: str | None, expected: bool, master: str | None, as_json: bool
 ) -> None:

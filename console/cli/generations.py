@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.patience import patient
 from console.cli.status import lag_cells
 from console.cli.tables import plain_table, show
 from operations.status.generations import generations_report
@@ -25,10 +26,12 @@ Examples:
 @pipeline_argument
 @sink_option
 @json_option
+@patient
 def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
     """List every sink's generations: stage, why it was made, how far behind it is.
 
-    living: readers see it. ready: complete, may be promoted. previous: was living, kept for `rollback`. filling: its
+    living: readers see it. ready: complete, may be promoted; not proven, if `verify --generation` has not found it equal
+    to Postgres. previous: was living, kept for `rollback`. filling: its
     rebuild has not ended. retiring: about to be removed.
     """
     from cdc.pipeline import load
@@ -49,7 +52,7 @@ def _print(report: dict[str, Any]) -> None:
             table.add_row(
                 sink["sink"],
                 str(one["generation"]),
-                one["stage"],
+                _stage(one),
                 one["state"],
                 lag_cells(one)[0],
                 _when(one["created_at"]),
@@ -60,6 +63,12 @@ def _print(report: dict[str, Any]) -> None:
     for sink in report["sinks"]:
         if sink["promotion"] is not None:
             click.echo(_begun(sink["sink"], sink["promotion"]))
+
+
+def _stage(one: Mapping[str, Any]) -> str:
+    """A rebuild that was cut while it compared leaves what is complete, and what nobody has held against Postgres."""
+    proven = one["verified"] is not None and one["verified"]["equal"] and one["verified"]["sample"] is None
+    return str(one["stage"]) if proven or one["stage"] != "ready" else "ready, not proven"
 
 
 def _begun(sink: str, promotion: Mapping[str, Any]) -> str:

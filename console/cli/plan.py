@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.patience import patient
 
 DIFFERENCES = 2
 
@@ -31,6 +32,7 @@ Examples:
     help="Try this SQL out on the source, as setup_user, in a transaction that is rolled back: what it would mean.",
 )
 @json_option
+@patient
 def command(file: Path, migration: Path | None, as_json: bool) -> None:
     """Show what apply would change in Postgres, Kafka and Kafka Connect, and which sinks need a new generation.
 

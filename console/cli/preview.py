@@ -13,6 +13,7 @@ import orjson
 
 from cdc.errors import HeadwaterError
 from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.patience import patient
 from spark.files import stamp
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ Examples:
 @click.option("--diff", is_flag=True, help="What differs from what the sink's living generation holds.")
 @click.option("--sink", metavar="NAME", help="With --diff: which sink, when several keep the view.")
 @json_option
+@patient
 def command(
     file: Path,
     view: str,

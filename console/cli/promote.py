@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from console.cli.options import generation_option, json_option, pipeline_argument, print_json, sink_argument
+from console.cli.patience import patient
 
 
 @click.command(
@@ -21,6 +22,7 @@ Examples:
 @generation_option
 @click.option("--force", is_flag=True, help="Even if it is far behind the log, or lacks what readers see.")
 @json_option
+@patient
 def command(file: Path, sink: str, number: int | None, force: bool, as_json: bool) -> None:
     """Make readers of SINK see a generation that `rebuild` has made: the newest one that is ready, or --generation.
 

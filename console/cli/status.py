@@ -18,6 +18,7 @@ from rich.text import Text
 
 from cdc.pipeline import Pipeline, load
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.patience import saying_why
 from console.cli.tables import plain_table, show, width
 from operations.pausing import Pause
 from operations.status.alive import ailments
@@ -72,7 +73,8 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool, watch
     if watch:
         _watch(pipeline, only, as_json=as_json)
         return
-    report = status_report(pipeline, only)
+    with saying_why():
+        report = status_report(pipeline, only)
     exceeded = warning(pipeline, report["source"])
     if exceeded:
         click.echo(exceeded, err=True)
@@ -183,7 +185,8 @@ def push_line(hook: Mapping[str, Any]) -> str:
 def _below(report: dict[str, Any]) -> Iterator[str]:
     """What stands below the table, a text a line."""
     for sink in report["sinks"]:
-        if news := _news(sink):
+        news = _news(sink)
+        if news and news not in (sink["cause"] or ""):  # one that stands still for its error has it as its cause
             yield f"{sink['sink']}: {news}"
         for other in sink["generations"] if len(sink["generations"]) > 1 else ():
             if other["last_error"] and other["last_error"] != sink["last_error"]:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.patience import patient
 
 
 @click.command(
@@ -49,6 +50,7 @@ A test file:
     help="Write the tables' shapes from the database into a file for tests, and run none.",
 )
 @json_option
+@patient
 def command(file: Path, tests: tuple[Path, ...], match: str, catalogue: Path | None, as_json: bool) -> None:
     """Test the views of FILE like code: rows and changes in, documents out, compared exactly.
 

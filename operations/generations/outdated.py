@@ -9,8 +9,8 @@ from typing import Any
 from cdc.errors import HeadwaterError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
-from connectors.names import identifier
-from connectors.postgres import Connection, connect, explained
+from connectors.foreign_keys import read_rows
+from connectors.postgres import connect
 from operations.generations.size import size_of
 from operations.opened import peek
 from operations.state_folder import register_of
@@ -87,23 +87,9 @@ def _documents(pipeline: Pipeline, sink: str) -> int | None:
             tables = [t for t in known if t in roots or t.rpartition(".")[2] in roots]
             if not roots:
                 tables = list(known) if part.tables == "all" else list(part.tables or ())
-            return sum(estimated_rows(connection, table) for table in tables)
+            return sum(read_rows(connection, tables).values())
     except SourceError:
         return None
-
-
-def estimated_rows(connection: Connection, table: str) -> int:
-    """Postgres's own estimate of a table's rows; 0 for one that was never analysed, or is not there.
-
-    Raises:
-        SourceError: Postgres refuses, or does not answer (transient).
-    """
-    with explained(f"estimating rows of {table}"):
-        row = connection.execute(
-            "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = to_regclass(%s)",
-            [identifier(table).as_string(connection)],
-        ).fetchone()
-    return int(row[0]) if row else 0
 
 
 def _rate(pipeline: Pipeline, sink: str, number: int) -> float:

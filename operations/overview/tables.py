@@ -10,9 +10,9 @@ from cdc.log.ends import LogEnds
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
+from connectors.foreign_keys import read_rows
 from connectors.names import Names
 from connectors.postgres import connect
-from operations.generations.outdated import estimated_rows
 from operations.overview.changes import KINDS, counted
 
 
@@ -35,14 +35,14 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
     """
     with connect(pipeline.source) as connection:
         captured = read_captured(connection, Names.of(pipeline))
-        rows = {table: estimated_rows(connection, table) for table in captured}
+        rows = read_rows(connection, captured)
         changes = counted(connection, list(captured))
     found = [
         {
             "table": table,
             "state": entry.state,
             "records": _records(log, topics_of_table(pipeline, table)),
-            "rows": rows[table],
+            "rows": rows.get(table, 0),
             "again": entry.sweep or entry.condition is not None,
             "gap": ", ".join(entry.gap.reasons) if entry.gap else None,
             **changes.get(table, dict.fromkeys(KINDS)),

@@ -12,9 +12,10 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
+from connectors.foreign_keys import read_rows
 from connectors.postgres import Connection, connect
 from connectors.shapes import read_shapes, read_shapes_inside
-from operations.generations.outdated import cost, estimated_rows
+from operations.generations.outdated import cost
 from operations.kept_shapes import (
     Evolution,
     allow,
@@ -137,7 +138,7 @@ def _told(
 ) -> dict[str, Any]:
     mine = [case for case in found if case.table == table]
     read = together([case.decision for case in mine])
-    rows = estimated_rows(connection, table)
+    rows = read_rows(connection, [table]).get(table, 0)
     return {
         "table": table,
         "changes": [change.words for change in column_changes(known, now)],

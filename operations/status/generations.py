@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from operations.last_verified import verified_generations
 from operations.status.sinks import generation_status
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
     try:
         for name in chosen_sinks(pipeline, only):
             register = register_of(pipeline, name)
-            found = []
+            found, verified = [], verified_generations(pipeline, name)
             for entry in register.entries():
                 generation = register.generation(entry.number)
                 status = generation_status(generation, log)
@@ -36,6 +37,7 @@ def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, A
                         "lag_events": status["lag_events"],
                         "lag_seconds": status["lag_seconds"],
                         "differs_from_file": outdated(pipeline, generation),
+                        "verified": verified(entry.number),
                     }
                 )
             sinks.append(

@@ -49,7 +49,7 @@ def verified(
 ) -> dict[str, Any]:
     """As ``verify_report``, by a ``operations.verify.verifier.Asked``; ``on_pause`` is called while it waits."""
     from operations.catalogue import source_catalogue
-    from operations.verify.last import note_verified
+    from operations.last_verified import note_verified
     from operations.verify.verifier import Verifier
 
     started = time.monotonic()

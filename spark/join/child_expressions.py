@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc import types
+from cdc.catalogue import Table
 from cdc.errors import ConfigError, DecodeError
 from cdc.gather import Gathering
 from cdc.join.expressions import mentions, over_struct, quoted
@@ -172,7 +173,7 @@ def _kind(
                 selected(empty, over_struct(part, layout.table.by_name, struct))
         kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
-        why = _as_written(empty, aggregate) or reason(error)
+        why = _as_written(empty.sparkSession, layout.table, aggregate) or reason(error)
         raise refuse(f"{said} is not Spark SQL over {layout.table.qualified}: {why}", COLUMN_NAMES) from error
     number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")
     if aggregate.function in ("sum", "avg") and not number and aggregate.column is None:
@@ -182,15 +183,15 @@ def _kind(
     return kind
 
 
-def _as_written(empty: DataFrame, aggregate: Aggregate) -> str:
-    """What Spark says of an aggregate that is no Spark SQL at all: over the structs it names words of ours."""
+def _as_written(spark: SparkSession, table: Table, aggregate: Aggregate) -> str:
+    """What Spark says of an aggregate over its table's own columns: over the structs it names words of ours."""
+    columns = ", ".join(f"{quoted(column.name)} {types.spark_type(column)}" for column in table.columns)
+    empty = spark.createDataFrame([], columns)
     for text in (None if aggregate.column else aggregate.value, aggregate.where):
         try:
-            empty.select(F.expr(text or "1"))
-        except ParseException as error:
+            selected(empty, text or "1")
+        except (AnalysisException, ParseException) as error:
             return reason(error)
-        except AnalysisException:  # the columns are not here
-            continue
     return ""
 
 

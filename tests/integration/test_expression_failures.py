@@ -87,6 +87,9 @@ def test_what_spark_refuses_is_told_with_its_reason_and_nothing_else(
         analyse(spark, view_with({"f": expression}))
     with pytest.raises(ConfigError, match=over):
         child_expressions.analysed(spark, joined(Aggregate("n", TABLE, (("id", "id"),), "max", value=expression)))
+    with pytest.raises(ConfigError, match=over) as refused:
+        child_expressions.analysed(spark, joined(Aggregate("n", TABLE, (("id", "id"),), "count", where=expression)))
+    assert "__t" not in str(refused.value) and "__row" not in str(refused.value)
     assert "ContextLogger" not in capfd.readouterr().err
 
 

@@ -37,6 +37,7 @@ def test_a_state_has_the_types_of_initial(spark: SparkSession) -> None:
     [
         ("named_struct('n',", STEP, "is not Spark SQL"),
         ("named_struct('n', payload)", STEP, "is not Spark SQL"),
+        ("named_struct('n', 0) IS", STEP, "its last word is taken for a name"),
         ("1", "state", "is a int, and no struct"),
         ("named_struct('n', NULL)", "state", "n has no type"),
         ("named_struct('account', 'x')", "state", "account is a field of the state, and a column"),

@@ -119,6 +119,14 @@ def test_changed_secret_is_told_but_not_shown() -> None:
     assert action.after == {"database.password": HIDDEN, "gone": None}
 
 
+def test_a_connector_that_was_deleted_alone_goes_on() -> None:
+    told = [plan_connector("c", {}, None, slot=slot)[0].detail for slot in (False, True)]
+    assert told == [
+        "create; Debezium creates the slot and reads the tables",
+        "create; it goes on from what its slot and Connect have kept",
+    ]
+
+
 @pytest.mark.parametrize(
     ("status", "detail"),
     [

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from cdc.errors import ConfigError, KafkaUnavailable
+from console.cli.generations import _stage
 from console.http import documents
 from operations.explain.hidden import without_values
 from operations.jobs.job import Job, refuse_unfit
 from operations.jobs.jobs import Jobs
 from operations.jobs.work import drop_letters_step, replay_step
+from operations.last_verified import last_verified, note_verified, verified_generations
 from operations.state_folder import register_of
-from operations.verify.last import last_verified, note_verified
 from tests.support.watched import NOWHERE, World, documented, world
 
 READ, OPERATE = "r" * 16, "o" * 16
@@ -103,6 +104,12 @@ def test_the_last_verification_is_kept_without_what_rows_hold(closed: World) -> 
     [cache] = told.json()["sinks"]  # search was not compared: nothing is known of it
     assert cache["views"][0]["columns"] == {"UA": ["name", "code"]}
     assert (cache["equal"], cache["at"], cache["views"][0]["missing"]) == (False, report["at"], ["UA"])
+    found = verified_generations(pipeline, "cache")
+    known, number = found(report["sinks"][0]["generation"]), report["sinks"][0]["generation"]
+    assert (known, found(number + 1)) == ({"at": report["at"], "equal": False, "sample": None}, None)
+    ready = {"stage": "ready", "verified": known}
+    proven = {"stage": "ready", "verified": {"at": 1.0, "equal": True, "sample": None}}
+    assert (_stage(ready), _stage(proven)) == ("ready, not proven", "ready")
     (Path(str(register_of(pipeline, "cache").folder)).parent / "verified.json").write_text("[")
     assert last_verified(pipeline)["sinks"] == []
 

@@ -79,6 +79,20 @@ def begun(made: Pipeline, *flows: str) -> None:
         (generation.flow_folder(flow) / "checkpoint" / "metadata").touch()
 
 
+def test_a_generation_that_is_being_filled_is_not_filled_twice(tmp_path: Path, retired: list[int]) -> None:
+    """The second was told what to do about `run`, which it had nothing to do with."""
+    made = pipeline(tmp_path)
+    begun(made)
+    lease = register_of(made, "cache").generation(2).lease
+    lease.take()
+    try:
+        with pytest.raises(StateError, match=r"generation 2 is being filled already.*\n.*\n.*status shop\.yaml"):
+            entry(made)
+    finally:
+        lease.release()
+    assert (entry(made), retired) == (2, [])
+
+
 def test_one_that_never_came_to_write_is_gone_on_with_if_the_file_says_the_same(
     tmp_path: Path, retired: list[int]
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the last verification of each sink has found, kept for whoever asks later: pages, the API.
+"""What the last verification of each sink, and of each generation, has found, kept for whoever asks later: pages, the API.
 
     <state_dir>/<pipeline>/verified.json
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def note_verified(pipeline: Pipeline, report: Mapping[str, Any]) -> None:
-    """Remember a report: of each sink that was compared the newest. Whoever may not write there has verified all the
+    """Remember a report: of each sink, and of each generation, that was compared the newest. Whoever may not write there has verified all the
     same.
 
     Args:
@@ -31,12 +31,14 @@ def note_verified(pipeline: Pipeline, report: Mapping[str, Any]) -> None:
         report: of ``verified``.
     """
     compared = {sink["sink"]: _of(sink, report) for sink in report["sinks"] if sink["views"] or sink["error"]}
+    shown = ("at", "equal", "sample")
+    builds = {_build(name, one["generation"]): {key: one[key] for key in shown} for name, one in compared.items()}
     path = state_dir(pipeline) / pipeline.name / FILE
     if not compared or not path.parent.exists():  # a folder would tell `drop` that there is something of ours
         return
     try:
         numbered_state_dir(pipeline)
-        write_atomic(path, json.dumps(_read(path) | compared))
+        write_atomic(path, json.dumps(_read(path) | compared | builds))
     except (OSError, HeadwaterError) as error:
         _log.debug("what was verified could not be noted: %s", error)
 
@@ -53,6 +55,17 @@ def last_verified(pipeline: Pipeline) -> dict[str, Any]:
     """
     found = _read(state_dir(pipeline) / pipeline.name / FILE)
     return {"pipeline": pipeline.name, "sinks": [found[name] for name in pipeline.sinks if name in found]}
+
+
+def verified_generations(pipeline: Pipeline, sink: str) -> Callable[[int], dict[str, Any] | None]:
+    """What is known of a sink's generations: a function from a number to ``at`` (epoch seconds), ``equal`` and
+    ``sample`` of its last comparison, or to None if it was never compared; asks no server."""
+    found = _read(state_dir(pipeline) / pipeline.name / FILE)
+    return lambda number: found.get(_build(sink, number))
+
+
+def _build(sink: str, number: int | None) -> str:
+    return f"{sink}#{number}"  # no sink's name has such a sign
 
 
 def _of(sink: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:

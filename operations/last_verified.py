@@ -1,4 +1,4 @@
-"""What the last verification of each sink, and of each generation, has found, kept for whoever asks later: pages, the API.
+"""What the last verification of each sink and generation has found, kept for whoever asks later: pages, the API.
 
     <state_dir>/<pipeline>/verified.json
 
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 def note_verified(pipeline: Pipeline, report: Mapping[str, Any]) -> None:
-    """Remember a report: of each sink, and of each generation, that was compared the newest. Whoever may not write there has verified all the
-    same.
+    """Remember a report: of each sink, and of each generation, that was compared the newest. Whoever may not write
+    there has verified all the same.
 
     Args:
         pipeline: the loaded file.

@@ -30,9 +30,9 @@ Examples:
 def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
     """List every sink's generations: stage, why it was made, how far behind it is.
 
-    living: readers see it. ready: complete, may be promoted; not proven, if `verify --generation` has not found it equal
-    to Postgres. previous: was living, kept for `rollback`. filling: its
-    rebuild has not ended. retiring: about to be removed.
+    living: readers see it. ready: complete, may be promoted; not proven, if no comparison (`rebuild`, `verify
+    --generation N`) has found it equal to Postgres. previous: was living, kept for `rollback`. filling: its rebuild
+    has not ended. retiring: about to be removed.
     """
     from cdc.pipeline import load
 

@@ -224,8 +224,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
                 FlowBars(goal, terminal=bars, line_seconds=LINE_SECONDS) as shown,
             ):
                 _supervise(engine, shown, source, halting, wanted, losses, edits, evolving)
-            if stop.is_set():
-                _say(f"pipeline {pipeline.name}: told to stop; what is under way is ended")
+            _tell_stop(stop, f"pipeline {pipeline.name}: told to stop; what is under way is ended")
             failed = [run for run in engine.runner.running if run.failed]
             nothing_left, missing = engine.runner.all_failed, bool(failed or engine.refused.lines)
         finally:
@@ -235,8 +234,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
             if edits is not None:
                 edits.close()
             engine.close()
-    if stop.is_set():
-        _say(f"pipeline {pipeline.name}: stopped; the next `headwater run` goes on where it was")
+    _tell_stop(stop, f"pipeline {pipeline.name}: stopped; the next `headwater run` goes on where it was")
     _tell_failed(failed)
     # Told to stop, it has done what it was to do; what one sink lacks is for `status` and its alarm to say.
     return nothing_left or (wanted.until_caught_up and missing)
@@ -268,6 +266,11 @@ def _warn(engine: Engine, source: SourceWatch) -> None:
         _say(after("warning: ", line))
     if source.forgetful:
         _say(f"warning: {FORGETFUL}")
+
+
+def _tell_stop(stop: Stop, words: str) -> None:
+    if stop.is_set():
+        _say(words)
 
 
 def _tell_failed(failed: Sequence[Running]) -> None:

@@ -11,7 +11,7 @@ from cdc.errors import BeforeHistory
 from cdc.history import AFTER, OP, READ, TIME, begins_at
 from cdc.position import format_lsn, unpack
 from operations.as_of.begun import NotBegun
-from sinks.iceberg.history import bounds
+from sinks.iceberg.history import all_bounds
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -31,13 +31,10 @@ class Reads:
 
 
 def reads_of(tables: Mapping[str, Table], times: bool) -> dict[str, Reads]:
-    """What was read of each table, one scan a column, moments if asked for; tables of which nothing was are left
-    out."""
-    found = dict[str, Reads]()
-    for name, table in tables.items():
-        if (afters := bounds(table, AFTER, f"{OP} = '{READ}'")) is not None:
-            found[name] = Reads(afters, bounds(table, TIME, f"{OP} = '{READ}'") if times else None)
-    return found
+    """What was read of each table, one scan a table, moments if asked for; tables of which nothing was are left out."""
+    columns = (AFTER, TIME) if times else (AFTER,)
+    found = {name: all_bounds(table, columns, f"{OP} = '{READ}'") for name, table in tables.items()}
+    return {name: Reads(read[AFTER], read.get(TIME)) for name, read in found.items() if AFTER in read}
 
 
 def refuse_unread(reads: Mapping[str, Reads], unread: Iterable[str], snapshot: int) -> None:

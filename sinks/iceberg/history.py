@@ -48,16 +48,22 @@ def key_of(table: Table) -> list[str]:
 
 
 def bounds(table: Table, name: str, where: str) -> tuple[Any, Any] | None:
-    """The least and the greatest of a column of numbers or moments, of the rows that a condition (SQL) lets
-    through; None without any. In bounded memory, and files that can't have any are not read."""
+    """As ``all_bounds`` of one column; None without any."""
+    return all_bounds(table, (name,), where).get(name)
+
+
+def all_bounds(table: Table, names: tuple[str, ...], where: str) -> dict[str, tuple[Any, Any]]:
+    """The least and the greatest of columns of numbers or moments, of the rows that a condition (SQL) lets through; one
+    without any is left out. One scan, in bounded memory, and files that can't have any are not read."""
     import pyarrow.compute as pc
 
-    found: list[Any] = []
-    for batch in table.scan(row_filter=where, selected_fields=(name,)).to_arrow_batch_reader():
-        if batch.num_rows:
-            least_and_greatest = pc.min_max(batch.column(name)).as_py()
-            found += [one for one in least_and_greatest.values() if one is not None]
-    return (min(found), max(found)) if found else None
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for batch in table.scan(row_filter=where, selected_fields=names).to_arrow_batch_reader():
+        for name, seen in found.items():
+            if batch.num_rows:
+                least_and_greatest = pc.min_max(batch.column(name)).as_py()
+                seen += [one for one in least_and_greatest.values() if one is not None]
+    return {name: (min(seen), max(seen)) for name, seen in found.items() if seen}
 
 
 def gaps(catalog: Catalog, namespace: str, sink: str) -> list[dict[str, Any]]:

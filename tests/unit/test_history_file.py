@@ -10,10 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table as Iceberg
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import BeforeHistory, ConfigError, HistoryGap
-from cdc.history import AFTER, OFFSET, PARTITION, TIME
+from cdc.history import AFTER, OFFSET, OP, PARTITION, READ, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
 from cdc.resolve import resolve_views
@@ -189,18 +191,26 @@ def test_a_cut_before_a_shown_table_begins_is_refused(cut: int, refused: str | N
         refuse_early(found, shown, cut, 100)
 
 
-def test_what_was_read_is_asked_once_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[tuple[str, str]]()
+def test_what_was_read_is_asked_in_one_scan_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+    rows = pa.table({OP: [READ, "update", READ], AFTER: pa.array([7, 9, 5], pa.int64()), TIME: at, "x": [1, 2, 3]})
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    tables = {name: catalog.create_table(f"n.{name}", rows.schema) for name in ("full", "empty", "changed")}
+    tables["full"].append(rows)
+    tables["changed"].append(rows.slice(1, 1))
+    asked = list[tuple[str, ...]]()
+    scan = Iceberg.scan
 
-    def bounds(table: Any, name: str, _where: str) -> tuple[Any, Any] | None:
-        asked.append((table, name))
-        return (1, 2) if table == "rows" else None
+    def counted(self: Iceberg, *, selected_fields: tuple[str, ...], **more: Any) -> Any:
+        asked.append(selected_fields)
+        return scan(self, selected_fields=selected_fields, **more)
 
-    monkeypatch.setattr("operations.as_of.reads.bounds", bounds)
-    tables: Any = {"t": "rows", "empty": "none"}
-    assert reads_of(tables, times=True) == {"t": Reads((1, 2), (1, 2))}  # type: ignore[arg-type]
-    assert asked == [("rows", AFTER), ("rows", TIME), ("none", AFTER)]
-    assert reads_of(tables, times=False) == {"t": Reads((1, 2))}
+    monkeypatch.setattr(Iceberg, "scan", counted)
+    assert reads_of(tables, times=True) == {"full": Reads((5, 7), (at[0], at[2]))}
+    assert asked == [(AFTER, TIME)] * 3
+    assert reads_of(tables, times=False) == {"full": Reads((5, 7))}
+    catalog.close()
 
 
 def test_a_history_that_has_not_begun_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ CLASSES = {
     "headwater-outbox": ("OutboxRouter", "org.apache.kafka.connect.transforms.Transformation"),
 }
 # A jar's name -> more Java files in it.
-MORE = {"headwater-outbox": ("OutboxMessage",)}
+MORE = {"headwater-outbox": ("OutboxMessage",), "headwater-postgres": ("Arrivals", "Listening")}
 
 
 def sources(name: str) -> list[Path]:

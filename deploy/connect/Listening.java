@@ -12,6 +12,9 @@ import java.util.concurrent.TimeUnit;
 
 /** Debezium's connection to the slot; what comes through its stream is told to {@link Arrivals}. */
 final class Listening implements ReplicationConnection {
+    // Looks in a row that may find nothing before there is a pause: in a load the next message is on its way.
+    private static final int AT_ONCE = 5;
+
     private final ReplicationConnection connection;
     private final Arrivals arrivals;
     private final long pause;
@@ -61,6 +64,7 @@ final class Listening implements ReplicationConnection {
 
     private final class Stream implements ReplicationStream {
         private final ReplicationStream stream;
+        private int empty;
 
         private Stream(ReplicationStream stream) {
             this.stream = stream;
@@ -76,8 +80,9 @@ final class Listening implements ReplicationConnection {
         public boolean readPending(ReplicationMessageProcessor processor) throws SQLException, InterruptedException {
             boolean found = stream.readPending(processor);
             if (found) {
+                empty = 0;
                 arrivals.tell();
-            } else {
+            } else if (++empty > AT_ONCE) {
                 TimeUnit.MILLISECONDS.sleep(pause);
             }
             return found;

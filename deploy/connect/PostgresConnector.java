@@ -46,18 +46,18 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
         // What does not come with a message of Postgres's (a snapshot's first rows, heartbeats, an error of the thread that
         // reads) is seen after so long, and so is Connect's wish to stop.
         private static final long REST_MILLIS = 100;
-        // While records come one answer after the other they are gathered for so long, as Debezium does at 10 ms: each
-        // answer is a transaction of Kafka's.
-        private static final int GATHER_MILLIS = 9;
+        // Who writes all the time gets his records gathered for so long, as Debezium does at 10 ms: each answer is a
+        // transaction of Kafka's. All the time is: less than so long behind the last answer.
+        private static final long GATHER_MILLIS = 9, BUSY_NANOS = 30_000_000;
         // A wait of a millisecond that begins so late in one ends in the next but one: there is nothing to spin for.
         private static final long LATE_NANOS = 700_000, MILLI_NANOS = 1_000_000;
 
         private final Arrivals arrivals = new Arrivals();
         private int largest = Integer.MAX_VALUE;
         private long pause;
-        // Of the last answer; and how many in a row had any.
+        // How many records the last answer had; and when Connect had handed on the last one with any.
         private int found;
-        private int row;
+        private long last = System.nanoTime() - BUSY_NANOS;
         // Both are called by the task's thread; without exactly-once commit() is called by another one, and may then
         // find an answer that is not stored yet: what it holds is confirmed after the next records instead.
         private volatile boolean given;
@@ -69,7 +69,7 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
 
         @Override
         public ChangeEventSourceCoordinator<PostgresPartition, PostgresOffsetContext> start(Configuration config) {
-            // Debezium looks five times in a row before it sleeps; ours looks once, twice as often.
+            // Debezium looks five times in a row before it sleeps; at rest ours looks once, twice as often.
             pause = Math.max(1, config.getLong(CommonConnectorConfig.POLL_INTERVAL_MS) / 2);
             largest = config.getInteger(CommonConnectorConfig.MAX_BATCH_SIZE);
             return super.start(prompt(config));
@@ -89,14 +89,16 @@ public final class PostgresConnector extends io.debezium.connector.postgresql.Po
         public List<SourceRecord> doPoll() throws InterruptedException {
             if (found == 0) {
                 arrivals.await(REST_MILLIS);
-            } else if (row > 1 && found < largest) {
+            } else {
+                last = System.nanoTime();
+            }
+            if (System.nanoTime() - last < BUSY_NANOS && found < largest) {
                 TimeUnit.MILLISECONDS.sleep(GATHER_MILLIS);
             }
             arrivals.forget();
             LockSupport.parkNanos(LATE_NANOS - Instant.now().getNano() % MILLI_NANOS);
             List<SourceRecord> records = super.doPoll();
             found = records == null ? 0 : records.size();
-            row = found == 0 ? 0 : row + 1;
             given |= found > 0;
             return records;
         }

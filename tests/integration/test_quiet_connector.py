@@ -19,8 +19,8 @@ PROGRAM = Path(__file__).parents[1] / "support" / "QuietCheck.java"
 
 def test_it_rests_and_wakes(tmp_path: Path) -> None:
     """With Debezium's own queue: an empty answer, one record, an empty answer; only the second lets it ask for its
-    stored offsets. Then: what is told is seen at once, and looking for nothing costs nothing. Asked as Debezium asks it,
-    the queue spins for half a millisecond each time, which is a tenth of a core."""
+    stored offsets. Then: what is told is seen at once, and looking for nothing costs nothing. Asked as Debezium asks
+    it, the queue spins for half a millisecond each time, which is a tenth of a core."""
     units, jar = artifacts.ensure(["kafka", "connect-plugins"], print), tmp_path / "headwater-postgres.jar"
     jars = [units["kafka"], units["connect-plugins"] / DEBEZIUM]
     java = LocalStack().site.jdk.home / "bin"

@@ -49,7 +49,7 @@ def test_plan_tells_apply_does_and_plan_is_silent(source: SourceDatabase, tmp_pa
     told = run(plan.command, file)
     assert told.exit_code == 2
     assert f"+ connector        headwater-{source.name}" in told.output
-    as_json = json.loads(run(plan.command, file, "--json").output)
+    as_json = json.loads(run(plan.command, file, "--json").stdout)
     assert len(as_json["changes"]) == sum(line.startswith("+") for line in told.output.splitlines())
     done = run(apply.command, file, "--wait", "--json")
     assert done.exit_code == 0

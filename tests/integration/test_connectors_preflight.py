@@ -329,7 +329,7 @@ def test_command_prints_json_and_exits_by_the_worst_finding(source: SourceDataba
     path.write_text(source.filled_in(FILE))
     result = CliRunner().invoke(command, [str(path), "--json"])
     assert result.exit_code == 1
-    report = json.loads(result.output)
+    report = json.loads(result.stdout)
     assert report["ready"] is False
     states = {check["check"]: check["state"] for check in report["checks"]}
     assert states["keys"] == "error"

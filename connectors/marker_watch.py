@@ -25,7 +25,7 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
     """LSN of the initial snapshot's last attempt, in bytes; waits for the first while the snapshot runs.
 
     Raises:
-        KafkaError: there is no such record after ``patience`` seconds.
+        KafkaError: there is no such record after ``patience`` seconds; or there was one, and it is gone (terminal).
         HeadwaterError: Kafka or the schema registry did not answer for as long (transient).
     """
     transient = retry_if_exception(lambda error: isinstance(error, HeadwaterError) and error.transient)
@@ -35,7 +35,7 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         retry=transient | retry_if_result(lambda found: found is None),
         retry_error_callback=last_answer,
     )
-    found = asking(read_position, Kafka(pipeline), pipeline)
+    found = asking(_position, Kafka(pipeline), pipeline)
     if found is not None:
         return found
     raise KafkaError(
@@ -43,6 +43,19 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         means="the snapshot has not begun, or the connector has failed",
         fix="run `headwater apply FILE --wait` and look at what it says about the connector",
     )
+
+
+def _position(kafka: Kafka, pipeline: Pipeline) -> int | None:
+    """The position; None before there is one."""
+    found, topic = read_position(kafka, pipeline), marker_topic(pipeline)
+    # Compaction keeps a key's newest record and never moves the first offset: retention did. Nobody writes it again.
+    if found is None and (first := kafka.ends({topic: 1}, first=True)[topic][0]) > 0:
+        raise KafkaError(
+            f"topic {topic} has lost the position of the initial snapshot: what was before offset {first} is deleted",
+            means="the topic had a retention, or somebody deleted records; without it old and new can't be told apart",
+            fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
+        )
+    return found
 
 
 class MarkerWatch:

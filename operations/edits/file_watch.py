@@ -7,7 +7,7 @@ nothing: `status` says why, and the process goes on with the file that it has. d
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -107,11 +107,19 @@ class FileWatch:
                 return []
             if found.digest == self.taken.digest:
                 self.refused = None
+                said = self._ask_for()
                 self._note()
-                return []
+                return said
             return self._take_up(found)
         except HeadwaterError as error:
             return self._refuse(found, error)
+
+    def _ask_for(self) -> list[str]:
+        """Next generations of a file that it began with before it was applied: `apply` has promised them."""
+        rebuilt = changes_between(self.plain, self.plain, self.only).rebuilt
+        new = {sink: because for sink, because in rebuilt.items() if sink not in self.building}
+        self.building |= {sink: _Building(sink) for sink in new}
+        return _begun(new)
 
     def _take_up(self, found: Text) -> list[str]:
         plain = loads(found.text, found.file)
@@ -163,10 +171,7 @@ class FileWatch:
                 one.child.end()
             del self.building[name]
         self.building = {name: _Building(name) for name in changes.rebuilt}
-        return [
-            Line(f"sink {sink}: its next generation is built, because {', '.join(because[:3])}", sink=sink)
-            for sink, because in changes.rebuilt.items()
-        ]
+        return _begun(changes.rebuilt)
 
     def _build(self, one: _Building) -> list[str]:
         if one.child is None:
@@ -207,3 +212,10 @@ class FileWatch:
             if one.child is not None:
                 one.child.end()
                 one.child = None
+
+
+def _begun(rebuilt: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        Line(f"sink {sink}: its next generation is built, because {', '.join(because[:3])}", sink=sink)
+        for sink, because in rebuilt.items()
+    ]

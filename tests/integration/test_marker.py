@@ -7,9 +7,10 @@ import secrets
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from cdc.debezium_json import Decoder
+from cdc.errors import KafkaError
 from cdc.log.client import Kafka, Topic
 from cdc.pipeline import Pipeline
 from connectors.debezium import marker_topic
@@ -28,8 +29,8 @@ def read_at(lsn: int) -> bytes:
     return event("r", lsn=lsn, sequence=f'[null,"{lsn}"]', snapshot="first")
 
 
-def test_the_last_attempt_counts_everywhere(stack: Endpoints) -> None:
-    pipeline = Pipeline.model_validate(
+def pipeline_of(stack: Endpoints) -> Pipeline:
+    return Pipeline.model_validate(
         {
             "version": 1,
             "name": f"m{secrets.token_hex(4)}",
@@ -40,6 +41,10 @@ def test_the_last_attempt_counts_everywhere(stack: Endpoints) -> None:
             "sinks": {"cache": {"type": "redis", "url": stack.redis_cache_url, "view": "t"}},
         }
     )
+
+
+def test_the_last_attempt_counts_everywhere(stack: Endpoints) -> None:
+    pipeline = pipeline_of(stack)
     kafka, topic = Kafka(pipeline), marker_topic(pipeline)
     producer = Producer({"bootstrap.servers": stack.kafka})
     kafka.create(Topic(topic, 1, 1, {"cleanup.policy": "compact"}))
@@ -67,3 +72,21 @@ def test_the_last_attempt_counts_everywhere(stack: Endpoints) -> None:
     changes = [decoder.decode(key, value, "t", 0, offset) for offset, value in enumerate(records)]
     assert max(changes, key=lambda change: (change.position, change.offset)).offset == 2
     assert json.loads(late)["op"] == "u"
+
+
+def test_a_marker_that_was_deleted_is_not_waited_for(stack: Endpoints) -> None:
+    pipeline = pipeline_of(stack)
+    kafka, topic = Kafka(pipeline), marker_topic(pipeline)
+    producer = Producer({"bootstrap.servers": stack.kafka})
+    kafka.create(Topic(topic, 1, 1, {"cleanup.policy": "delete"}))  # as somebody has set it
+    try:
+        producer.produce(topic, key=b"{}", value=read_at(FIRST))
+        producer.flush(10)
+        for future in kafka.admin.delete_records([TopicPartition(topic, 0, 1)]).values():
+            future.result()
+        began = time.monotonic()
+        with pytest.raises(KafkaError, match="has lost the position of the initial snapshot"):
+            read_snapshot_lsn(pipeline, patience=20)
+        assert time.monotonic() - began < 10
+    finally:
+        kafka.delete([topic])

@@ -260,6 +260,18 @@ def test_what_was_being_built_goes_on_after_a_kill(files: Files, run: Run) -> No
     assert other.children == []
 
 
+def test_a_file_that_it_began_with_is_built_once_it_is_applied(files: Files, run: Run) -> None:
+    """Edited, `run` started again, and only then applied: `apply` says that `run` builds it."""
+    files.path.write_text(files.text(column="title"))
+    again = Run(files)
+    assert again.watch.step() == [] and again.children == []
+    said = again.apply(files.text(column="title"))
+    assert any("its next generation is built, because views.v.columns" in line for line in said)
+    assert file_status(again.engine.pipeline)["building"] == ["cache"]
+    again.watch.step()
+    assert again.apply(files.text(column="title")) == [] and len(again.children) == 1  # it is under way
+
+
 def test_a_newer_file_ends_what_the_older_one_asked_for(files: Files, run: Run) -> None:
     run.apply(files.text(column="title"))
     run.apply(files.text())

@@ -29,6 +29,9 @@ Say = Callable[[str], None]
 # How long whoever writes to the sink may take to let go: a task ends what it has begun, a merge its commit.
 LET_GO_SECONDS = 60.0
 
+# How the reason of a pause begins that an erasure made, and takes back at its end (``operations.erase.warehouse``).
+ERASURE = "headwater erase "
+
 
 @dataclass(frozen=True)
 class Pause:
@@ -49,6 +52,11 @@ class Pause:
         """``since 2026-11-21 10:00:00 UTC by ann@host (new disks)``."""
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
         return f"since {at} by {self.by}" + (f" ({self.why})" if self.why else "")
+
+    @property
+    def erasing(self) -> bool:
+        """Whether an erasure made it: a sink that goes on meanwhile writes to the tables that are written anew."""
+        return (self.why or "").startswith(ERASURE)
 
 
 def paused(pipeline: Pipeline, sink: str) -> Pause | None:

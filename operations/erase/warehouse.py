@@ -18,7 +18,7 @@ from operations.erase.readers import Build, histories_of
 from operations.erase.subject import Subject
 from operations.erase.tables import Held, history_name, tables_of, warehouses
 from operations.history_place import history_folder, history_lease
-from operations.pausing import LET_GO_SECONDS, pause, paused, refuse_paused, resume
+from operations.pausing import ERASURE, LET_GO_SECONDS, pause, paused, refuse_paused, resume
 from operations.run.session import open_spark
 from operations.state_folder import register_of
 from sinks.iceberg.catalogue import catalog_name, find_table
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def reason(subject: Subject) -> str:
     """Of a pause that is ours: by it the same command knows what a killed one has left."""
-    return f"headwater erase {subject.digest[:12]}"
+    return f"{ERASURE}{subject.digest[:12]}"
 
 
 def go_on(subject: Subject, builds: Sequence[Build]) -> None:

@@ -179,15 +179,16 @@ def _named(judgement: Judgement, sink: str) -> Judgement:
 
 def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFacts:
     lost, mine = LossNote(generation.folder.parent).read(), evolving(pipeline, [name])
-    why, count = None, letter_counts(pipeline, [name])[name]
+    why, erasing, count = None, False, letter_counts(pipeline, [name])[name]
     try:
         pause = paused(pipeline, name)
-        why = None if pause is None else pause.words
+        why, erasing = (None, False) if pause is None else (pause.words, pause.erasing)
     except HeadwaterError as error:  # nobody knows whether it is to be left alone: it is left alone
         why = error.what
     return SinkFacts(
         state=state_of(None, generation.lease.holder()),
         paused=why,
+        erasing=erasing,
         lost=None if lost is None else lost["progress"].split("\n")[0] or lost["error"] or "it begins",
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,

@@ -135,6 +135,7 @@ class SinkFacts:
         flows: its flows that are not finished.
         state: of the generation where it has no flow yet: ``never run`` or ``starting``.
         paused: since when, by whom and why.
+        erasing: it was an erasure that paused it.
         lost: how far it is with being made again; None if nothing was lost.
         refused: why no process runs it.
         away: why its server does not answer; None if it does, or nobody asks.
@@ -146,6 +147,7 @@ class SinkFacts:
     flows: Sequence[FlowFacts] = ()
     state: str = "never run"
     paused: str | None = None
+    erasing: bool = False
     lost: str | None = None
     refused: str | None = None
     away: str | None = None
@@ -295,7 +297,9 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         flows: what was judged of its flows.
     """
     if facts.paused is not None:
-        return Judgement("paused", f"paused {facts.paused}", "`headwater resume FILE SINK`")
+        # Resuming beside an erasure that is alive would have both write to the same tables.
+        again = "nothing: it goes on when the erasure ends; if that was killed, the same `headwater erase` again"
+        return Judgement("paused", f"paused {facts.paused}", again if facts.erasing else "`headwater resume FILE SINK`")
     if facts.lost is not None:
         return Judgement("filling", f"what it kept was lost, and is made again: {facts.lost}")
     if facts.refused is not None:

@@ -23,7 +23,7 @@ from operations.freshness.place import Place
 from operations.freshness.waits import Waits
 from operations.letters.writes import WriteLetters
 from operations.loss_note import LossNote
-from operations.pausing import pause
+from operations.pausing import pause, resume
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.facts import judged, sink_limit
@@ -110,6 +110,10 @@ def test_pauses_losses_and_refusals(pipeline: Pipeline) -> None:
     pause(pipeline, "cache", "new disks", print)
     report = judged(pipeline).sinks["cache"].judged
     assert report.judgement == "paused" and report.remedy == "`headwater resume FILE cache`"
+    resume(pipeline, "cache")
+    pause(pipeline, "cache", "headwater erase 0123456789ab", print)
+    report = judged(pipeline).sinks["cache"].judged  # nobody is told to let the sink write beside an erasure
+    assert report.judgement == "paused" and report.remedy and "resume" not in report.remedy
     note.clear()
 
 

@@ -40,13 +40,14 @@ def sink_config(
         computed: view name -> field name -> Spark type of what Spark SQL computes.
         generation: which build of the sink.
         token: of the lease under which it writes; 0 for who only reads.
-        pipeline: the pipeline's name, under which a sink claims its keys.
+        pipeline: the pipeline's name, under which a sink claims its keys or indices.
 
     Raises:
         ConfigError: one index for several views.
     """
     if isinstance(sink, SearchSink):
-        return _search(name, sink, views, computed, generation) | {"token": token}
+        whose = {"pipeline": pipeline} if pipeline else {}
+        return _search(name, sink, views, computed, generation) | {"token": token, **whose}
     if isinstance(sink, RedisSink):
         owner = f"{pipeline}/{name}" if pipeline else name
         return _redis(name, sink, views, generation) | {"token": token, "owner": owner}

@@ -12,10 +12,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from cdc.errors import EraseUnfinished
 from cdc.history import OFFSET, PARTITION
 from spark.large_merge import BRANCH
 from spark.upkeep_plan import MARKS, QUERY
-from spark.upkeep_steps import open_table
+from spark.upkeep_steps import open_table, others_in
 
 # No file is written anew for its size, and none is cut.
 _ENDLESS = 1 << 50
@@ -69,6 +70,38 @@ def forget_rows(spark: SparkSession, table: str, places: Mapping[int, Sequence[i
         for start in range(0, len(offsets), PAGE):
             listed = ", ".join(map(str, offsets[start : start + PAGE]))
             spark.sql(f"DELETE FROM {table} WHERE {PARTITION} = {partition} AND {OFFSET} IN ({listed})")  # noqa: S608
+
+
+def remove_left(spark: SparkSession, table: str, before: float) -> int:
+    """Remove what a rewriting has left that was killed between its commit, behind which no snapshot names the old
+    files, and their removal: files of nobody, written before it began. Iceberg's procedure keeps those of a day.
+
+    Args:
+        spark: the session.
+        table: as ``rewrite``.
+        before: when that one began (epoch seconds); a file of somebody else's who is at work now is younger.
+
+    Returns:
+        how many.
+
+    Raises:
+        EraseUnfinished: another table has its files in the same folder (terminal).
+    """
+    opened, jvm = open_table(spark, table), spark._jvm
+    if others_in(spark, opened):
+        raise EraseUnfinished(
+            f"an erasure of {table} was killed, and another table has its files in the same folder",
+            means="whose files those are that no snapshot names can't be told",
+            fix="remove those by hand that neither table names",
+        )
+    actions: Any = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
+    removal = actions.deleteOrphanFiles(opened).olderThan(int(before * 1000)).usePrefixListing(True)
+    found = removal.execute().orphanFileLocations().iterator()
+    removed = 0
+    while found.hasNext():
+        found.next()
+        removed += 1
+    return removed
 
 
 def _rewrite_files(spark: SparkSession, table: str) -> int:

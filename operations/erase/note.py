@@ -1,8 +1,9 @@
-"""Settings of servers that were changed for a moment, written down before they are: a kill must not leave them so.
+"""What is changed for a moment, or under way, written down before it is: a kill must not leave it so.
 
     <state_dir>/<pipeline>/erasing.json     kind -> name -> setting -> what it was; null for a server's own default
 
-Whoever erases next puts them back first.
+Whoever erases next puts settings of servers back first. Of a table whose files are written anew (``tables``) it says
+since when.
 """
 
 from __future__ import annotations
@@ -76,6 +77,24 @@ class Note:
         finally:
             back(name, noted[kind][name])
             self._forget(kind, name)
+
+    def begin(self, kind: str, name: str, settings: Settings) -> Settings | None:
+        """Note that something is under way, until ``end``.
+
+        Returns:
+            what is noted already, and stays: who noted it was killed; else None.
+        """
+        noted = self.read()
+        if (earlier := noted.get(kind, {}).get(name)) is not None:
+            return earlier
+        noted.setdefault(kind, {})[name] = dict(settings)
+        numbered_state_dir(self._pipeline)
+        write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+        return None
+
+    def end(self, kind: str, name: str) -> None:
+        """Forget it."""
+        self._forget(kind, name)
 
     def _forget(self, kind: str, name: str) -> None:
         noted = self.read()

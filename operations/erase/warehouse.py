@@ -6,6 +6,7 @@ with a reason that says whose it is: who is killed here leaves the sink paused, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from cdc.errors import EraseUnfinished, StateError, TagsHold
+from operations.erase.note import Note
 from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
 from operations.erase.subject import Subject
@@ -23,10 +25,13 @@ from operations.run.session import open_spark
 from operations.state_folder import register_of
 from sinks.iceberg.catalogue import catalog_name, find_table
 from spark.brief import shortened
-from spark.erasing import forget_rows, rewrite
+from spark.erasing import forget_rows, remove_left, rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Of the note: tables that are written anew, and since when.
+TABLES, SINCE = "tables", "since"
 
 
 def reason(subject: Subject) -> str:
@@ -123,18 +128,27 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
 
 
 def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> None:
+    note = Note(subject.pipeline)
     for one in tables:
         name = history_name(subject, one.sink) if one.build is None else _place(one)
         files = bool(one.there.rows or one.there.hidden)
+        noted = f"{one.sink}: {one.name}"
+        killed = note.begin(TABLES, noted, {SINCE: f"{time.time():.3f}"})
         try:
             forget_rows(spark, name, one.rows)
             done = rewrite(spark, name, one.there.tags, files=files)
+            if killed is not None:
+                left = remove_left(spark, name, float(killed[SINCE] or 0))
+                done += f", {left} files removed that one which was killed has left"
+        except EraseUnfinished:
+            raise
         except Exception as error:  # Spark wraps what Java says in many types
             raise EraseUnfinished(
                 f"table {one.name} could not be written anew: {shortened(str(error))}",
                 means="it is whole, and may still hold the row; other tables may be done",
                 fix="the same again goes on; a compaction of somebody else's that came between is no harm",
             ) from error
+        note.end(TABLES, noted)
         subject.say(f"{one.name}: {done}")
 
 

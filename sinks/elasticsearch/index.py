@@ -3,6 +3,7 @@ for this process's lease."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,10 @@ from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import reason_of, translated
 from sinks.elasticsearch.lease import Lease
+from sinks.elasticsearch.owners import is_of_other, is_owner, owner
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
+
+_log = logging.getLogger(__name__)
 
 # The server makes an index in a quarter of a second, most of which it waits: fifty are not made one by one. The client
 # keeps ten connections.
@@ -109,13 +113,15 @@ class Indices:
             self._client.indices.update_aliases(actions=actions)
 
     def _owner(self, target: Target) -> dict[str, Any]:
-        return {"sink": self._settings.name, "view": target.view, "generation": target.generation}
+        return owner(self._settings, view=target.view, generation=target.generation)
+
+    def _made_by(self, name: str) -> Any:
+        return (self._client.indices.get_mapping(index=name).body[name]["mappings"].get("_meta") or {}).get("headwater")
 
     def _check_owner(self, target: Target, name: str) -> None:
-        """An index of the same name that another sink or view made must not be written, or dropped, by both."""
-        theirs = self._client.indices.get_mapping(index=name).body[name]["mappings"].get("_meta") or {}
-        made_by = theirs.get("headwater")
-        if made_by != self._owner(target):
+        """What another pipeline, sink or view made must not be written, or dropped, by both."""
+        made_by = self._made_by(name)
+        if not is_owner(self._owner(target), made_by):
             raise SinkRefused(
                 f"{self._settings.who}: index {name} exists, but was made by {made_by or 'someone else'}, "
                 f"not for view {target.view!r}",
@@ -185,16 +191,20 @@ class Indices:
         return int(found["_all"]["total"]["store"]["size_in_bytes"])
 
     def drop(self, target: Target) -> None:
-        """Remove one generation's indices, and their aliases with them; what is not ours stays.
+        """Remove one generation's indices, and their aliases with them; what another pipeline has made stays.
 
         Raises:
-            SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
+            SinkUnavailable: transient. SinkRefused: an index of that name was made by another sink or view.
         """
         with translated(self._settings.who, "drop"):
             for name in (target.concrete, target.fences, target.percolator):
-                if self._client.indices.exists(index=name):
-                    self._check_owner(target, name)
-                    self._client.indices.delete(index=name, ignore_unavailable=True)
+                if not self._client.indices.exists(index=name):
+                    continue
+                if is_of_other(self._settings, self._made_by(name)):
+                    _log.warning("%s: index %s is another pipeline's, and stays", self._settings.who, name)
+                    continue
+                self._check_owner(target, name)
+                self._client.indices.delete(index=name, ignore_unavailable=True)
 
     def bulk_load(self, target: Target, on: bool) -> None:
         """Turn refresh off for a load from nothing, and back on (with one refresh) after it. ``setup`` heals a crash

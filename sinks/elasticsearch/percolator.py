@@ -15,6 +15,7 @@ from elasticsearch import BadRequestError, Elasticsearch
 from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
 from sinks.elasticsearch.client import PASSING, reason_of, refused, translated
 from sinks.elasticsearch.mapping import flatten
+from sinks.elasticsearch.owners import is_owner, owner
 from sinks.elasticsearch.queries import MOST, Query, settings_of
 from sinks.elasticsearch.settings import Settings, Target
 
@@ -84,7 +85,7 @@ class Percolator:
         """An index in which the other kind has judged: the server has got a percolator, or lost it."""
         found = self._client.options(ignore_status=404).indices.get(index=self.index).body.get(self.index, {})
         meta = (found.get("mappings") or {}).get("_meta") or {}
-        if meta.get("headwater") == self._owner and meta.get("kind", Percolator.kind) != self.kind:
+        if is_owner(self._owner, meta.get("headwater")) and meta.get("kind", Percolator.kind) != self.kind:
             self._client.indices.delete(index=self.index)
 
     def _create(self, documents: Mapping[str, Any]) -> None:
@@ -105,7 +106,7 @@ class Percolator:
 
     def _checked(self, wanted: Mapping[str, Any]) -> str:
         found = self._client.indices.get(index=self.index).body[self.index]
-        if (found["mappings"].get("_meta") or {}).get("headwater") != self._owner:
+        if not is_owner(self._owner, (found["mappings"].get("_meta") or {}).get("headwater")):
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is none of this sink's",
                 fix="choose another `index:` for this sink, or delete that index",
@@ -246,7 +247,7 @@ class Percolator:
 
     @property
     def _owner(self) -> dict[str, Any]:
-        return {"sink": self._settings.name, "view": self._target.view, "generation": self._target.generation}
+        return owner(self._settings, view=self._target.view, generation=self._target.generation)
 
 
 def parts(things: Sequence[Any]) -> Iterable[Sequence[Any]]:

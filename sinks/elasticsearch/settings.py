@@ -110,7 +110,7 @@ class Target:
 @dataclass(frozen=True)
 class Settings:
     """Everything the sink needs. Sizes in bytes, times in seconds; ``purge_seconds`` is the pause between two purges of
-    old fences while it writes."""
+    old fences while it writes; ``pipeline`` names whose the sink is, empty if nobody says."""
 
     kind: str
     name: str
@@ -130,6 +130,7 @@ class Settings:
     give_up_seconds: float | None = None
     fence_seconds: int = 7 * 86400
     purge_seconds: float = 3600.0
+    pipeline: str = ""
 
     @property
     def product(self) -> Product:
@@ -177,6 +178,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         give_up_seconds=fields.seconds("give_up_seconds", None, 86400 * 30),
         fence_seconds=fields.number("fence_seconds", 7 * 86400, 1, 86400 * 3650),
         purge_seconds=fields.seconds("purge_seconds", 3600.0, 86400 * 30) or 3600.0,
+        pipeline=fields.optional("pipeline") or "",
     )
     fields.done()
     if not settings.targets:

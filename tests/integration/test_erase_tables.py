@@ -51,3 +51,11 @@ def test_versions_of_a_row_leave_its_history(found: Any) -> None:
     assert one["after"]["files"] == [] and one["after"]["shown"] == 0
     assert len(one["after"]["rows"]) == 2 * ROWS - 2 and KEY not in one["after"]["rows"]
     assert one["known"] == [True, False]
+
+
+def test_what_a_killed_rewriting_has_left_is_removed(found: Any) -> None:
+    """Killed between the commit that expires snapshots and the removal of their files: no snapshot named them any more,
+    and the same erasure again found nothing."""
+    left, after = found["history"]["left"], found["history"]["after"]
+    assert (left["removed"], left["there"]) == (1, ["being-written.parquet"])
+    assert left["look"] == after

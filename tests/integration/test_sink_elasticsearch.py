@@ -40,6 +40,24 @@ def test_setup_makes_index_mapping_settings_and_aliases(subject: Subject, client
     assert subject.name in client.indices.get_alias(name=subject.name).body[name]["aliases"]
 
 
+def test_an_index_of_another_pipeline_is_neither_written_nor_removed(subject: Subject, client: Elasticsearch) -> None:
+    """A copy of a file under another name: `drop` of that pipeline removed the documents of the first one."""
+    ours = opened(subject, pipeline="shop")
+    ours.setup()
+    ours.write(VIEW, items(3, 1))
+    ours.refresh(VIEW)
+    name = f"{subject.name}_g1"
+    assert client.indices.get_mapping(index=name).body[name]["mappings"]["_meta"]["headwater"]["pipeline"] == "shop"
+    copy = opened(subject, pipeline="copy")
+    with pytest.raises(SinkRefused, match="'pipeline': 'shop'"):
+        copy.setup()
+    copy.drop(VIEW)
+    assert client.count(index=subject.name).body["count"] == 3
+    opened(subject).setup()  # one that does not say whose it is, as before
+    ours.drop(VIEW)
+    assert not client.indices.exists(index=name)
+
+
 def test_readers_see_only_documents_under_the_name_and_its_patterns(subject: Subject, client: Elasticsearch) -> None:
     sink = opened(subject)
     sink.setup()

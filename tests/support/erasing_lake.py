@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from cdc.history import OFFSET, PARTITION
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.remains import remains
-from spark.erasing import forget_rows, rewrite
+from spark.erasing import forget_rows, remove_left, rewrite
 from spark.iceberg_history import History
 from spark.session import build_session
 from spark.upkeep_steps import open_table
@@ -111,7 +112,21 @@ class Lake:
         forget_rows(spark, table, {KEY % 2: [KEY, KEY + ROWS]})
         said = rewrite(spark, table, [])
         known = [self.holds("past", "h", number) for number in (1, 2)]
-        return {"before": before, "after": self.look("past"), "said": said, "known": known}
+        after = self.look("past")
+        return {"before": before, "after": after, "said": said, "known": known, "left": self.left(table)}
+
+    def left(self, table: str) -> dict[str, Any]:
+        """What was left by one that was killed before it had removed the files, and what somebody is writing now."""
+        folder = self.folder / "w" / "shop" / "past" / "data"
+        began, names = time.time() - 60, ("left.parquet", "being-written.parquet")
+        for name, at in zip(names, (began - 60, began + 30), strict=True):
+            (folder / name).write_text(self.value)
+            os.utime(folder / name, (at, at))
+        removed = remove_left(self.spark, table, began)
+        there = [name for name in names if (folder / name).exists()]
+        for name in there:
+            (folder / name).unlink()
+        return {"removed": removed, "there": there, "look": self.look("past")}
 
 
 def main(folder: Path, value: str) -> None:

@@ -214,6 +214,15 @@ def test_after_a_kill_the_next_one_puts_back_what_was_before(tmp_path: Path) -> 
     assert done["i"] == {"a": None} and note.read() == {}
 
 
+def test_what_a_killed_one_was_at_is_known_until_it_has_ended(tmp_path: Path) -> None:
+    note = Note(pipeline(tmp_path))
+    assert note.begin("tables", "lake: n.t", {"since": "1"}) is None
+    assert note.begin("tables", "lake: n.t", {"since": "2"}) == {"since": "1"}
+    assert Note(pipeline(tmp_path)).begin("tables", "lake: n.t", {"since": "3"}) == {"since": "1"}
+    note.end("tables", "lake: n.t")
+    assert note.begin("tables", "lake: n.t", {"since": "4"}) is None
+
+
 def test_a_note_that_can_not_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "erasing.json").write_text("{")

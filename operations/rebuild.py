@@ -83,6 +83,7 @@ class Rebuild:
         self.pipeline, self.file, self.sink, self.throttle = pipeline, file, sink, throttle
         self.stop, self.say, self.shown, self.own = stop, say, shown, own
         self.registry = register_of(pipeline, sink)
+        self.auto = False
 
     def run(self, *, auto: bool) -> dict[str, Any]:
         """Do it; returns the shape of ``--json``.
@@ -92,6 +93,7 @@ class Rebuild:
             StateError: a generation is ready already, the sink is paused, or the rebuild was stopped before its end.
             HeadwaterError: a flow has failed.
         """
+        self.auto = auto
         refuse_paused(self.pipeline, [self.sink], "nothing is filled")
         self.registry.living()  # what is wrong here is said before a server is asked
         adopt(self.pipeline, self.sink, self.say)
@@ -139,6 +141,11 @@ class Rebuild:
             "equal": equal,
             "late": late,
         }
+
+    @property
+    def _again(self) -> str:
+        """The command that was given."""
+        return f"headwater rebuild {self.file} {self.sink}{' --auto' if self.auto else ''}"
 
     def _entry(self) -> Registered:
         """The generation to fill: one whose rebuild was cut, if it was made of what the file says now; else a new."""
@@ -225,7 +232,7 @@ class Rebuild:
                     raise StateError(
                         "; ".join(f"{flow} failed: {why}" for flow, why in engine.runner.errors.items()),
                         means="the new generation is not complete; the living one goes on as before",
-                        fix=f"put it right, then the same command goes on: `headwater rebuild {self.file} {self.sink}`",
+                        fix=f"put it right, then the same command goes on: `{self._again}`",
                     )
                 if engine.runner.doubting:
                     raise _Altered
@@ -234,7 +241,7 @@ class Rebuild:
         raise StateError(
             f"the rebuild of {self.sink} was stopped before its end",
             means="what is filled stays; readers see nothing of it",
-            fix=f"the same command goes on: `headwater rebuild {self.file} {self.sink}`",
+            fix=f"the same command goes on: `{self._again}`",
         )
 
     def _ready(self, engine: Engine, number: int, records: int, seconds: float) -> None:

@@ -14,7 +14,7 @@ from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import reason_of, translated
 from sinks.elasticsearch.lease import Lease
-from sinks.elasticsearch.owners import is_of_other, is_owner, owner
+from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, owner
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
 
 _log = logging.getLogger(__name__)
@@ -169,8 +169,20 @@ class Indices:
                     fix="`headwater rebuild FILE SINK` builds a new generation",
                 )
             self._check_owner(target, target.concrete)
+            self._refuse_readers_of_others(target)
             self._client.indices.refresh(index=target.concrete)  # readers must find all that was written
             generations.promote(self._client, self._settings.who, target, old)
+
+    def _refuse_readers_of_others(self, target: Target) -> None:
+        """Readers of another pipeline would see our documents from one moment to the next."""
+        for index in generations.seen(self._client, target):
+            if is_of_other(self._settings, made_by := self._made_by(index)):
+                raise SinkRefused(
+                    f"{self._settings.who}: readers of {target.index} see {index}, which pipeline"
+                    f" {made_by[PIPELINE]!r} has made",
+                    means="they see what they saw before; nothing was changed",
+                    fix="choose another `index:` for this sink; or `headwater drop` the other pipeline first",
+                )
 
     def living(self, target: Target) -> int | None:
         """The generation that readers see; None if there is none."""

@@ -52,6 +52,11 @@ def test_an_index_of_another_pipeline_is_neither_written_nor_removed(subject: Su
     with pytest.raises(SinkRefused, match="'pipeline': 'shop'"):
         copy.setup()
     copy.drop(VIEW)
+    second = opened(subject, pipeline="copy", **target(subject, generation=2))
+    second.setup()
+    with pytest.raises(SinkRefused, match=r"see .*_g1, which pipeline 'shop' has made"):
+        second.promote(VIEW, 1)
+    second.drop(VIEW)
     assert client.count(index=subject.name).body["count"] == 3
     opened(subject).setup()  # one that does not say whose it is, as before
     ours.drop(VIEW)

@@ -71,7 +71,7 @@ class Note:
         noted = self.read()
         noted.setdefault(kind, {}).setdefault(name, dict(were))
         numbered_state_dir(self._pipeline)
-        write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+        self._write(noted)
         try:
             yield
         finally:
@@ -89,18 +89,21 @@ class Note:
             return earlier
         noted.setdefault(kind, {})[name] = dict(settings)
         numbered_state_dir(self._pipeline)
-        write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+        self._write(noted)
         return None
 
     def end(self, kind: str, name: str) -> None:
         """Forget it."""
         self._forget(kind, name)
 
+    def _write(self, noted: Mapping[str, Mapping[str, Settings]]) -> None:
+        write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+
     def _forget(self, kind: str, name: str) -> None:
         noted = self.read()
         noted.get(kind, {}).pop(name, None)
         noted = {one: names for one, names in noted.items() if names}
         if noted:
-            write_atomic(self._path, json.dumps(noted, indent=1, sort_keys=True))
+            self._write(noted)
         else:
             self._path.unlink(missing_ok=True)

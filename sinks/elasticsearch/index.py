@@ -14,7 +14,7 @@ from cdc.errors import SinkRefused
 from sinks.elasticsearch import fences, generations, mapping
 from sinks.elasticsearch.client import reason_of, translated
 from sinks.elasticsearch.lease import Lease
-from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, owner
+from sinks.elasticsearch.owners import PIPELINE, is_of_other, is_owner, made_by, owner
 from sinks.elasticsearch.settings import PRODUCTS, Settings, Target
 
 _log = logging.getLogger(__name__)
@@ -115,15 +115,12 @@ class Indices:
     def _owner(self, target: Target) -> dict[str, Any]:
         return owner(self._settings, view=target.view, generation=target.generation)
 
-    def _made_by(self, name: str) -> Any:
-        return (self._client.indices.get_mapping(index=name).body[name]["mappings"].get("_meta") or {}).get("headwater")
-
     def _check_owner(self, target: Target, name: str) -> None:
         """What another pipeline, sink or view made must not be written, or dropped, by both."""
-        made_by = self._made_by(name)
-        if not is_owner(self._owner(target), made_by):
+        theirs = made_by(self._client, name)
+        if not is_owner(self._owner(target), theirs):
             raise SinkRefused(
-                f"{self._settings.who}: index {name} exists, but was made by {made_by or 'someone else'}, "
+                f"{self._settings.who}: index {name} exists, but was made by {theirs or 'someone else'}, "
                 f"not for view {target.view!r}",
                 fix="choose another `index:` for this sink, or delete that index",
             )
@@ -176,10 +173,10 @@ class Indices:
     def _refuse_readers_of_others(self, target: Target) -> None:
         """Readers of another pipeline would see our documents from one moment to the next."""
         for index in generations.seen(self._client, target):
-            if is_of_other(self._settings, made_by := self._made_by(index)):
+            if is_of_other(self._owner(target), theirs := made_by(self._client, index)):
                 raise SinkRefused(
                     f"{self._settings.who}: readers of {target.index} see {index}, which pipeline"
-                    f" {made_by[PIPELINE]!r} has made",
+                    f" {theirs[PIPELINE]!r} has made",
                     means="they see what they saw before; nothing was changed",
                     fix="choose another `index:` for this sink; or `headwater drop` the other pipeline first",
                 )
@@ -212,7 +209,7 @@ class Indices:
             for name in (target.concrete, target.fences, target.percolator):
                 if not self._client.indices.exists(index=name):
                     continue
-                if is_of_other(self._settings, self._made_by(name)):
+                if is_of_other(self._owner(target), made_by(self._client, name)):
                     _log.warning("%s: index %s is another pipeline's, and stays", self._settings.who, name)
                     continue
                 self._check_owner(target, name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elasticsearch import Elasticsearch
+
 from sinks.elasticsearch.settings import Settings
 
 PIPELINE = "pipeline"
@@ -20,26 +22,27 @@ def owner(settings: Settings, **part: object) -> dict[str, Any]:
     return {"sink": settings.name, **part, **({PIPELINE: settings.pipeline} if settings.pipeline else {})}
 
 
+def made_by(client: Elasticsearch, index: str) -> Any:
+    """What an index says of itself; None if nothing of ours made it. Raises the client's errors."""
+    return told(client.indices.get_mapping(index=index).body[index]["mappings"])
+
+
+def told(mappings: Mapping[str, Any]) -> Any:
+    """What an index's mapping says of whose it is; None if nothing of ours made it."""
+    return (mappings.get("_meta") or {}).get("headwater")
+
+
 def is_owner(ours: Mapping[str, Any], theirs: object) -> bool:
     """Whether an index that says ``theirs`` is ours. One made before pipelines were told (2026-11) names none: then the
     rest decides."""
-    if not isinstance(theirs, Mapping):
-        return False
-    known = PIPELINE in ours and PIPELINE in theirs
-    return _rest(ours) == _rest(theirs) and (not known or ours[PIPELINE] == theirs[PIPELINE])
+    return isinstance(theirs, Mapping) and not is_of_other(ours, theirs) and _rest(ours) == _rest(theirs)
 
 
-def is_of_other(settings: Settings, theirs: object) -> bool:
+def is_of_other(ours: Mapping[str, Any], theirs: object) -> bool:
     """Whether an index says that another pipeline has made it."""
-    return (
-        isinstance(theirs, Mapping)
-        and bool(settings.pipeline)
-        and theirs.get(PIPELINE, "")
-        not in (
-            "",
-            settings.pipeline,
-        )
-    )
+    if not isinstance(theirs, Mapping) or PIPELINE not in ours or PIPELINE not in theirs:
+        return False
+    return bool(ours[PIPELINE] != theirs[PIPELINE])
 
 
 def _rest(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from elasticsearch import BadRequestError, Elasticsearch
 from cdc.errors import QueryRefused, SinkRefused, SinkUnavailable
 from sinks.elasticsearch.client import PASSING, reason_of, refused, translated
 from sinks.elasticsearch.mapping import flatten
-from sinks.elasticsearch.owners import is_owner, owner
+from sinks.elasticsearch.owners import is_owner, owner, told
 from sinks.elasticsearch.queries import MOST, Query, settings_of
 from sinks.elasticsearch.settings import Settings, Target
 
@@ -106,7 +106,7 @@ class Percolator:
 
     def _checked(self, wanted: Mapping[str, Any]) -> str:
         found = self._client.indices.get(index=self.index).body[self.index]
-        if not is_owner(self._owner, (found["mappings"].get("_meta") or {}).get("headwater")):
+        if not is_owner(self._owner, told(found["mappings"])):
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is none of this sink's",
                 fix="choose another `index:` for this sink, or delete that index",

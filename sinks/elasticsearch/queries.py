@@ -15,7 +15,7 @@ from elasticsearch import BadRequestError, ConflictError, Elasticsearch, NotFoun
 
 from cdc.errors import SinkRefused, SinkUnavailable
 from sinks.elasticsearch.client import connect, reason_of, translated
-from sinks.elasticsearch.owners import is_of_other, is_owner, owner
+from sinks.elasticsearch.owners import is_of_other, is_owner, made_by, owner
 from sinks.elasticsearch.settings import Settings, Target, read_settings
 
 # One answer of the percolator has all that match: it is bounded by how many there are.
@@ -196,13 +196,14 @@ class QueryStore:
             return int(self._client.count(index=self.index).body["count"])
 
     def drop(self) -> None:
-        """Remove the index, if it is there and ours.
+        """Remove the index, if it is there; what another pipeline has made stays.
 
         Raises:
             SinkUnavailable: transient. SinkRefused: an index of that name is not ours.
         """
         with translated(self._settings.who, "removal of standing queries"):
-            if self._client.indices.exists(index=self.index) and not is_of_other(self._settings, self._made_by()):
+            there = self._client.indices.exists(index=self.index)
+            if there and not is_of_other(self._owner, made_by(self._client, self.index)):
                 self._check_owner()
                 self._client.indices.delete(index=self.index, ignore_unavailable=True)
 
@@ -219,12 +220,8 @@ class QueryStore:
     def _owner(self) -> dict[str, Any]:
         return owner(self._settings, view=self._target.view, queries=True)
 
-    def _made_by(self) -> Any:
-        found = self._client.indices.get_mapping(index=self.index).body[self.index]
-        return (found["mappings"].get("_meta") or {}).get("headwater")
-
     def _check_owner(self) -> None:
-        if not is_owner(self._owner, self._made_by()):
+        if not is_owner(self._owner, made_by(self._client, self.index)):
             raise SinkRefused(
                 f"{self._settings.who}: index {self.index} exists, but is not that of the standing queries of view "
                 f"{self._target.view!r}",

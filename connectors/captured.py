@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
 from connectors.actions import Action, statements
+from connectors.begins import Begins
 from connectors.database.number import check_number
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
@@ -68,6 +69,7 @@ class Captured:
         sweep: deletes that were missed are to be looked for when the rows are read.
         identity: what the table was when it was captured; None if an older version has captured it.
         gap: changes of it are missing; None if not.
+        begins: partition -> first offset of its topic when it was last read whole; without those that begin at 0.
     """
 
     table: str
@@ -78,6 +80,7 @@ class Captured:
     sweep: bool = False
     identity: Sighting | None = None
     gap: Gap | None = None
+    begins: Mapping[int, int] = field(default_factory=dict)
 
 
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
@@ -90,7 +93,8 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
         select = sql.SQL(
             "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
             " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false), nullif(to_jsonb(c) -> 'identity', 'null'),"
-            " nullif(to_jsonb(c) -> 'gap', 'null') FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NULL"
+            " nullif(to_jsonb(c) -> 'gap', 'null'), coalesce(nullif(to_jsonb(c) -> 'begins', 'null'), '{{}}')"
+            " FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NULL"
         ).format(names.identifier(names.captured))
         return {row[0]: _entry(*row) for row in connection.execute(select)}
 
@@ -106,7 +110,7 @@ def read_left(connection: Connection, names: Names) -> list[str]:
 
 
 def _entry(*row: Any) -> Captured:
-    table, state, signal_id, changed_at, condition, sweep, identity, gap = row
+    table, state, signal_id, changed_at, condition, sweep, identity, gap, begins = row
     return Captured(
         table,
         state,
@@ -116,6 +120,7 @@ def _entry(*row: Any) -> Captured:
         sweep,
         None if identity is None else Sighting.from_dict(identity),
         None if gap is None else Gap.from_dict(gap),
+        {int(partition): int(at) for partition, at in begins.items()},
     )
 
 
@@ -148,12 +153,12 @@ def plan_captured(
     come = [table for table in wanted if table not in captured or table in emptied or table in gaps]
     if fresh:  # what an earlier, dropped capture remembers is void
         come = [table for table in wanted if table not in captured or captured[table].state != "initial"]
-    before = []
+    before, begins = [], Begins(come)
     for table in come:
         was = captured.get(table)
         gap = None if fresh else gaps.get(table) or (was.gap if was else None)
         sweep = gap is not None and table not in emptied
-        before.append(_note(names, publication, table, state, was, gap, sweep=sweep))
+        before.append(_note(names, publication, table, state, was, gap, begins, sweep=sweep))
     unknown = [t for t in wanted if t in captured and t not in come and captured[t].identity is None]
     if unknown:
         before.append(_identify(names, publication, unknown))
@@ -161,13 +166,23 @@ def plan_captured(
 
 
 def _note(
-    names: Names, publication: str, table: str, state: str, was: Captured | None, gap: Gap | None, *, sweep: bool
+    names: Names,
+    publication: str,
+    table: str,
+    state: str,
+    was: Captured | None,
+    gap: Gap | None,
+    begins: Begins,
+    *,
+    sweep: bool,
 ) -> Action:
     how = "by the initial snapshot" if state == "initial" else "by an incremental snapshot of this table alone"
     upsert = sql.SQL(
-        "INSERT INTO {0} (table_name, snapshot, sweep, identity, gap) VALUES (%s, %s, %s, %s::jsonb, %s::jsonb)"
+        "INSERT INTO {0} (table_name, snapshot, sweep, identity, gap, begins)"
+        " VALUES (%s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
         " ON CONFLICT (table_name) DO UPDATE SET snapshot = excluded.snapshot, signal_id = NULL, changed_at = now(),"
-        " condition = NULL, sweep = excluded.sweep, identity = excluded.identity, gap = excluded.gap, left_at = NULL"
+        " condition = NULL, sweep = excluded.sweep, identity = excluded.identity, gap = excluded.gap,"
+        " begins = excluded.begins, left_at = NULL"
     ).format(names.identifier(names.captured))
     kept = None if gap is None else json.dumps(gap.to_dict())
 
@@ -176,7 +191,7 @@ def _note(
         now = look(servers.setup, publication, [table]).by_name.get(table)
         identity = None if now is None else json.dumps(now.to_dict())
         with explained(f"noting the capture of {table}"):
-            servers.setup.execute(upsert, [table, state, sweep, identity, kept])
+            servers.setup.execute(upsert, [table, state, sweep, identity, kept, begins.of(servers, table)])
 
     why = f"; it {'; '.join(gap.reasons)}" if gap is not None else ""
     return Action("snapshot", table, f"rows will be read {how}{why}", was.state if was else None, state, run)

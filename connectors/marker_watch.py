@@ -6,6 +6,8 @@ Rows of a transaction that was open during the snapshot can bear log positions f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
@@ -47,15 +49,32 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
 
 def _position(kafka: Kafka, pipeline: Pipeline) -> int | None:
     """The position; None before there is one."""
-    found, topic = read_position(kafka, pipeline), marker_topic(pipeline)
-    # Compaction keeps a key's newest record and never moves the first offset: retention did. Nobody writes it again.
-    if found is None and (first := kafka.ends({topic: 1}, first=True)[topic][0]) > 0:
+    topic = marker_topic(pipeline)
+    found = read_position(kafka, pipeline)
+    if found is None:
+        refuse_lost_marker(kafka, pipeline, kafka.ends({topic: 1}, first=True))
+    return found
+
+
+def refuse_lost_marker(kafka: Kafka, pipeline: Pipeline, first: Mapping[str, Mapping[int, int]]) -> None:
+    """Refuse to go on without a position that was there once, and that nobody writes again.
+
+    Args:
+        kafka: the brokers.
+        pipeline: the loaded file.
+        first: first offsets, topic -> partition -> offset. Compaction keeps a key's newest record and never moves them.
+
+    Raises:
+        KafkaError: the marker's topic begins later than at 0, and tells no position (terminal).
+    """
+    topic = marker_topic(pipeline)
+    begins = first.get(topic, {}).get(0, 0)
+    if begins and read_position(kafka, pipeline) is None:
         raise KafkaError(
-            f"topic {topic} has lost the position of the initial snapshot: what was before offset {first} is deleted",
+            f"topic {topic} has lost the position of the initial snapshot: what was before offset {begins} is deleted",
             means="the topic had a retention, or somebody deleted records; without it old and new can't be told apart",
             fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
         )
-    return found
 
 
 class MarkerWatch:

@@ -15,7 +15,7 @@ from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
 from connectors.catalogue import read_catalogue
-from connectors.changed import differences, look_at, merged, refusal
+from connectors.changed import Change, differences, look_at, merged, refusal
 from connectors.connector import RunningConnector, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants
@@ -29,6 +29,8 @@ from connectors.database.truncate import plan_truncate
 from connectors.database.write_tokens import plan_write_tokens
 from connectors.debezium import connector_config, marker_topic
 from connectors.failover import plan_failover
+from connectors.lost_records import lost_records
+from connectors.marker_watch import refuse_lost_marker
 from connectors.preflight import outbox, primary_keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
@@ -78,16 +80,19 @@ def observe(servers: Servers) -> Actual:
 
     Raises:
         TableChanged: a captured table has another name now, or was dropped (terminal).
+        KafkaError: the initial snapshot's position was deleted (terminal).
         SourceError, KafkaError, ConnectError: a server refused or does not answer (the last may be transient).
     """
     pipeline = servers.pipeline
     captured = read_captured(servers.setup, servers.names)
-    gaps = find_gaps(servers, captured)
+    changed = find_changes(servers, captured)
     places = {t: str(pipeline.locate(("source", "tables", i))) for i, t in enumerate(pipeline.source.tables)}
     catalogue = read_catalogue(servers.setup, pipeline.source.tables, places)
     topics = servers.kafka.describe([topic.name for topic in wanted_topics(pipeline, catalogue)])
     counts = {topic.name: topic.partitions for topic in topics.values()}
     first, end = servers.kafka.ends(counts, first=True), servers.kafka.ends(counts)
+    if captured:
+        refuse_lost_marker(servers.kafka, pipeline, first)
     return Actual(
         catalogue=catalogue,
         facts=read_facts(servers.setup, catalogue.tables),
@@ -95,7 +100,7 @@ def observe(servers: Servers) -> Actual:
         slot=read_slot(servers.source, pipeline.source.slot),
         connector=read_connector(servers.connect, servers.connector),
         captured=captured,
-        gaps=gaps,
+        gaps=find_gaps(captured, {**lost_records(pipeline, captured, first), **changed}),
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),
@@ -104,8 +109,8 @@ def observe(servers: Servers) -> Actual:
     )
 
 
-def find_gaps(servers: Servers, captured: Mapping[str, Captured]) -> dict[str, Gap]:
-    """Tables whose changes are missing, and that are not being read again yet.
+def find_changes(servers: Servers, captured: Mapping[str, Captured]) -> dict[str, Change]:
+    """Tables that are not those that were captured.
 
     Raises:
         TableChanged: one that the file names is not there under its name (terminal).
@@ -115,6 +120,11 @@ def find_gaps(servers: Servers, captured: Mapping[str, Captured]) -> dict[str, G
     for table, change in found.items():
         if change.gone and table in servers.pipeline.source.tables:
             raise refusal(table, merged(captured[table].gap, change), gone=True)
+    return found
+
+
+def find_gaps(captured: Mapping[str, Captured], found: Mapping[str, Change]) -> dict[str, Gap]:
+    """Tables whose changes are missing, found now or noted, and that are not being read again yet. Pure."""
     gaps = {}
     for table, entry in captured.items():
         if table in found or (entry.gap is not None and not entry.gap.mending):

@@ -197,6 +197,16 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
     return found.fetchone() is not None
 
 
+def has_column(connection: Connection, schema: str, table: str, name: str) -> bool:
+    """Whether a table has a column."""
+    found = connection.execute(
+        "SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND a.attname = %s",
+        [schema, table, name],
+    )
+    return found.fetchone() is not None
+
+
 def _last_line(error: psycopg.Error) -> str:
     """The line of a message that says why; libpq lists every address it tried before it."""
     diagnostic = error.diag.message_primary if error.diag else None

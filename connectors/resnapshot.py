@@ -20,6 +20,7 @@ from cdc.pipeline import Pipeline
 from cdc.position import format_lsn
 from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
+from connectors.begins import Begins
 from connectors.captured import Captured, read_captured, want_again
 from connectors.catalogue import near_misses, read_catalogue
 from connectors.conditions import check_condition
@@ -31,7 +32,7 @@ from connectors.database.schema import plan_schema
 from connectors.database.slot import Slot, drop_lost_slot, drop_slot, read_slot
 from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
-from connectors.plan import find_gaps, has_failed, hear, observe, prepare, request
+from connectors.plan import find_changes, find_gaps, has_failed, hear, observe, prepare, request
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
@@ -84,7 +85,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)
-        find_gaps(servers, captured)  # refuses those that are not there
+        find_changes(servers, captured)  # refuses those that are not there
         unswept = refuse_keys(read_catalogue(servers.setup, tables), sweep=wish.sweep)
         if wish.condition is not None:
             for table in tables:
@@ -93,7 +94,7 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         if gap is not None and (wish.tables or wish.condition is not None):
             raise gap
         run_all(servers, plan_schema(servers.setup, servers.names), lambda action: None)
-        if mended := sorted(find_gaps(servers, captured)):
+        if mended := sorted(find_gaps(captured, find_changes(servers, captured))):
             told(f"{', '.join(mended)}: not the table that was captured; put right first")
             first, _, last = prepare(servers, observe(servers))
             run_all(servers, [*first, *last], lambda action: None)
@@ -107,6 +108,8 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         for sweep in (True, False):
             now = [table for table in open_ones if sweep == (table not in unswept and (wish.sweep or gap is not None))]
             want_again(servers.setup, servers.names, now, wish.condition, sweep=sweep)
+        if wish.condition is None:
+            Begins(open_ones).note(servers)
         if gap is not None:
             read = running.offset or {}
             note_lost(servers.setup, servers.names, stored_lsn(read) or 0, int(read.get("ts_usec") or 0))
@@ -152,6 +155,8 @@ def read_anew(pipeline: Pipeline, wanted: Mapping[str, str], sweep: Collection[s
                 condition = f"({entry.condition}) OR ({condition})"
             swept = (open_one and entry.sweep) or (table in sweep and table not in unswept)
             want_again(servers.setup, servers.names, [table], condition, sweep=swept)
+            if whole:
+                Begins([table]).note(servers)
         wait_ready(servers)
         request(servers, _wanted(read_captured(servers.setup, servers.names)))
 

@@ -93,8 +93,15 @@ def resume_before(pipeline: Pipeline, pause: Pause) -> float:
 
 def paused_lines(found: Mapping[str, Pause]) -> list[str]:
     """What `run` says of sinks that it leaves alone, a line each."""
-    way = "`headwater resume FILE"
-    return [Line(f"sink {name} is paused {pause.words}: {way} {name}`", sink=name) for name, pause in found.items()]
+    return [
+        Line(f"sink {name} is paused {pause.words}: {_way(name, pause)}", sink=name) for name, pause in found.items()
+    ]
+
+
+def _way(sink: str, pause: Pause, file: str = "FILE") -> str:
+    if pause.erasing:  # resumed now it would write into tables that are written anew
+        return "it goes on when that erasure has ended (one that was killed: the same again)"
+    return f"`headwater resume {file} {sink}`"
 
 
 def refuse_paused(pipeline: Pipeline, sinks: Sequence[str], what: str) -> None:
@@ -111,9 +118,9 @@ def refuse_paused(pipeline: Pipeline, sinks: Sequence[str], what: str) -> None:
     found = paused_sinks(pipeline, sinks)
     if found:
         names = "; ".join(f"sink {name} is paused {pause.words}" for name, pause in found.items())
-        file = pipeline.file or "FILE"
-        first = f"`headwater resume {file} {next(iter(found))}`"
-        raise StateError(names, means=f"it is to be left alone: {what}", fix=f"{first}, then the same again")
+        sink, first = next(iter(found.items()))
+        way = _way(sink, first, str(pipeline.file or "FILE"))
+        raise StateError(names, means=f"it is to be left alone: {what}", fix=f"{way}; then the same again")
 
 
 def pause(pipeline: Pipeline, sink: str, why: str | None, say: Say) -> tuple[Pause, bool]:

@@ -18,10 +18,10 @@ from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
 from operations.generations.found import adopt
-from operations.generations.promote import Say, promote
+from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.kept_shapes import read_frozen
-from operations.pausing import refuse_paused
+from operations.pausing import Say, refuse_paused
 from operations.run.engine import Engine, open_rebuild
 from operations.run.flow_lines import lines
 from operations.run.halting import refuse_changed

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from cdc.errors import SinkUnavailable
+from cdc.waits import waiting_for
 from sinks.contract import OnWait
 
 # The first repeat comes soon (a dropped idle connection is the usual cause); the cap bounds how late a recovered server
@@ -90,4 +91,5 @@ class Patience:
         if self._give_up is not None:
             pause = min(pause, max(self._give_up - waited, 0.001))
         self._attempt += 1
-        self._stop.wait(pause)
+        with waiting_for(self._who):
+            self._stop.wait(pause)

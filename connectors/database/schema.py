@@ -63,17 +63,17 @@ def _newer_columns(connection: Connection, names: Names) -> list[Action]:
             [names.schema, names.captured],
         )
         there = {name for (name,) in rows}
-    if {"condition", "sweep", "identity", "gap", "left_at"} <= there:
+    if {"condition", "sweep", "identity", "gap", "left_at", "begins"} <= there:
         return []
     name = names.qualified(names.captured)
     alter = sql.SQL(
         "ALTER TABLE {} ADD COLUMN IF NOT EXISTS condition text,"
         " ADD COLUMN IF NOT EXISTS sweep boolean NOT NULL DEFAULT false,"
         " ADD COLUMN IF NOT EXISTS identity jsonb, ADD COLUMN IF NOT EXISTS gap jsonb,"
-        " ADD COLUMN IF NOT EXISTS left_at timestamptz"
+        " ADD COLUMN IF NOT EXISTS left_at timestamptz, ADD COLUMN IF NOT EXISTS begins jsonb"
     ).format(names.identifier(names.captured))
     run = statements(f"adding columns to {name}", alter)
-    columns = "condition, sweep, identity, gap, left_at"
+    columns = "condition, sweep, identity, gap, left_at, begins"
     return [Action("table", name, "add columns (re-snapshots, what tables are)", None, columns, run)]
 
 
@@ -116,7 +116,8 @@ def _tables(names: Names) -> list[tuple[str, str, list[sql.Composed]]]:
                     "CREATE TABLE IF NOT EXISTS {} (table_name text PRIMARY KEY, snapshot text NOT NULL"
                     " CHECK (snapshot IN ('initial', 'wanted', 'requested', 'done')), signal_id text,"
                     " changed_at timestamptz NOT NULL DEFAULT now(), condition text,"
-                    " sweep boolean NOT NULL DEFAULT false, identity jsonb, gap jsonb, left_at timestamptz)"
+                    " sweep boolean NOT NULL DEFAULT false, identity jsonb, gap jsonb, left_at timestamptz,"
+                    " begins jsonb)"
                 ).format(names.identifier(names.captured)),
                 numbered(names),
             ],

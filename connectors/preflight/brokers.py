@@ -1,17 +1,22 @@
-"""Do the brokers answer, and are the topics as they must be?"""
+"""Do the brokers answer, are the topics as they must be, and do they hold all that was written into them?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cdc.errors import ConnectError, KafkaError
-from connectors.debezium import connector_name
+from cdc.log.client import Topic
+from connectors.captured import read_captured
+from connectors.changed import merged, refusal
+from connectors.debezium import connector_name, marker_topic
+from connectors.lost_records import lost_records
+from connectors.marker_watch import refuse_lost_marker
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.topics import plan_topics, wanted_topics
 
 
 def run(site: Site) -> Iterator[Finding]:
-    """Brokers answer; existing topics have the right partitions and settings."""
+    """Brokers answer; existing topics have the right partitions and settings, and have lost nothing."""
     try:
         site.kafka.describe([])
     except KafkaError as error:
@@ -34,6 +39,25 @@ def run(site: Site) -> Iterator[Finding]:
             level = Level.ERROR if "cleanup.policy" in action.after else Level.WARNING
             message = f"other settings than the pipeline's: {action.detail.removeprefix('set ')} is wanted"
             yield Finding(level, action.name, message, "`headwater apply` sets them")
+    yield from _lost(site, actual)
+
+
+def _lost(site: Site, actual: Mapping[str, Topic]) -> Iterator[Finding]:
+    """Topics that have lost records which nobody writes again: a sink that is built anew would lack those rows."""
+    if isinstance(site.source, Exception):
+        return
+    connection = site.db if isinstance(site.setup, Exception) else site.setup
+    captured = read_captured(connection, site.names)
+    if not captured:
+        return
+    first = site.kafka.ends({topic.name: topic.partitions for topic in actual.values()}, first=True)
+    for table, change in lost_records(site.pipeline, captured, first).items():
+        error = refusal(table, merged(None, change))
+        yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
+    try:
+        refuse_lost_marker(site.kafka, site.pipeline, first)
+    except KafkaError as error:
+        yield Finding(Level.ERROR, marker_topic(site.pipeline), f"{error.what}: {error.means}", error.fix)
 
 
 def _missing(site: Site, topics: list[str]) -> Finding:

@@ -109,6 +109,8 @@ def _print(report: dict[str, Any], acted: bool) -> None:
             click.echo(f"                {place['note']}")
     for line in report["refused"]:
         click.echo(f"an erasure would be refused now: {line}")
+    for line in report["waits"]:
+        click.echo(f"an erasure would wait for this first: {line}")
     for line in report["stays"]:
         click.echo(f"stays: {line}")
     for line in report["not_ours"]:

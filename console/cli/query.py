@@ -27,6 +27,7 @@ Examples:
   headwater query pipeline.yaml "FROM flight WHERE id = 4711" --fresh
   headwater query pipeline.yaml "FROM flight WHERE id = 4711" --at-least "$TOKEN"
   headwater query pipeline.yaml "SHOW TABLES"
+  headwater query pipeline.yaml "FROM flights_versions WHERE id = 4711 ORDER BY valid_from"
   headwater query pipeline.yaml "FROM flight" --csv --limit 1000000 > flight.csv
 """
 )
@@ -65,6 +66,10 @@ def command(
     reads it: the newest snapshot of the generation that readers see. With --fresh each table is united with what its
     topic has and it has not, so that the answer has every commit that is in the log; that needs Kafka, and views
     without Spark SQL. Reads only: one statement, no other files, no network.
+
+    Of a sink with `history: true`, <table>_history has every event of a table, and <table>_versions every version of
+    its rows with valid_from and valid_to, both as they were committed; `headwater as-of` prints what reads all tables
+    at one cut.
 
     Exit code 2 when the SQL is refused or wrong.
     """

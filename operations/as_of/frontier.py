@@ -120,10 +120,12 @@ class FrontierWatch:
         while not reached(offsets := applied_offsets(self._folder), ends):
             if time.monotonic() > until:
                 behind = _behind(offsets, ends)
+                known = self._seen.newest(offsets) if self._whole else None
+                there = f", or ask for what it has: `--lsn {format_lsn(unpack(known.after)[1])}`" if known else ""
                 raise BeyondFrontier(
                     f"history has not come to {wanted}: it is {behind:,} records behind the log",
                     means="a cut there could lack rows of a transaction; nothing was made",
-                    fix="let `headwater run` run, or wait longer (--wait)",
+                    fix=f"let `headwater run` run, or wait longer (--wait){there}",
                 )
             if time.monotonic() > told:
                 left = max(until - time.monotonic(), 0.0)

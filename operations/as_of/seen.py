@@ -75,6 +75,11 @@ class Seen:
                 return one
         return None
 
+    def newest(self, applied: Offsets) -> Frontier | None:
+        """The newest that history has come to; None if there is none. Arguments as ``find``."""
+        come = [one for one, ends in self._read() if self._topics <= ends.keys() and reached(applied, ends)]
+        return come[-1] if come else None
+
     def _read(self) -> list[tuple[Frontier, dict[str, dict[int, int]]]]:
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             said = json.loads(self._path.read_text())

@@ -104,7 +104,8 @@ class Eraser:
         builds = builds_of(self.subject)
         letters = Letters(self.subject, builds)
         if not self.options.act:
-            return self._told(self._look(letters).places(letters), self._why_not(builds))
+            refused, waits = self._why_not(builds)
+            return self._told(self._look(letters).places(letters), refused, waits)
         self._note.put_back(TOPICS, self._kafka.alter)
         servers.put_back_indices(builds, self._note)
         self.subject.refuse_present()
@@ -115,7 +116,7 @@ class Eraser:
         before = look.places(letters)
         after = self._erase(letters, builds, look)
         self._refuse_return()
-        return self._told(settled(before, [*after, *servers.backups(builds)]), [])
+        return self._told(settled(before, [*after, *servers.backups(builds)]), [], [])
 
     def _look(self, letters: Letters) -> _Look:
         subject = self.subject
@@ -126,15 +127,16 @@ class Eraser:
             servers.look(subject, letters.builds),
         )
 
-    def _why_not(self, builds: Sequence[Build]) -> list[str]:
-        """What an erasure would be refused for now."""
-        found = []
+    def _why_not(self, builds: Sequence[Build]) -> tuple[list[str], list[str]]:
+        """What an erasure would be refused for now; and whom it would wait for."""
+        refused = []
         try:
             self.subject.refuse_present()
         except RowInSource as error:
-            found.append(f"{error.what}: {error.fix}")
-        found += [f"{who}: {fix}" for who, fix in behind(self.subject, builds, self._ends())]
-        return found
+            refused.append(f"{error.what}: {error.fix}")
+        late = behind(self.subject, builds, self._ends())
+        refused += [f"{one.who}: {one.fix}" for one in late if not one.coming]
+        return refused, [one.who for one in late if one.coming]
 
     def _ends(self) -> dict[str, dict[int, int]]:
         topic = self.subject.topic
@@ -193,7 +195,7 @@ class Eraser:
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
-    def _told(self, places: Sequence[Place], refused: Sequence[str]) -> dict[str, Any]:
+    def _told(self, places: Sequence[Place], refused: Sequence[str], waits: Sequence[str]) -> dict[str, Any]:
         subject, act = self.subject, self.options.act
         return {
             "pipeline": subject.pipeline.name,
@@ -206,6 +208,7 @@ class Eraser:
             "found": sum(place.found for place in places if place.kind != "backup"),
             "places": [place.to_dict() for place in places],
             "refused": list(refused),
+            "waits": list(waits),
             "stays": self._stays(),
             "not_ours": list(NOT_OURS),
         }

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cdc.errors import Behind, HeadwaterError
 from cdc.join.view import JoinedView
@@ -92,6 +93,21 @@ class _Reader:
     folder: Path
     alive: bool
     fix: str
+    failed: bool = False
+
+
+class Late(NamedTuple):
+    """Who has not read as far as he must.
+
+    Attributes:
+        who: for people.
+        fix: what to do.
+        coming: he runs and has not failed: an erasure waits for him.
+    """
+
+    who: str
+    fix: str
+    coming: bool
 
 
 _RUN = "let `headwater run FILE` run"
@@ -107,12 +123,13 @@ def _readers(subject: Subject, builds: Sequence[Build]) -> list[_Reader]:
         for flow in sorted({flow_name(view, separate=opened.warehouse) for view in build.views}):
             at = opened.generation.flow_folder(flow)
             status = FlowStatus.read(at) if alive else None
-            if status is not None and status.state == "failed":
+            failed = status is not None and status.state == "failed"
+            if failed:
                 # It runs, and will not come there: waiting is no way.
                 name, fix = ", which has failed", retire if idle else "`headwater status FILE` says what to do about it"
             else:
                 name, fix = "", f"{retire}, or {_RUN}" if idle and not alive else _RUN
-            found.append(_Reader(f"{build.name}, flow {flow}{name}", at, alive, fix))
+            found.append(_Reader(f"{build.name}, flow {flow}{name}", at, alive, fix, failed))
     for sink in histories_of(subject):
         folder = history_folder(subject.pipeline, sink)
         alive = history_lease(folder, sink).busy()
@@ -120,16 +137,18 @@ def _readers(subject: Subject, builds: Sequence[Build]) -> list[_Reader]:
     return found
 
 
-def behind(subject: Subject, builds: Sequence[Build], goal: Offsets) -> list[tuple[str, str]]:
-    """Who has not read up to these ends of the topic: (who, what to do); documents that a fan-out has left are told."""
+def behind(subject: Subject, builds: Sequence[Build], goal: Offsets) -> list[Late]:
+    """Who has not read up to these ends of the topic; documents that a fan-out has left are told."""
     found = []
     for reader in _readers(subject, builds):
         if not reached(applied_offsets(reader.folder), goal):
-            found.append((reader.name + ("" if reader.alive else ", which nobody runs"), reader.fix))
+            who = reader.name + ("" if reader.alive else ", which nobody runs")
+            found.append(Late(who, reader.fix, reader.alive and not reader.failed))
     for build in builds:
         for view in build.views:
             if isinstance(view, JoinedView) and (left := _waiting(build, view)):
-                found.append((f"{build.name}: {left} documents of view {view.name} wait to be made", "wait for them"))
+                who = f"{build.name}: {left} documents of view {view.name} wait to be made"
+                found.append(Late(who, "wait for them", build.opened.generation.lease.busy()))
     return found
 
 
@@ -154,11 +173,11 @@ def await_readers(subject: Subject, builds: Sequence[Build], goal: Offsets, seco
         if time.monotonic() > until:
             raise Behind(
                 f"the log's newest records of {subject.name} have not been applied by: "
-                + "; ".join(name for name, _ in late),
+                + "; ".join(one.who for one in late),
                 means="what they have not read could not be erased there; nothing was erased",
-                fix="; ".join(dict.fromkeys(fix for _, fix in late)) + "; or wait longer (--wait)",
+                fix="; ".join(dict.fromkeys(one.fix for one in late)) + "; or wait longer (--wait)",
             )
         if time.monotonic() > told:
-            subject.say(f"waiting for {late[0][0]}")
+            subject.say(f"waiting for {late[0].who}")
             told = time.monotonic() + SAY_SECONDS
         time.sleep(LOOK_SECONDS)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline
-from operations.generations.promote import Say
 from operations.generations.targets import views_of_file
+from operations.pausing import Say
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Target

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
-from cdc.errors import Behind, StateError
+from cdc.errors import Behind, HeadwaterError, StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
 from operations.generations.level import failed_flow, level
-from operations.pausing import refuse_paused
+from operations.generations.retire import retire
+from operations.pausing import Say, refuse_paused
 from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
 from sinks.factory import open_target
@@ -23,10 +23,6 @@ from spark.register import Register, Registered
 MOST_BEHIND = 10_000
 # How long a generation may take to come as far as the one that readers see; writers of both go on meanwhile.
 LEVEL_SECONDS = 30.0
-# How long a generation's process may take to let go of it.
-LET_GO_SECONDS = 60.0
-
-Say = Callable[[str], None]
 
 
 def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -> Registered:
@@ -104,7 +100,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     Args:
         pipeline: the loaded file.
         sink: the sink's name.
-        number: of a generation that is complete.
+        number: of a generation that is complete. If the one of before was never filled, that is removed.
         say: told what happens, a line each.
         behind_too: even if it lacks something that readers see now.
 
@@ -136,15 +132,32 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     views = register.generation(number).views()
     shown = _Shown(pipeline, sink, part, old, begun)
     opened = open_target(plain_config(defined, sink, number, views))
+    unseen = not register.generation(old).started
     try:
         for view in views:
-            opened.promote(view, shown.expected(view, opened.living(view)))
+            seen = opened.living(view)
+            unseen = unseen and seen in (None, number)
+            opened.promote(view, shown.expected(view, seen))
     finally:
         opened.close()
     register.promote(number)
     seconds = time.monotonic() - started
-    say(f"sink {sink}: readers see generation {number} (generation {old} stays, for `headwater rollback`)")
-    return {**_promoted(pipeline, sink, number, old, views), "seconds": round(seconds, 3)}
+    if unseen:
+        _remove(pipeline, sink, old, say)
+    stays = None if unseen else old
+    way = "" if stays is None else f" (generation {stays} stays, for `headwater rollback`)"
+    say(f"sink {sink}: readers see generation {number}{way}")
+    return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
+
+
+def _remove(pipeline: Pipeline, sink: str, number: int, say: Say) -> None:
+    """Remove a generation that nobody has begun and no reader has seen: `run` would fill it from offset 0, to go back
+    to what never was."""
+    try:
+        retire(pipeline, sink, number, say)
+    except HeadwaterError as error:
+        way = f"`headwater retire FILE {sink} --generation {number} --yes` does it"
+        say(f"sink {sink}: generation {number}, which was never filled, could not be removed ({error.what}): {way}")
 
 
 def _refuse_stateless(pipeline: Pipeline, sink: str, number: int) -> None:
@@ -200,5 +213,5 @@ class _Shown:
 _PLACE = ("url", "index", "key_prefix", "catalog_uri", "namespace")
 
 
-def _promoted(pipeline: Pipeline, sink: str, number: int, old: int, views: list[str]) -> dict[str, Any]:
+def _promoted(pipeline: Pipeline, sink: str, number: int, old: int | None, views: list[str]) -> dict[str, Any]:
     return {"pipeline": pipeline.name, "sink": sink, "generation": number, "previous": old, "views": views}

@@ -10,6 +10,7 @@ from typing import Any
 from cdc.view import View
 from operations.query.as_of import AsOf
 from operations.query.duck import Rows
+from operations.query.histories import Past
 from operations.query.tables import Held
 from operations.query.tail import Tail
 
@@ -23,12 +24,14 @@ class Told:
         as_of: as of when what was asked of it is.
         tail: what the log had besides; None if that was not asked.
         view: whose the tail is.
+        past: what the name stands for, of a history.
     """
 
     held: Held
     as_of: AsOf
     tail: Tail | None = None
     view: View | None = None
+    past: Past | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For a report."""

@@ -23,6 +23,7 @@ from operations.kept_shapes import read_frozen
 from operations.opened import Opened, peek
 from operations.query.answer import Told
 from operations.query.as_of import AsOf, Ends, committed, read_ends
+from operations.query.histories import Past
 from operations.query.tables import Held
 from operations.query.tail import read_tail, refuse_unfit, spec_of
 from operations.state_folder import register_of
@@ -74,6 +75,19 @@ class LogSide:
             mine = _topics(opened, view)
             as_of = committed(ends, self._reader, self._encoding, mine, _applied(one, opened, view))
             found.append(Told(one, as_of))
+        return found
+
+    def past(self, histories: Sequence[Past]) -> list[Told]:
+        """As of when histories are. What can't be asked leaves that unknown."""
+        try:
+            ends = read_ends(self._source, self._kafka, {one.topic for one in histories}) if histories else None
+        except HeadwaterError as error:
+            return [Told(one.held, AsOf(None, error.what), past=one) for one in histories]
+        found = []
+        for one in histories:
+            assert ends is not None
+            as_of = committed(ends, self._reader, self._encoding, [one.topic], one.applied)
+            found.append(Told(one.held, as_of, past=one))
         return found
 
     def fresh(self, tables: Sequence[tuple[Held, Opened, View]], catalogue: Catalogue, until: float) -> list[Told]:

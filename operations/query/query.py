@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
+from cdc.catalogue import Table
 from cdc.errors import ConfigError, QueryRefused, ShapeUnknown
 from cdc.pipeline import Pipeline
 from cdc.token import WriteToken
+from operations.history_place import history_sinks
 from operations.query.answer import Answer, Told
 from operations.query.as_of import together
 from operations.query.duck import Duck, quoted, scan_of
+from operations.query.histories import is_past, open_past, past_tables, refuse_fresh
 from operations.query.log import LogSide, opened_views
 from operations.query.statement import Statement, checked
 from operations.query.tables import Name, chosen, held, is_local, names, view_names, warehouses, whole
@@ -79,30 +82,54 @@ class Queries:
             statement = checked(self._duck.connection, text)
             if at_least is not None:
                 self._log.await_write(at_least, until)
-            all_of = names({sink: view_names(self.pipeline, sink) for sink in self.sinks})
-            told = self._told(statement, all_of, until, fresh=fresh or at_least is not None)
+            pasts = self._pasts(statement)
+            all_of = names({sink: [*view_names(self.pipeline, sink), *pasts.get(sink, ())] for sink in self.sinks})
+            told = self._told(statement, all_of, pasts, until, fresh=fresh or at_least is not None)
             put = list[str]()
             try:
                 for one in told:
                     self._show(one, put, empty=statement.lists)
                 left = max(until - time.monotonic(), 0.1)
-                found = self._duck.run(statement.text, limit, left, ", ".join(one.shown for one in all_of))
+                found = self._duck.run(statement.text, limit, left, self._listed(all_of, pasts))
             finally:
                 self._duck.forget(put)
         as_of = together([one.as_of for one in told])
         return Answer(found, fresh or at_least is not None, told, as_of, time.monotonic() - began)
 
-    def _told(self, statement: Statement, all_of: list[Name], until: float, *, fresh: bool) -> list[Told]:
+    def _pasts(self, statement: Statement) -> dict[str, Mapping[str, Table]]:
+        """What names histories have, if the statement may ask for one."""
+        if not statement.lists and not any(is_past(table) for _, table in statement.named):
+            return {}
+        return past_tables(self.pipeline, self._log.catalogue(), self.sinks)
+
+    def _listed(self, all_of: list[Name], pasts: Mapping[str, Mapping[str, Table]]) -> str:
+        """What there is, for a name that is not there."""
+        more = [] if pasts or not history_sinks(self.pipeline, list(self.sinks)) else ["and <table>_history, _versions"]
+        return ", ".join([one.shown for one in all_of] + more)
+
+    def _told(
+        self,
+        statement: Statement,
+        all_of: list[Name],
+        pasts: Mapping[str, Mapping[str, Table]],
+        until: float,
+        *,
+        fresh: bool,
+    ) -> list[Told]:
         """The tables first, then the log's ends: what a table holds lies below them then."""
         wanted = all_of if statement.lists else chosen(all_of, statement.named)
-        tables = held(self.pipeline, wanted, all_there=not statement.lists)
+        histories = [one for one in wanted if one.view in pasts.get(one.sink, ())]
+        tables = held(self.pipeline, [one for one in wanted if one not in histories], all_there=not statement.lists)
+        if fresh and not statement.lists:
+            refuse_fresh(histories)
+        past = self._log.past(open_past(self.pipeline, histories, pasts, all_there=not statement.lists))
         for anew in (False, True):
             try:
                 catalogue = self._log.catalogue(anew=anew)
                 opened = opened_views(self.pipeline, catalogue, tables)
                 if fresh and not statement.lists:
                     return self._log.fresh(opened, catalogue, until)
-                return self._log.told(opened)
+                return [*self._log.told(opened), *past]
             except QueryRefused:
                 raise
             except (ShapeUnknown, ConfigError):  # a table was changed, and what is known of it here is older than that
@@ -123,7 +150,8 @@ class Queries:
             tail = self._put(f"hw_tail_{number}", told.tail.rows, put)
             columns = [name for name in told.tail.rows.column_names if name not in (GONE, WINS)]
             rows = f"({united(rows, tail, key_columns(told.view, one.columns), columns)})"
-        self._duck.view(one.name.schema, one.name.view, f"SELECT * FROM {rows}")  # noqa: S608 (names are quoted)
+        select = f"SELECT * FROM {rows}" if told.past is None else told.past.select(rows)  # noqa: S608 (names are quoted)
+        self._duck.view(one.name.schema, one.name.view, select)
 
     def _put(self, name: str, table: pa.Table, put: list[str]) -> str:
         put.append(name)

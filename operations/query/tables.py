@@ -49,7 +49,7 @@ class Held:
 
     Attributes:
         name: under which it is asked for.
-        generation: the one that readers see.
+        generation: the one that readers see; None of a history, which belongs to the sink.
         metadata: place of the metadata file.
         snapshot: its id; None of a table that nothing was committed to yet.
         at_ms: when that was committed, epoch milliseconds.
@@ -60,7 +60,7 @@ class Held:
     """
 
     name: Name
-    generation: int
+    generation: int | None
     metadata: str
     snapshot: int | None
     at_ms: int | None
@@ -163,19 +163,21 @@ def held(pipeline: Pipeline, wanted: Collection[Name], *, all_there: bool = True
         with iceberg.open_catalog(part, iceberg.catalog_name(sink)) as catalog:
             for name in (one for one in wanted if one.sink == sink):
                 try:
-                    found.append(_held(name, iceberg.load_table(catalog, part, name.view)))
+                    table = iceberg.load_table(catalog, part, name.view)
+                    found.append(held_at(name, iceberg.generation_of(table), table))
                 except SinkRefused:
                     if all_there:
                         raise
     return found
 
 
-def _held(name: Name, table: Table) -> Held:
+def held_at(name: Name, generation: int | None, table: Table) -> Held:
+    """A table at its newest snapshot. Pure."""
     newest = table.current_snapshot()
     summary = newest.summary.additional_properties if newest and newest.summary else {}
     return Held(
         name,
-        iceberg.generation_of(table),
+        generation,
         table.metadata_location,
         newest.snapshot_id if newest else None,
         newest.timestamp_ms if newest else None,

@@ -16,9 +16,9 @@ from cdc.journal import Line, after, telling
 from cdc.pipeline import Pipeline
 from connectors.marker_watch import read_snapshot_lsn
 from operations.catalogue import source_catalogue
-from operations.generations.promote import LEVEL_SECONDS, Say, promote
+from operations.generations.promote import LEVEL_SECONDS, promote
 from operations.opened import Opened, accept, open_generation
-from operations.pausing import Pause, paused_sinks
+from operations.pausing import Pause, Say, paused_sinks
 from operations.refusals import Refusals
 from operations.run.batch_spans import BatchSpans, batch_spans
 from operations.run.flows import flows_of

@@ -14,6 +14,7 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.waits import waiting_for
 from sinks.elasticsearch.opensearch import OpenSearch, load_signer, node_class
 from sinks.elasticsearch.settings import PRODUCTS, Settings
 
@@ -128,14 +129,15 @@ def _blocked(body: Any) -> bool:
 
 @contextmanager
 def translated(who: str, doing: str) -> Iterator[None]:
-    """Turn the client's errors into ours.
+    """Turn the client's errors into ours, and let it be told who is waited for.
 
     Raises:
         SinkUnavailable: transient.
         SinkRefused: final, with the server's words.
     """
     try:
-        yield
+        with waiting_for(f"{who}: {doing}"):
+            yield
     except (ApiError, TransportError) as error:
         what = f"{who}: {doing} failed: {reason_of(error)}"
         if is_passing(error):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from cdc.errors import ConfigError, SinkError, SinkRefused, SinkUnavailable
+from cdc.waits import waiting_for
 from sinks.iceberg.place import Place
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ def filesystem(place: Place) -> S3FileSystem:
 def named(place: Place) -> Iterator[None]:
     """What the S3 client raises inside, in our own words."""
     try:
-        yield
+        with waiting_for(f"the warehouse {place.warehouse}"):
+            yield
     except OSError as error:
         if _AWS not in str(error) or isinstance(error, FileNotFoundError):
             raise

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from cdc.errors import SinkRefused, SinkUnavailable
+from cdc.waits import waiting_for
 from sinks.contract import OnWait
 from sinks.redis.client import (
     ERRORS,
@@ -70,7 +71,8 @@ class Server:
         """
         who = self.settings.who
         try:
-            yield
+            with waiting_for(f"{who}: {doing}"):
+                yield
         except Moving as error:
             raise SinkUnavailable(
                 f"{who}: {doing}: keys are being renamed by a promotion",
@@ -85,7 +87,8 @@ class Server:
         """Run one verb, waiting for the server as long as it takes."""
         while True:
             try:
-                return verb(self.client())
+                with waiting_for(self.settings.who):
+                    return verb(self.client())
             except ERRORS as error:
                 self.wait_or_raise(error, patience)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import orjson
 
 from cdc.errors import Fenced, SinkRefused, SinkUnavailable
+from cdc.waits import waiting_for
 from sinks.awake import Awake
 from sinks.contract import OnWait
 from sinks.redis.client import ERRORS, connect, is_no_script, is_passing, lacks_rights, reason_of
@@ -109,7 +110,8 @@ class Talk:
         while True:
             self.awake.check()
             try:
-                return work(self._client())
+                with waiting_for(self.who):
+                    return work(self._client())
             except ERRORS as error:
                 if is_no_script(error):
                     self.load_scripts()

@@ -65,6 +65,16 @@ def followed(shop: Scenario, sink: str, number: int) -> None:
     shop.wait(there)
 
 
+def test_a_generation_that_was_never_filled_is_nothing_to_go_back_to(shop: Scenario) -> None:
+    """`run` would fill it from offset 0 to keep it up to date, as a "previous" one that no reader has ever seen."""
+    report = json.loads(shop.run("rebuild", "cache", "--json"))
+    assert report["generation"] == 2
+    assert json.loads(shop.run("promote", "cache", "--json"))["previous"] is None
+    assert stages(shop, "cache") == {2: "living"}
+    assert "has no generation that is previous" in shop.run_error("rollback", "cache")
+    shop.run("drop", "--sink", "cache", "--yes")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sink", ["search", "cache", "warehouse"])
 def test_rebuild_promote_rollback_retire_under_load(shop: Scenario, sink: str) -> None:

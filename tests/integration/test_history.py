@@ -13,10 +13,11 @@ import duckdb
 import psycopg
 import pytest
 
-from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, UnknownName
+from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, UnknownName
 from cdc.position import parse_lsn
 from operations.as_of import seen
 from operations.history_place import STREAM, history_folder
+from operations.query.query import Queries
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.history import gaps, load_history
 from spark.checkpoint import committed_offsets, rewind
@@ -213,6 +214,26 @@ def test_columns_are_added_and_those_that_are_gone_stay(vaults: Vaults) -> None:
     assert not vaults.dead_letters()
 
 
+def test_a_query_reads_events_and_versions(vaults: Vaults) -> None:
+    queries, events = Queries(cuts.pipeline_of(vaults), [SINK]), history(vaults, "savings")
+    try:
+        found = queries.run("SELECT count(*), count(DISTINCT id) FROM savings_history")
+        assert found.found.rows == [(len(events), len({row["id"] for row in events}))]
+        assert [(one.held.generation, one.held.name.view) for one in found.tables] == [(None, "savings_history")]
+        assert found.as_of.lsn is not None, found.as_of
+        current = queries.run("SELECT id, balance FROM savings_versions WHERE is_current").found.rows
+        assert {(row[0], row[1]) for row in current} == set(held(vaults, "savings").items())
+        listed = [row[0] for row in queries.run("SHOW TABLES").found.rows]
+        assert {"savings_history", "savings_versions", "checking_history"} <= set(listed)
+        with pytest.raises(QueryRefused, match="as they were committed"):
+            queries.run("FROM savings_history", fresh=True)
+        with pytest.raises(QueryRefused) as refused:
+            queries.run("FROM savins")
+        assert "<table>_history" in str(refused.value)
+    finally:
+        queries.close()
+
+
 def test_where_history_begins_is_written_down(vaults: Vaults) -> None:
     with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
         [gap] = gaps(catalog, NAMESPACE, SINK)
@@ -228,8 +249,9 @@ def test_an_old_cut_does_not_wait_for_what_is_written_now(vaults: Vaults, monkey
     vaults.stop()
     try:
         vaults.execute("UPDATE savings SET balance = balance WHERE id = 4")
-        with pytest.raises(BeyondFrontier, match="records behind"):
+        with pytest.raises(BeyondFrontier, match="records behind") as beyond:
             cuts.cut(vaults, wait=20.0)
+        assert "ask for what it has: `--lsn " in str(beyond.value)
         assert cuts.cut(vaults, int(at), wait=0.0)["cut"] == before["cut"]
     finally:
         vaults.start()

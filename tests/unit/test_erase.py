@@ -249,11 +249,11 @@ def subject(tmp_path: Path, key: str = "4711") -> Subject:
 def test_a_certificate_does_not_name_the_key_unless_it_is_asked_to(tmp_path: Path) -> None:
     one = subject(tmp_path)
     places = [Place("topic", "t", found=1, left=0, hidden_left=0)]
-    report = Eraser(one, Options(act=True))._told(places, [])
+    report = Eraser(one, Options(act=True))._told(places, [], [])
     assert report["erased"] and report["key"] is None and one.key not in json.dumps(report)
     assert "4711" not in repr(one)
-    assert Eraser(one, Options(act=True, name_key=True))._told(places, [])["key"] == "4711"
-    assert not Eraser(one, Options())._told(places, [])["erased"]
+    assert Eraser(one, Options(act=True, name_key=True))._told(places, [], [])["key"] == "4711"
+    assert not Eraser(one, Options())._told(places, [], [])["erased"]
 
 
 @pytest.mark.parametrize(("key", "what"), [("x", "is int4"), ("1|2", "is int4")])
@@ -285,15 +285,25 @@ def build(tmp_path: Path, view: View, stage: Any = "previous") -> Build:
 
 def test_a_generation_that_nobody_runs_is_named_with_the_way_to_remove_it(tmp_path: Path) -> None:
     one, goal = build(tmp_path, View.identity(PERSONS)), {"p.public.persons": {0: 5}}
-    [(who, fix)] = behind(subject(tmp_path), [one], goal)
-    assert who == "sink cache, generation 2, flow main, which nobody runs"
+    [(who, fix, coming)] = behind(subject(tmp_path), [one], goal)
+    assert who == "sink cache, generation 2, flow main, which nobody runs" and not coming
     assert "headwater retire FILE cache --generation 2" in fix
-    [(_, living)] = behind(subject(tmp_path), [build(tmp_path, View.identity(PERSONS), "living")], goal)
+    [(_, living, _)] = behind(subject(tmp_path), [build(tmp_path, View.identity(PERSONS), "living")], goal)
     assert "retire" not in living and "headwater run" in living
     told = one.opened.generation.flow_folder("main") / "applied.json"
     told.parent.mkdir(parents=True)
     told.write_text(json.dumps({"offsets": {"p.public.persons": {"0": 5}}}))
     assert behind(subject(tmp_path), [one], goal) == []
+
+
+def test_one_who_runs_and_is_seconds_behind_is_waited_for_and_no_refusal(tmp_path: Path) -> None:
+    one = build(tmp_path, View.identity(PERSONS), "living")
+    one.opened.generation.lease.take()
+    try:
+        [late] = behind(subject(tmp_path), [one], {"p.public.persons": {0: 5}})
+    finally:
+        one.opened.generation.lease.release()
+    assert late.coming and late.who == "sink cache, generation 2, flow main"
 
 
 @pytest.mark.parametrize(
@@ -308,10 +318,10 @@ def test_a_flow_that_has_failed_is_not_waited_for(tmp_path: Path, stage: str, wa
     (folder / "status.json").write_text(json.dumps(asdict(status)))
     one.opened.generation.lease.take()
     try:
-        [(who, fix)] = behind(subject(tmp_path), [one], {"p.public.persons": {0: 5}})
+        [(who, fix, coming)] = behind(subject(tmp_path), [one], {"p.public.persons": {0: 5}})
     finally:
         one.opened.generation.lease.release()
-    assert who == "sink cache, generation 2, flow main, which has failed"
+    assert who == "sink cache, generation 2, flow main, which has failed" and not coming
     assert way in fix and "headwater run" not in fix
 
 

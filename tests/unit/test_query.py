@@ -195,7 +195,7 @@ def test_a_list_of_tables_reads_none_from_a_bucket(duck: Duck) -> None:
     held = SimpleNamespace(metadata="s3://b/t/m.json", rows=10**9, table=table, name=Name("lake", "far"))
     queries, put = Queries.__new__(Queries), list[str]()
     queries._duck = duck
-    told = cast(Told, SimpleNamespace(held=held, tail=None, view=None))
+    told = cast(Told, SimpleNamespace(held=held, tail=None, view=None, past=None))
     queries._show(told, put, empty=True)
     assert ("far",) in [tuple(row) for row in duck.run("SHOW TABLES", 10, 10).rows]
     duck.forget(put)

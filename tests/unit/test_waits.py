@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
+from elastic_transport import ConnectionError as NoConnection
 
-from cdc.errors import KafkaUnavailable
+from cdc.errors import KafkaUnavailable, SinkUnavailable
 from cdc.log import ends
 from cdc.log.ends import LogEnds
 from cdc.waits import waited_for, waiting_for
 from console.cli.patience import saying_why
+from sinks.elasticsearch.client import translated
+from sinks.retry import Patience
 
 
 def test_the_youngest_wait_is_told_and_none_outlives_its_block() -> None:
@@ -49,3 +53,24 @@ def test_silent_brokers_are_asked_once_by_one_who_asks_for_many_flows(monkeypatc
         assert time.monotonic() - begun > 0.4
     finally:
         log.close()
+
+
+def test_a_sink_that_does_not_answer_is_named() -> None:
+    told: list[str | None] = []
+    patience = Patience("sink 'search'")
+
+    def look() -> None:
+        while waited_for() is None:
+            time.sleep(0.001)
+        told.append(waited_for())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(5):
+        patience.hold("refused")
+    looking.join(5)
+    assert told == ["sink 'search'"]
+    with pytest.raises(SinkUnavailable), translated("sink 'search'", "get"):
+        assert waited_for() == "sink 'search': get"
+        raise NoConnection("refused")
+    assert waited_for() is None

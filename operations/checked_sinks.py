@@ -1,35 +1,45 @@
-"""``headwater check``, the way out: do the sinks' servers and the row store answer, and has Spark what views need?"""
+"""``headwater check``, the way out: do servers of sinks and the row store answer, would search servers make the indices,
+and has Spark what views need?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from cdc.errors import ConfigError, HeadwaterError
-from cdc.pipeline import Pipeline
+from cdc.pipeline import Pipeline, SearchSink
+from cdc.resolve import resolve_views
 from connectors.preflight import Answer, Check, Finding, Level
+from operations.gate import tables_of
 from operations.rowstore import reading_settings
 from operations.run.session import jars_of
-from sinks.configure import plain_config
+from sinks.configure import plain_config, sink_config
+from sinks.elasticsearch.rehearsal import refusals
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.session import BUILD_OWN_JAR, OWN_JAR, find_jars
 
 SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
+INDICES = Check("indices", "the search servers would make the indices as they are defined", lambda site: ())
 CLASSES = Check("classes", "Spark has the classes that keep the state of folds, windows and matches", lambda site: ())
 # A server that is up and busy takes seconds; one that is gone refuses at once.
 PATIENCE = {"request_timeout_seconds": 5.0, "give_up_seconds": 0.2}
 
 
 def checked_sinks(pipeline: Pipeline) -> Iterator[Answer]:
-    """One answer for all servers that `run` writes to, one for Spark if a view keeps a state. Changes nothing.
+    """One answer for all servers that `run` writes to, one for indices, one for Spark if a view keeps a state. Changes
+    nothing.
 
     Args:
         pipeline: the loaded file.
     """
     found = [finding for name, ask in _servers(pipeline).items() if (finding := _finding(name, ask)) is not None]
     yield Answer(SINKS, tuple(found))
+    away = {finding.about for finding in found}
+    search = {name: sink for name, sink in pipeline.sinks.items() if isinstance(sink, SearchSink)}
+    if asked := {name: sink for name, sink in search.items() if f"sink {name}" not in away}:
+        yield _indices(pipeline, asked)
     if stateful := [name for name, view in pipeline.views.items() if view.stateful is not None]:
         yield Answer(CLASSES, tuple(_lacking(pipeline, stateful)))
 
@@ -51,6 +61,30 @@ def _ask_sink(pipeline: Pipeline, name: str) -> None:
         sink.there(view)
     finally:
         sink.close()
+
+
+def _indices(pipeline: Pipeline, sinks: Mapping[str, SearchSink]) -> Answer:
+    try:
+        catalogue = tables_of(pipeline, all_of_them=False)
+    except HeadwaterError as error:
+        return Answer(INDICES, skipped=f"needs the tables: {error.what}")
+    found = []
+    for name, sink in sinks.items():
+        try:
+            views = resolve_views(pipeline, catalogue, name)
+            config = sink_config(name, sink, views, {}, pipeline=pipeline.name)
+        except ConfigError:
+            continue  # the check «views» says so
+        try:
+            refused = refusals({**config, **PATIENCE})
+        except HeadwaterError as error:
+            return Answer(INDICES, skipped=error.what)
+        for view, why in refused.items():
+            what = f"sink {name}, view {view}: the index would be refused: {why}"
+            at = pipeline.locate(("sinks", name, "mapping" if sink.mapping else "settings"))
+            fix = f"correct `mapping:` or `settings:` of the sink ({at}), or the view"
+            found.append(Finding(Level.ERROR, f"sink {name}", what, fix))
+    return Answer(INDICES, tuple(found))
 
 
 def _ask_store(pipeline: Pipeline) -> None:

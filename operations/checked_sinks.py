@@ -1,5 +1,5 @@
-"""``headwater check``, the way out: do servers of sinks and the row store answer, would search servers make the indices,
-and has Spark what views need?"""
+"""``headwater check``, the way out: do the sinks' servers and the row store answer, would a search server make the
+indices, and has Spark what views need?"""
 
 from __future__ import annotations
 

@@ -59,4 +59,5 @@ def _innermost(error: ApiError) -> str:
         return reason_of(error)
     while isinstance(cause.get("caused_by"), dict):
         cause = cause["caused_by"]
-    return str(cause.get("reason"))
+    beside = [str(one.get("reason")) for one in cause.get("suppressed") or ()]  # of each analyser that can't be made
+    return "; ".join([str(cause.get("reason")), *beside])

@@ -16,6 +16,8 @@ from connectors.apply import apply, plan_pipeline
 from connectors.preflight import CHECKS, Answer, preflight
 from connectors.snapshot import wait_snapshot
 from console.cli.check import command
+from deploy.local.endpoints import Endpoints
+from operations.checked_sinks import INDICES, checked_sinks
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=1, of=4)]
@@ -284,6 +286,18 @@ def test_topic_with_another_policy(source: SourceDatabase) -> None:
     assert "cleanup.policy=compact" in text
     apply(pipeline)
     assert told(pipeline, "kafka").startswith("ok")
+
+
+def test_a_mapping_that_no_server_takes(source: SourceDatabase, stack: Endpoints) -> None:
+    source.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    sink = {"type": "elasticsearch", "url": stack.elasticsearch_url, "view": "any"}
+    pipeline = source.pipeline("public.t", sinks={"search": {**sink, "mapping": {"n": {"type": "nonesuch"}}}})
+    (answer,) = (one for one in checked_sinks(pipeline) if one.check is INDICES)
+    assert answer.state == "error" and "nonesuch" in answer.findings[0].message
+    (answer,) = (
+        one for one in checked_sinks(source.pipeline("public.t", sinks={"search": sink})) if one.check is INDICES
+    )
+    assert answer.state == "ok"
 
 
 @pytest.mark.alone  # a worker that stops a task whose topic is gone answers nobody for a minute

@@ -14,6 +14,7 @@ from elasticsearch import Elasticsearch
 from cdc.errors import SinkRefused
 from sinks.contract import STALE, WRITTEN, Item, Outcome
 from sinks.elasticsearch.bulk import encode
+from sinks.elasticsearch.rehearsal import refusals
 from sinks.retry import Patience
 from tests.support.proxy import HttpGate
 from tests.support.sinks import PROPERTIES, SEARCH, VIEW, Subject, doc, held, items, opened
@@ -38,6 +39,28 @@ def test_setup_makes_index_mapping_settings_and_aliases(subject: Subject, client
     assert "index.refresh_interval" not in made["settings"]
     assert made["aliases"] == {subject.name: {}, f"{name}_w0": {"is_hidden": True}}
     assert subject.name in client.indices.get_alias(name=subject.name).body[name]["aliases"]
+
+
+@pytest.mark.parametrize(
+    ("over", "settings", "words"),
+    [
+        ({}, {}, None),
+        ({"properties": {"n": {"type": "nonesuch"}}}, {}, "nonesuch"),
+        ({"properties": {"n": {"type": "text", "analyzer": "nobody"}}}, {}, "nobody"),
+        ({"properties": {"n": {"type": "integer", "no_such": 1}}}, {}, "no_such"),
+        ({}, {"number_of_shards": "many"}, "number_of_shards"),
+        ({}, {"analysis": {"analyzer": {"a": {"type": "custom", "tokenizer": "nobody"}}}}, "nobody"),
+    ],
+)
+def test_a_server_is_asked_whether_it_would_make_an_index(
+    subject: Subject, client: Elasticsearch, over: dict[str, Any], settings: dict[str, Any], words: str | None
+) -> None:
+    found = refusals(subject.config(settings=settings, **target(subject, **over)))
+    assert (VIEW in found and words in found[VIEW]) if words else not found, found
+    assert client.indices.get(index=f"{subject.name}*").body == {}, "nothing was made"
+    if words:
+        with pytest.raises(SinkRefused):
+            opened(subject, settings=settings, **target(subject, **over)).setup()
 
 
 def test_an_index_of_another_pipeline_is_neither_written_nor_removed(subject: Subject, client: Elasticsearch) -> None:

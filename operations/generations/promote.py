@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from cdc.errors import Behind, HeadwaterError, StateError
@@ -132,27 +133,35 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     views = register.generation(number).views()
     shown = _Shown(pipeline, sink, part, old, begun)
     opened = open_target(plain_config(defined, sink, number, views))
-    unseen = not register.generation(old).started
     try:
         for view in views:
-            seen = opened.living(view)
-            unseen = unseen and seen in (None, number)
-            opened.promote(view, shown.expected(view, seen))
+            opened.promote(view, shown.expected(view, opened.living(view)))
     finally:
         opened.close()
     register.promote(number)
     seconds = time.monotonic() - started
-    if unseen:
+    unfilled = not register.generation(old).started and _untouched(defined, sink, old, views)
+    if unfilled:
         _remove(pipeline, sink, old, say)
-    stays = None if unseen else old
+    stays = None if unfilled else old
     way = "" if stays is None else f" (generation {stays} stays, for `headwater rollback`)"
     say(f"sink {sink}: readers see generation {number}{way}")
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
 
 
+def _untouched(pipeline: Pipeline, sink: str, number: int, views: Sequence[str]) -> bool:
+    """Whether nobody has ever written a generation; the state folder alone does not know, for it may be a new one."""
+    target = open_target(plain_config(pipeline, sink, number, views))
+    try:
+        return all(target.claimed(view) is None for view in views)
+    except HeadwaterError:  # nobody knows
+        return False
+    finally:
+        target.close()
+
+
 def _remove(pipeline: Pipeline, sink: str, number: int, say: Say) -> None:
-    """Remove a generation that nobody has begun and no reader has seen: `run` would fill it from offset 0, to go back
-    to what never was."""
+    """Remove a generation that nobody has begun: `run` would fill it from offset 0, to go back to what never was."""
     try:
         retire(pipeline, sink, number, say)
     except HeadwaterError as error:

@@ -65,14 +65,18 @@ def followed(shop: Scenario, sink: str, number: int) -> None:
     shop.wait(there)
 
 
-def test_a_generation_that_was_never_filled_is_nothing_to_go_back_to(shop: Scenario) -> None:
+@pytest.mark.parametrize(
+    "sink", ["cache", pytest.param("search", marks=pytest.mark.slow), pytest.param("warehouse", marks=pytest.mark.slow)]
+)
+def test_a_generation_that_was_never_filled_is_nothing_to_go_back_to(shop: Scenario, sink: str) -> None:
     """`run` would fill it from offset 0 to keep it up to date, as a "previous" one that no reader has ever seen."""
-    report = json.loads(shop.run("rebuild", "cache", "--json"))
+    report = json.loads(shop.run("rebuild", sink, "--json"))
     assert report["generation"] == 2
-    assert json.loads(shop.run("promote", "cache", "--json"))["previous"] is None
-    assert stages(shop, "cache") == {2: "living"}
-    assert "has no generation that is previous" in shop.run_error("rollback", "cache")
-    shop.run("drop", "--sink", "cache", "--yes")
+    assert json.loads(shop.run("promote", sink, "--json"))["previous"] is None
+    assert stages(shop, sink) == {2: "living"}
+    assert "has no generation that is previous" in shop.run_error("rollback", sink)
+    shop.assert_equal("--sink", sink)
+    shop.run("drop", "--sink", sink, "--yes")
 
 
 @pytest.mark.slow

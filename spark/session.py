@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,9 +208,22 @@ def build_session(
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with _handlers_kept():
+        session = builder.getOrCreate()
     use_own_classes(session, conf or {})
     return session
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Let PySpark take nobody's handler of Ctrl-C away. Its own asks Java, over the connection that the main thread may
+    just be reading: that ended in an exception of any kind, anywhere, instead of an orderly stop."""
+    ours = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if ours is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, ours)
 
 
 def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:

@@ -27,6 +27,7 @@ from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state_folder import register_of
 from spark import cluster
+from spark.session import _handlers_kept
 from spark.status import FlowStatus, state_of
 
 FILE = """\
@@ -239,3 +240,12 @@ def test_run_gives_up_when_its_timeout_is_over(file: Path) -> None:
     process = run(file, "--until-caught-up", "--timeout", "1")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1 and "gave up waiting: Postgres does not answer" in said
+
+
+def test_sparks_session_takes_nobodys_handler_away() -> None:
+    """PySpark's own, by Ctrl-C, asked Java over the connection that the main thread was reading: "a defect"."""
+    theirs: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    with _handlers_kept():
+        signal.signal(signal.SIGINT, lambda number, _frame: theirs.append(number))
+    assert signal.getsignal(signal.SIGINT) is before and not theirs

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from connectors.servers import Servers
 
 
+# Beside the partitions' numbers: the topic's own id.
+TOPIC = "topic"
+
+
 class Begins:
-    """The first offsets of tables' topics when the tables are about to be read whole; asked for once, of all.
+    """The ids and first offsets of tables' topics when the tables are about to be read whole; asked for once, of all.
 
     Args:
         tables: ``schema.table``.
@@ -24,19 +28,23 @@ class Begins:
     def __init__(self, tables: Collection[str]) -> None:
         self._tables = tables
         self._first: dict[str, dict[int, int]] | None = None
+        self._ids: dict[str, str] = {}
 
     def of(self, servers: Servers, table: str) -> str:
-        """JSON of partition -> first offset, where that is not 0: what is lost later than now is lost.
+        """JSON of partition -> first offset, where that is not 0, and of the topic's id: what is lost later is lost.
 
         Raises:
             KafkaUnavailable: no answer (transient).
         """
         if self._first is None:
             names = [servers.pipeline.topic(table) for table in self._tables]
-            counts = {topic.name: topic.partitions for topic in servers.kafka.describe(names).values()}
+            topics = servers.kafka.describe(names).values()
+            counts = {topic.name: topic.partitions for topic in topics}
+            self._ids = {topic.name: topic.id for topic in topics if topic.id}
             self._first = servers.kafka.ends(counts, first=True)
-        first = self._first.get(servers.pipeline.topic(table), {})
-        return json.dumps({partition: at for partition, at in first.items() if at})
+        name = servers.pipeline.topic(table)
+        later = {str(partition): at for partition, at in self._first.get(name, {}).items() if at}
+        return json.dumps({**later, TOPIC: self._ids.get(name)})
 
     def note(self, servers: Servers) -> None:
         """Remember them of tables that are in the list; not where an older version has made it, until the next apply.

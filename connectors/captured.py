@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from connectors.actions import Action, statements
-from connectors.begins import Begins
+from connectors.begins import TOPIC, Begins
 from connectors.database.number import check_number
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
@@ -70,6 +70,7 @@ class Captured:
         identity: what the table was when it was captured; None if an older version has captured it.
         gap: changes of it are missing; None if not.
         begins: partition -> first offset of its topic when it was last read whole; without those that begin at 0.
+        topic_id: of its topic then; None if that is not known.
     """
 
     table: str
@@ -81,6 +82,7 @@ class Captured:
     identity: Sighting | None = None
     gap: Gap | None = None
     begins: Mapping[int, int] = field(default_factory=dict)
+    topic_id: str | None = None
 
 
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
@@ -120,7 +122,8 @@ def _entry(*row: Any) -> Captured:
         sweep,
         None if identity is None else Sighting.from_dict(identity),
         None if gap is None else Gap.from_dict(gap),
-        {int(partition): int(at) for partition, at in begins.items()},
+        {int(partition): int(at) for partition, at in begins.items() if partition != TOPIC},
+        begins.get(TOPIC),
     )
 
 

@@ -3,13 +3,15 @@
 Compaction keeps the newest record of each key and never moves a partition's first offset; retention and DeleteRecords
 do. Who reads the topic from offset 0 then lacks every row that has not changed since, and nobody writes it again. So
 the list of captured tables remembers where its topic began when the table was last read whole: a partition that begins
-later has lost something, and the table is read again like one with any other gap (``changed.py``).
+later has lost something, and the table is read again like one with any other gap (``changed.py``). It remembers the
+topic's id as well: one that somebody deleted and made again by hand begins at 0 and has lost all that it held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cdc.log.client import Topic
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured
@@ -20,7 +22,10 @@ NAMED = 3
 
 
 def lost_records(
-    pipeline: Pipeline, captured: Mapping[str, Captured], first: Mapping[str, Mapping[int, int]]
+    pipeline: Pipeline,
+    captured: Mapping[str, Captured],
+    first: Mapping[str, Mapping[int, int]],
+    topics: Mapping[str, Topic],
 ) -> dict[str, Change]:
     """Captured tables whose topics begin later than when the table was last read whole. Pure.
 
@@ -28,11 +33,15 @@ def lost_records(
         pipeline: the loaded file. An outbox's topics hold events, which are allowed to end.
         captured: the list.
         first: first offsets, topic -> partition -> offset; topics that are not there are left out.
+        topics: the topics that are there, by name.
     """
     out = {}
     for table, entry in captured.items():
         topic = pipeline.topic(table)
         if is_outbox(pipeline, table) or topic not in first:
+            continue
+        if entry.topic_id and topic in topics and topics[topic].id not in ("", entry.topic_id):
+            out[table] = Change(f"has lost records: its topic {topic} was deleted and made again by somebody")
             continue
         later = {p: at for p, at in sorted(first[topic].items()) if at > entry.begins.get(p, 0)}
         if later:

@@ -100,7 +100,7 @@ def observe(servers: Servers) -> Actual:
         slot=read_slot(servers.source, pipeline.source.slot),
         connector=read_connector(servers.connect, servers.connector),
         captured=captured,
-        gaps=find_gaps(captured, {**lost_records(pipeline, captured, first), **changed}),
+        gaps=find_gaps(captured, {**lost_records(pipeline, captured, first, topics), **changed}),
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),

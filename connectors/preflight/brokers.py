@@ -51,7 +51,7 @@ def _lost(site: Site, actual: Mapping[str, Topic]) -> Iterator[Finding]:
     if not captured:
         return
     first = site.kafka.ends({topic.name: topic.partitions for topic in actual.values()}, first=True)
-    for table, change in lost_records(site.pipeline, captured, first).items():
+    for table, change in lost_records(site.pipeline, captured, first, actual).items():
         error = refusal(table, merged(None, change))
         yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
     try:

@@ -66,6 +66,25 @@ def test_lost_records_are_told_and_read_again_once(source: SourceDatabase) -> No
     assert changes(pipeline) == []
 
 
+def test_a_topic_that_was_made_anew_by_hand_is_told_and_filled_again(source: SourceDatabase) -> None:
+    """It begins at 0 like one that has lost nothing, and lacks every row that does not change again."""
+    source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 20)")
+    pipeline = source.pipeline("public.t")
+    kafka, topic = Kafka(pipeline), pipeline.topic("public.t")
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    assert told(pipeline).startswith("ok")
+    there = kafka.describe([topic])[topic]
+    kafka.delete([topic])
+    kafka.create(there)
+    assert f"its topic {topic} was deleted and made again" in told(pipeline)
+    apply(pipeline)
+    assert wait_snapshot(pipeline, seconds=90).done
+    assert len(source.latest(topic)) == 20
+    assert told(pipeline).startswith("ok")
+    assert changes(pipeline) == []
+
+
 def test_a_lost_marker_is_told_before_run_waits_for_it(source: SourceDatabase) -> None:
     source.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     pipeline = source.pipeline("public.t")

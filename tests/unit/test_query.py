@@ -189,6 +189,17 @@ def test_views_are_read_and_forgotten(duck: Duck) -> None:
     assert "the tables are flight, plane" in str(refused.value)
 
 
+def test_a_list_of_tables_has_those_that_two_sinks_have(duck: Duck) -> None:
+    duck.put("hw_0", pa.table({"id": [1]}))
+    for schema, name in (("", "only"), ("warehouse", "order"), ("Lake 2", "order")):
+        duck.view(schema, name, "SELECT 1 AS id")
+    for text in ("SHOW TABLES", " show\n tables ; "):
+        shown = duck.run(checked(duck.connection, text).text, 10, 10)
+        assert shown.columns == [("name", "VARCHAR")]
+        assert [tuple(row) for row in shown.rows] == [("Lake 2.order",), ("only",), ("warehouse.order",)]
+    duck.forget(["hw_0"])
+
+
 def test_a_list_of_tables_reads_none_from_a_bucket(duck: Duck) -> None:
     columns = pa.schema([("id", pa.int64())])
     table = SimpleNamespace(schema=lambda: SimpleNamespace(as_arrow=lambda: columns))

@@ -84,10 +84,27 @@ def refuse_far_behind(pipeline: Pipeline, sink: str, number: int) -> None:
     """
     left = behind(pipeline, sink, number)
     if left > MOST_BEHIND:
+        _refuse_filling(register_of(pipeline, sink), sink, number)
         raise StateError(
             f"sink {sink}: generation {number} is {left:,} records behind the log",
             means="readers would see old documents; nothing was changed",
             fix=f"`headwater run {pipeline.file or 'FILE'}` brings it up to date; --force promotes it as it is",
+        )
+
+
+def _refuse_filling(register: Register, sink: str, number: int) -> None:
+    """Who promotes while the next generation is filled means that one; that readers would see old documents in the one
+    that they see already is no answer to him.
+
+    Raises:
+        StateError: that is so.
+    """
+    filling = [entry.number for entry in register.entries() if entry.stage == "filling"]
+    if filling and number == register.living() and register.promotion() is None:
+        raise StateError(
+            f"sink {sink}: generation {filling[-1]} is still being filled",
+            means=f"readers go on seeing generation {number}; nothing was changed",
+            fix="`headwater generations FILE` says `ready` once it can be promoted",
         )
 
 

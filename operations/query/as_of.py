@@ -20,8 +20,7 @@ from cdc.position import format_lsn
 from connectors.ledger import LedgerEntry
 from operations.freshness.log import SourceLog
 
-# Records that are looked at for one that says which commit came before it: after so many rows of a snapshot it is not
-# known, and the table is being filled.
+# Tombstones that are looked at for a record that says which commit came before it: after so many it is not known.
 LOOK = 1_000
 # How long a transaction of Connect's may be under way, which ends with each of its polls, and between two looks.
 SETTLE_SECONDS, AGAIN_SECONDS = 5.0, 0.01
@@ -145,13 +144,19 @@ def committed(ends: Ends, reader: SliceReader, encoding: Encoding, topics: Colle
 
 
 def commit_before(messages: Iterable[Message], encoding: Encoding) -> tuple[int | None, int]:
-    """(the last commit before the first streamed record, in bytes, None if none says; how many were looked at)."""
+    """(the last commit before the first record that is no tombstone, in bytes; how many were looked at).
+
+    None where that record does not say it. One behind it may, but says it of its own commit: a row of a snapshot that
+    is lacking was there long before the first change that was streamed.
+    """
     records = 0
     for message in messages:
         records += 1
-        found = None if message.value() is None else before(message.value() or b"", encoding)
-        if found is not None or records >= LOOK:
-            return found, records
+        value = message.value()
+        if value is not None:
+            return before(value, encoding), records
+        if records >= LOOK:
+            break
     return None, records
 
 

@@ -13,6 +13,7 @@ import pytest
 from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
+from operations.generations import promote
 from spark.lease import Lease
 from spark.made_of import as_defined, define, outdated
 from spark.register import Register
@@ -140,6 +141,23 @@ def test_a_promotion_to_a_target_that_is_gone_does_not_keep_it_from_being_remove
     with pytest.raises(StateError, match="was removed"):
         register.move(2, "ready")
     assert register.kept() == [1]
+
+
+def test_who_promotes_too_early_is_told_that_the_next_generation_is_being_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, register = load(tmp_path), Register(tmp_path, "shop", "search")
+    monkeypatch.setattr(promote, "register_of", lambda _pipeline, _sink: register)
+    monkeypatch.setattr(promote, "behind", lambda *_: promote.MOST_BEHIND + 1)
+    with pytest.raises(StateError, match="generation 1 is 10,001 records behind the log"):
+        promote.refuse_far_behind(pipeline, "search", 1)
+    register.create("test")
+    with pytest.raises(StateError, match="generation 2 is still being filled") as refused:
+        promote.refuse_far_behind(pipeline, "search", 1)
+    assert "readers go on seeing generation 1" in str(refused.value.means)
+    register.move(2, "ready")
+    with pytest.raises(StateError, match="generation 2 is 10,001 records behind the log"):
+        promote.refuse_far_behind(pipeline, "search", 2)
 
 
 def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:

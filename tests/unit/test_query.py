@@ -189,6 +189,17 @@ def test_views_are_read_and_forgotten(duck: Duck) -> None:
     assert "the tables are flight, plane" in str(refused.value)
 
 
+def test_a_list_of_tables_has_those_that_two_sinks_have(duck: Duck) -> None:
+    duck.put("hw_0", pa.table({"id": [1]}))
+    for schema, name in (("", "only"), ("warehouse", "order"), ("Lake 2", "order")):
+        duck.view(schema, name, "SELECT 1 AS id")
+    for text in ("SHOW TABLES", " show\n tables ; "):
+        shown = duck.run(checked(duck.connection, text).text, 10, 10)
+        assert shown.columns == [("name", "VARCHAR")]
+        assert [tuple(row) for row in shown.rows] == [("Lake 2.order",), ("only",), ("warehouse.order",)]
+    duck.forget(["hw_0"])
+
+
 def test_a_list_of_tables_reads_none_from_a_bucket(duck: Duck) -> None:
     columns = pa.schema([("id", pa.int64())])
     table = SimpleNamespace(schema=lambda: SimpleNamespace(as_arrow=lambda: columns))
@@ -291,11 +302,16 @@ def test_the_first_record_that_a_table_lacks_says_through_which_commit_it_is_com
     assert before(streamed(None, 650), JSON) is None  # the first transaction after a snapshot
     assert before(streamed(700, 650, "true"), JSON) is None  # a row that a snapshot has read
     assert before(b"no event", JSON) is None
-    assert commit_before(messages(None, streamed(900, 1, "incremental"), streamed(700, 2), streamed(800, 3)), JSON) == (
-        700,
-        3,
-    )
+    assert commit_before(messages(None, streamed(700, 2), streamed(800, 3)), JSON) == (700, 2)
     assert commit_before(messages(), JSON) == (None, 0)
+
+
+def test_a_table_that_lacks_rows_of_a_snapshot_is_not_as_new_as_the_first_change_behind_them() -> None:
+    """It has none of those rows, and all of them were there when that change was made."""
+    for snapshot in ("first", "true", "incremental"):
+        assert commit_before(messages(None, streamed(None, 1, snapshot), streamed(700, 2)), JSON) == (None, 2)
+    # The first transaction after a snapshot: what came before it, it does not say, and the second says "the first".
+    assert commit_before(messages(streamed(None, 2), streamed(650, 3)), JSON) == (None, 1)
 
 
 def test_several_tables_are_as_old_as_the_oldest() -> None:

@@ -22,6 +22,8 @@ from connectors.database.sightings import Seen, Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
+# How a reason begins that a topic has lost records (``lost_records.py``).
+LOST = "has lost records"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -120,7 +122,8 @@ def merged(gap: Gap | None, change: Change | None, *, mending: bool = False) -> 
     """A gap with what was found now. Pure."""
     said = list(gap.reasons) if gap else []
     if change and change.what not in said:
-        said.append(change.what)
+        more = change.what.startswith(LOST)  # and more of the same: the newest tells it all
+        said = [one for one in said if not (more and one.startswith(LOST))] + [change.what]
     return Gap(tuple(said), bool((gap and gap.key) or (change and change.key)), mending)
 
 

@@ -15,7 +15,7 @@ from cdc.log.client import Topic
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured
-from connectors.changed import Change
+from connectors.changed import LOST, Change
 
 # Partitions that are named in a message; the others are counted.
 NAMED = 3
@@ -41,7 +41,7 @@ def lost_records(
         if is_outbox(pipeline, table) or topic not in first:
             continue
         if entry.topic_id and topic in topics and topics[topic].id not in ("", entry.topic_id):
-            out[table] = Change(f"has lost records: its topic {topic} was deleted and made again by somebody")
+            out[table] = Change(f"{LOST}: its topic {topic} was deleted and made again by somebody")
             continue
         later = {p: at for p, at in sorted(first[topic].items()) if at > entry.begins.get(p, 0)}
         if later:
@@ -52,4 +52,4 @@ def lost_records(
 def _words(topic: str, later: Mapping[int, int]) -> str:
     named = ", ".join(f"what was before offset {at:,} of partition {p}" for p, at in list(later.items())[:NAMED])
     more = f", and of {len(later) - NAMED} more" if len(later) > NAMED else ""
-    return f"has lost records of its topic {topic} (a retention, or somebody deleted them): {named}{more}"
+    return f"{LOST} of its topic {topic} (a retention, or somebody deleted them): {named}{more}"

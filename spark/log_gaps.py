@@ -65,7 +65,7 @@ def _refuse_truncated(flow: Flow, first: Offsets, committed: Offsets) -> None:
                 raise LogTruncated(
                     f"sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, {flow.title} is at {at}",
                     means="records that it has not read were removed from the log; nothing was written past them",
-                    fix="`headwater resnapshot FILE --all --wait` reads the rows into the log again, then "
+                    fix="`headwater apply FILE --wait` reads the rows of such a table into the log again, then "
                     + rebuild_command(flow.spec.sink),
                 )
 

@@ -12,6 +12,7 @@ import click
 import orjson
 
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.patience import patient
 
 if TYPE_CHECKING:
     from operations.query.answer import Answer
@@ -49,6 +50,7 @@ Examples:
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: names first, then a line a row; null is empty.")
+@patient
 def command(
     file: Path,
     statement: str,
@@ -121,8 +123,11 @@ def said(answer: Answer, limit: int) -> list[str]:
 def _table(answer: Answer) -> None:
     from rich.text import Text
 
-    from console.cli.tables import plain_table, show
+    from console.cli.tables import plain_table, show, width
 
+    if _breadth(answer) > width():
+        _records(answer)
+        return
     table = plain_table()
     for name, kind in answer.found.columns:
         right = any(word in kind.upper() for word in ("INT", "DECIMAL", "DOUBLE", "FLOAT"))
@@ -130,6 +135,32 @@ def _table(answer: Answer) -> None:
     for row in answer.found.rows:
         table.add_row(*(Text(_shown(value)) for value in row))
     show(table)
+
+
+def _breadth(answer: Answer) -> int:
+    """Characters that a line of the table would take."""
+    rows = answer.found.rows
+    return sum(
+        2 + max([len(name), *(len(_shown(row[at])) for row in rows)])
+        for at, (name, _) in enumerate(answer.found.columns)
+    )
+
+
+def _records(answer: Answer) -> None:
+    """One below the other, as psql has them with ``\\x auto``: rows that are broken into lines can't be read."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from console.cli.tables import show
+
+    for number, row in enumerate(answer.found.rows, 1):
+        record = Table.grid(padding=(0, 2))
+        record.add_column(no_wrap=True)
+        record.add_column(overflow="fold")
+        for (name, _), value in zip(answer.found.columns, row, strict=True):
+            record.add_row(Text(name), Text(_shown(value)))
+        click.echo(click.style(f"-[ row {number:,} ]-", bold=True))
+        show(record)
 
 
 def _shown(value: Any) -> str:

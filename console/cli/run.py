@@ -338,7 +338,7 @@ def _supervise(
             refuse_paused(engine.pipeline, engine.only, NOT_CAUGHT_UP)
         healing = losses.busy or evolving.busy
         # What waits for `headwater apply` goes on in this process, as its message says.
-        waits = evolving.waits and not wanted.until_caught_up
+        waits = (evolving.waits or halting.waits) and not wanted.until_caught_up
         if engine.runner.all_failed and not healing and not waits and not engine.paused:
             return
         if wanted.until_caught_up and not healing and bars.goal.caught_up():

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import QueryRefused
@@ -30,6 +31,7 @@ _FUNCTIONS = re.compile(
     r"|unnest|range|generate_series|repeat(_row)?|glob|sniff_csv|histogram(_values)?|summary|icu_calendar_names"
     r"|pg_timezone_names"
 )
+_ABSENT = re.compile(r"Table with name (?P<name>\S+) does not exist!\n(?P<hint>Did you mean [^\n]*\n)?")
 
 
 @dataclass(frozen=True)
@@ -115,5 +117,10 @@ def refused(error: Exception, tables: str = "") -> QueryRefused:
             means="a query reads the warehouse's tables: no other file, no network, no setting",
             fix="ask for the tables by their names: " + (tables or "`SHOW TABLES` lists them"),
         )
-    fix = f"the tables are {tables}" if tables and isinstance(error, duckdb.CatalogException) else "correct the SQL"
-    return QueryRefused(said, means="nothing was changed", fix=fix)
+    if tables and isinstance(error, duckdb.CatalogException):
+        if absent := _ABSENT.search(said):  # DuckDB looks among its own tables, too
+            said = said.replace(absent["hint"] or "", "")
+            near = get_close_matches(absent["name"].lower(), {one.lower(): one for one in tables.split(", ")}, n=1)
+            tables = f"{tables} (did you mean {near[0]}?)" if near else tables
+        return QueryRefused(said, means="nothing was changed", fix=f"the tables are {tables}")
+    return QueryRefused(said, means="nothing was changed", fix="correct the SQL")

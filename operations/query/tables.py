@@ -114,7 +114,7 @@ def chosen(all_of: list[Name], named: Collection[Named]) -> list[Name]:
         elif len(same) > 1 and len({one.view for one in same}) == 1:
             choices = ", ".join(f'"{one.sink}".{one.view}' for one in same)
             raise QueryRefused(
-                f"several sinks have a view {table}", means="nothing was run", fix=f"say which: {choices}"
+                f"several sinks have a table {table}", means="nothing was run", fix=f"say which: {choices}"
             )
         else:
             found += [one for one in same if not one.schema]

@@ -83,6 +83,11 @@ class Halting:
                 said.append(f"{', '.join(titles)} stopped: {error}")
         return said
 
+    @property
+    def waits(self) -> bool:
+        """Whether flows stand still until `headwater apply` has mended a table: they go on in this process then."""
+        return bool(self._halted)
+
     def close(self) -> None:
         """End watching."""
         self._marker.close()

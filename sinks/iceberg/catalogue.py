@@ -7,10 +7,14 @@ catalogues is in ``sinks.iceberg.catalogues``, where the files are in ``sinks.ic
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
@@ -281,7 +285,32 @@ def drop_table(sink: Any, catalog: str, view: str, generation: int | None = None
             table = load_table(opened, sink, view, generation)
         except SinkRefused:
             return
-        opened.purge_table(table.name()[-2:])
+        with _gone_is_deleted():
+            opened.purge_table(table.name()[-2:])
+    _remove_empty(table.location())
+
+
+@contextmanager
+def _gone_is_deleted() -> Iterator[None]:
+    """Manifests also name files that upkeep has removed: pyiceberg would warn of each that it is not there."""
+
+    def other(_record: logging.LogRecord) -> bool:
+        return not isinstance(sys.exc_info()[1], FileNotFoundError)
+
+    logger = logging.getLogger("pyiceberg.catalog")
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
+
+
+def _remove_empty(location: str) -> None:
+    """Folders that a table's files have left empty; in a bucket there are none."""
+    place = storage.location(location)
+    for folder, _, _ in os.walk(place, topdown=False) if "://" not in place else ():
+        with suppress(OSError):  # something is in it
+            Path(folder).rmdir()
 
 
 def metadata_location(sink: Any, catalog: str, view: str, generation: int | None = None) -> str:

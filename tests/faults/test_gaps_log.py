@@ -102,9 +102,9 @@ def test_fault_33_offsets_that_the_log_no_longer_has(scenario: Scenario) -> None
             future.result()
         if policy == "compact,delete":
             _remove(admin, topic)
-    refused(scenario, "search", f"{topic}/0 begins at", "headwater resnapshot FILE --all")
+    refused(scenario, "search", f"{topic}/0 begins at", "headwater apply FILE --wait")
     scenario.readable(allowed=True)
-    scenario.run("resnapshot", "--all", "--wait")
+    scenario.run("apply", "--wait")
     cured(scenario, "search")
 
 

@@ -97,6 +97,18 @@ def test_both_are_committed_to_after_a_swap(sink: Any) -> None:
     assert (seen(sink, 1), seen(sink)) == (["old"] * 2, ["new"] * 3)
 
 
+def test_drop_leaves_no_folder_and_warns_of_no_file_that_upkeep_has_removed(
+    sink: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with iceberg.open_catalog(sink, CATALOG) as catalog:
+        table = iceberg.load_table(catalog, sink, "order", 2)
+        folder = Path(table.location())
+    [removed, *_] = sorted(folder.rglob("*.parquet"))
+    removed.unlink()
+    iceberg.drop_table(sink, CATALOG, "order", 2)
+    assert not folder.exists() and not [one for one in caplog.records if one.name.startswith("pyiceberg")]
+
+
 def test_drop_removes_one_generation_wherever_it_is(sink: Any) -> None:
     iceberg.promote_table(sink, CATALOG, "order", 2, 1)
     for _ in range(2):

@@ -17,10 +17,11 @@ from cdc.encoding import JSON
 from cdc.errors import ConfigError, QueryRefused, QueryTooLarge, SinkUnavailable
 from cdc.log.slices import Slice, slices
 from connectors.ledger import LedgerEntry
+from console.cli.query import _table
 from operations.query import duck as inside
-from operations.query.answer import Told
+from operations.query.answer import Answer, Told
 from operations.query.as_of import AsOf, Ends, before, commit_before, together
-from operations.query.duck import Duck, scan_of
+from operations.query.duck import Duck, Rows, scan_of
 from operations.query.query import Queries
 from operations.query.statement import checked
 from operations.query.tables import Name, chosen, marks, names
@@ -60,7 +61,7 @@ def test_a_name_that_two_sinks_have_needs_its_sinks() -> None:
     assert chosen(all_of, {("", "A")}) == [Name("lake", "a")]
     assert chosen(all_of, {("pond", "b"), ("lake", "a")}) == [Name("lake", "a", "lake"), Name("pond", "b", "pond")]
     assert chosen(all_of, {("", "of_its_own")}) == []
-    with pytest.raises(QueryRefused, match="several sinks have a view b") as refused:
+    with pytest.raises(QueryRefused, match="several sinks have a table b") as refused:
         chosen(all_of, {("", "b")})
     assert '"lake".b, "pond".b' in str(refused.value)
 
@@ -176,6 +177,25 @@ def test_a_statement_tells_which_tables_it_names(duck: Duck) -> None:
     assert named("DESCRIBE a") == named("SUMMARIZE a") == named("FROM a;") == {("", "a")}
     assert checked(duck.connection, "SHOW TABLES").lists and checked(duck.connection, "SHOW ALL TABLES").lists
     assert not checked(duck.connection, "SELECT 1").lists
+
+
+def test_a_name_that_is_not_there_is_looked_for_among_our_tables(duck: Duck) -> None:
+    with pytest.raises(QueryRefused) as refused:
+        duck.run("FROM Wheel", 10, 5.0, "wheels, dairy")
+    said = str(refused.value)
+    assert "the tables are wheels, dairy (did you mean wheels?)" in said and "pg_" not in said
+
+
+@pytest.mark.parametrize(("columns", "below"), [(3, False), (40, True)])
+def test_rows_that_are_wider_than_the_screen_are_shown_one_below_the_other(
+    columns: int, below: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = [(f"column_{n}", "INTEGER") for n in range(columns)]
+    answer = Answer(Rows(kinds, [tuple(range(columns)), (None,) * columns], False), False, [], AsOf(1), 0.1)
+    _table(answer)
+    said = capsys.readouterr().out.splitlines()
+    assert ("-[ row 1 ]-" in said) == below
+    assert len(said) == (2 * (columns + 1) if below else 4)
 
 
 def test_views_are_read_and_forgotten(duck: Duck) -> None:

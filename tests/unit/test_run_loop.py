@@ -21,6 +21,7 @@ class Loop:
     def __init__(self, *follow: Callable[[], list[str]]) -> None:
         self.turns, self.follow, self.stop = 0, follow, Stop()
         self.stopped: list[str] = []
+        self.halted = False
         self.runner = SimpleNamespace(step=self._step, trouble=None, all_failed=False)
         self.source = SimpleNamespace(error=None, changed={}, news=[])
         self.goal = SimpleNamespace(caught_up=lambda: False)
@@ -37,7 +38,7 @@ class Loop:
 
     def go(self, *, until: float | None = None, until_caught_up: bool = False) -> None:
         engine = SimpleNamespace(follow=self._follow, runner=self.runner, stop=self.stopped.append, paused={})
-        halting = SimpleNamespace(follow=lambda _changed: [])
+        halting = SimpleNamespace(follow=lambda _changed: [], waits=self.halted)
         run._supervise(
             cast(Any, engine),
             cast(Any, self.bars),
@@ -85,6 +86,17 @@ def test_a_status_that_can_not_be_written_is_told(capsys: pytest.CaptureFixture[
     loop.runner.trouble = "the disk that holds /state/y is full\n  what it means"
     loop.go()
     assert capsys.readouterr().err == "waiting: the disk that holds /state/y is full\n"
+
+
+@pytest.mark.parametrize(("halted", "catching_up", "turns"), [(False, False, 1), (True, False, 4), (True, True, 1)])
+def test_flows_that_stand_still_until_apply_go_on_in_the_same_process(
+    halted: bool, catching_up: bool, turns: int
+) -> None:
+    """A gap of the one table that all flows read ended it, and nobody was left to go on after `apply`."""
+    loop = Loop(lambda: [], lambda: [], lambda: [])
+    loop.runner.all_failed, loop.halted = True, halted
+    loop.go(until_caught_up=catching_up)
+    assert loop.turns == turns
 
 
 def test_other_refusals_of_the_system_end_it() -> None:

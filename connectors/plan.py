@@ -91,14 +91,16 @@ def observe(servers: Servers) -> Actual:
     topics = servers.kafka.describe([topic.name for topic in wanted_topics(pipeline, catalogue)])
     counts = {topic.name: topic.partitions for topic in topics.values()}
     first, end = servers.kafka.ends(counts, first=True), servers.kafka.ends(counts)
-    if captured:
+    slot = read_slot(servers.source, pipeline.source.slot)
+    connector = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
+    if captured and (connector is None or connector.streaming):  # else the first snapshot may be about to write it
         refuse_lost_marker(servers.kafka, pipeline, first)
     return Actual(
         catalogue=catalogue,
         facts=read_facts(servers.setup, catalogue.tables),
         publication=read_publication(servers.setup, pipeline.source.publication),
-        slot=read_slot(servers.source, pipeline.source.slot),
-        connector=read_connector(servers.connect, servers.connector),
+        slot=slot,
+        connector=connector,
         captured=captured,
         gaps=find_gaps(captured, {**lost_records(pipeline, captured, first, topics), **changed}),
         topics=topics,

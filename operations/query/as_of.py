@@ -20,7 +20,7 @@ from cdc.position import format_lsn
 from connectors.ledger import LedgerEntry
 from operations.freshness.log import SourceLog
 
-# Tombstones that are looked at for a record that says which commit came before it: after so many it is not known.
+# Records that are looked at, for one that says which commit came before it, and for rows of a snapshot.
 LOOK = 1_000
 # How long a transaction of Connect's may be under way, which ends with each of its polls, and between two looks.
 SETTLE_SECONDS, AGAIN_SECONDS = 5.0, 0.01
@@ -146,18 +146,28 @@ def committed(ends: Ends, reader: SliceReader, encoding: Encoding, topics: Colle
 def commit_before(messages: Iterable[Message], encoding: Encoding) -> tuple[int | None, int]:
     """(the last commit before the first record that is no tombstone, in bytes; how many were looked at).
 
-    None where that record does not say it. One behind it may, but says it of its own commit: a row of a snapshot that
-    is lacking was there long before the first change that was streamed.
+    None where that record does not say it, or a row of a snapshot is among the next: it was there long before the
+    changes that were streamed around it.
     """
-    records = 0
+    first, seen, records = None, False, 0
     for message in messages:
         records += 1
         value = message.value()
-        if value is not None:
-            return before(value, encoding), records
+        if value is not None and not seen:
+            first, seen = before(value, encoding), True
+        if (seen and first is None) or (value is not None and _is_read(value, encoding)):
+            return None, records
         if records >= LOOK:
             break
-    return None, records
+    return first, records
+
+
+def _is_read(value: bytes, encoding: Encoding) -> bool:
+    """Whether a record is a row that a snapshot has read. Pure."""
+    try:
+        return encoding.loads(value)["source"]["snapshot"] not in STREAMED
+    except (ValueError, KeyError, TypeError, DecodeError):
+        return False
 
 
 def before(value: bytes, encoding: Encoding) -> int | None:

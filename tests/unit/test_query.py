@@ -322,7 +322,7 @@ def test_the_first_record_that_a_table_lacks_says_through_which_commit_it_is_com
     assert before(streamed(None, 650), JSON) is None  # the first transaction after a snapshot
     assert before(streamed(700, 650, "true"), JSON) is None  # a row that a snapshot has read
     assert before(b"no event", JSON) is None
-    assert commit_before(messages(None, streamed(700, 2), streamed(800, 3)), JSON) == (700, 2)
+    assert commit_before(messages(None, streamed(700, 2), streamed(800, 3)), JSON) == (700, 3)
     assert commit_before(messages(), JSON) == (None, 0)
 
 
@@ -332,6 +332,13 @@ def test_a_table_that_lacks_rows_of_a_snapshot_is_not_as_new_as_the_first_change
         assert commit_before(messages(None, streamed(None, 1, snapshot), streamed(700, 2)), JSON) == (None, 2)
     # The first transaction after a snapshot: what came before it, it does not say, and the second says "the first".
     assert commit_before(messages(streamed(None, 2), streamed(650, 3)), JSON) == (None, 1)
+
+
+def test_rows_of_a_snapshot_between_the_changes_that_a_table_lacks_are_seen() -> None:
+    """A table that was captured later is read in chunks, between which changes of it are streamed."""
+    lacking = messages(streamed(700, 2), streamed(None, 1, "incremental"), streamed(800, 3))
+    assert commit_before(lacking, JSON) == (None, 2)
+    assert commit_before(messages(streamed(700, 2), b"no event", streamed(800, 3)), JSON) == (700, 3)
 
 
 def test_several_tables_are_as_old_as_the_oldest() -> None:

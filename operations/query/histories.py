@@ -56,7 +56,7 @@ def past_tables(pipeline: Pipeline, catalogue: Catalogue, sinks: Collection[str]
     Raises:
         ConfigError: a view's root is not there any more (terminal).
     """
-    found = {}
+    found: dict[str, Mapping[str, Table]] = {}
     for sink in sinks:
         if keeps_history(pipeline, sink):
             roots = root_tables(pipeline, catalogue, sink).values()

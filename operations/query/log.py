@@ -168,6 +168,7 @@ def opened_views(pipeline: Pipeline, catalogue: Catalogue, tables: Sequence[Held
     """
     found, known = [], dict[tuple[str, int], Opened]()
     for one in tables:
+        assert one.generation is not None, "a history has no view"
         place = (one.name.sink, one.generation)
         if place not in known:
             known[place] = peek(pipeline, catalogue, register_of(pipeline, place[0]).generation(place[1]))

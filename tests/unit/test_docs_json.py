@@ -220,7 +220,7 @@ def test_letters(tmp_path: Path) -> None:
 def test_erase(tmp_path: Path) -> None:
     place = Place("history", "shop.customers_history", "warehouse", found=3)
     subject = Subject(flights(tmp_path), cast(Catalogue, None), Table("public", "t", (), ()), "1", print)
-    report = Eraser(subject, Options())._told([place], [])
+    report = Eraser(subject, Options())._told([place], [], [])
     shown = example("erase")
     assert shown.keys() == report.keys() and shown["places"][0].keys() == report["places"][0].keys()
 

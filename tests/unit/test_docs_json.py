@@ -26,7 +26,7 @@ from connectors.survey import LeftOut, Survey
 from console.cli.check import to_dict
 from console.cli.main import cli
 from deploy.local.stack import ServiceState
-from operations.checked_sinks import CLASSES, SINKS
+from operations.checked_sinks import CLASSES, INDICES, SINKS
 from operations.checked_warehouses import WAREHOUSE
 from operations.checked_webhooks import WEBHOOK
 from operations.edits.changes import Changes
@@ -148,7 +148,7 @@ def test_check() -> None:
 
 def test_every_check_is_named() -> None:
     named = PAGE.partition("Checks: ")[2].partition("\n## ")[0]
-    ours = (SINKS, CLASSES, WAREHOUSE, WEBHOOK)
+    ours = (SINKS, INDICES, CLASSES, WAREHOUSE, WEBHOOK)
     assert sorted(re.findall(r"`([\w-]+)`", named)) == sorted(check.name for check in (*CHECKS, *ours))
 
 

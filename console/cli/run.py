@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 STEP_SECONDS = 0.5
 # How often a plain line is printed when nobody watches a terminal.
 LINE_SECONDS = 10.0
+# A start takes some ten seconds; one that is silent for longer than this seems to hang.
+LONG_SECONDS = 5.0
 NOT_CAUGHT_UP = "it can't catch up, and whoever waits for that would wait until it is resumed"
 FORGETFUL = (
     "an older Headwater has applied this pipeline: a table that is renamed or replaced is noticed, but not remembered;"
@@ -174,7 +176,9 @@ def _run_all(files: Sequence[Path], wanted: _Wanted) -> bool:
 
 def _run(file: Path, wanted: _Wanted) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
+    from cdc.journal import telling
     from console.cli.flow_bars import FlowBars
+    from console.cli.patience import saying_why
     from console.log_lines import speaks_json
     from operations.catalogue import source_catalogue
     from operations.edits.file_watch import FileWatch
@@ -198,7 +202,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
     with _judged(pipeline, only) as keeper, SourceWatch(pipeline, _first(pipeline, only, stop, until)) as source:
-        with Waiting(pipeline, only) as waiting:
+        with Waiting(pipeline, only) as waiting, saying_why(telling(_say, pipeline=pipeline.name), LONG_SECONDS):
             catch_up(pipeline, only, _say)
             engine = patiently(
                 lambda: open_engine(pipeline, source_catalogue(pipeline), only, wanted.sessions),

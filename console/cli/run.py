@@ -176,9 +176,7 @@ def _run_all(files: Sequence[Path], wanted: _Wanted) -> bool:
 
 def _run(file: Path, wanted: _Wanted) -> bool:
     # Spark's import takes a second; `headwater run --help` must not pay for it.
-    from cdc.journal import telling
     from console.cli.flow_bars import FlowBars
-    from console.cli.patience import saying_why
     from console.log_lines import speaks_json
     from operations.catalogue import source_catalogue
     from operations.edits.file_watch import FileWatch
@@ -202,7 +200,7 @@ def _run(file: Path, wanted: _Wanted) -> bool:
         refuse_paused(pipeline, only, NOT_CAUGHT_UP)
     _say(f"pipeline {pipeline.name}: starting")
     with _judged(pipeline, only) as keeper, SourceWatch(pipeline, _first(pipeline, only, stop, until)) as source:
-        with Waiting(pipeline, only) as waiting, saying_why(telling(_say, pipeline=pipeline.name), LONG_SECONDS):
+        with Waiting(pipeline, only) as waiting, _saying_why(pipeline):
             catch_up(pipeline, only, _say)
             engine = patiently(
                 lambda: open_engine(pipeline, source_catalogue(pipeline), only, wanted.sessions),
@@ -300,6 +298,16 @@ def _first(pipeline: Pipeline, only: Sequence[str], stop: Stop, until: float | N
             patiently(check, stop, _say, waiting.tell, until)
 
     return first
+
+
+@contextmanager
+def _saying_why(pipeline: Pipeline) -> Iterator[None]:
+    """While it lasts, what a start waits for is told."""
+    from cdc.journal import telling
+    from console.cli.patience import saying_why
+
+    with saying_why(telling(_say, pipeline=pipeline.name), LONG_SECONDS):
+        yield
 
 
 @contextmanager

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
 from connectors.apply import plan_pipeline
+from connectors.captured import read_captured
+from connectors.names import Names
+from connectors.postgres import connect
 from operations.edits.changes import Changes
 from operations.edits.pending import pending, told, under_way
 from operations.gate import refuse_wrong_views
@@ -31,6 +34,7 @@ class Plan:
         building: sinks whose new generation it builds already.
         capturing: tables that it is taking up already.
         evolving: what is under way because tables were altered (``operations.status.evolving``).
+        mending: tables that are read again because changes of theirs are missing, and why: until somebody waits for it.
     """
 
     pipeline: str
@@ -41,6 +45,7 @@ class Plan:
     building: Collection[str] = ()
     capturing: Collection[str] = ()
     evolving: Sequence[Mapping[str, Any]] = ()
+    mending: Mapping[str, str] = field(default_factory=dict)
 
     def lines(self, file: str) -> list[str]:
         """What becomes of the sinks, a line each: nothing is told twice."""
@@ -53,6 +58,11 @@ class Plan:
         """What else the `run` that is alive will do once the file is applied, a line each."""
         return [] if self.edits is None else self.edits.lines([one["sink"] for one in self.sinks])
 
+    def read_again(self, file: str) -> list[str]:
+        """What an earlier `apply` has begun, and nobody has waited for, a line each."""
+        way = f"`headwater apply {file} --wait` waits for its rows, and deletes what is gone"
+        return [f"table {table} is being read again, for it {why}: {way}" for table, why in self.mending.items()]
+
     def closing(self, file: str) -> str:
         """How much is to be done, and who does it; empty if nothing waits for anybody."""
         later = set(self.edits.rebuilt) - set(self.building) if self.edits is not None else set[str]()
@@ -61,13 +71,13 @@ class Plan:
             return f"{len(self.actions)} changes; `run` is making them: it takes up {', '.join(sorted(self.capturing))}"
         if self.actions or asked:
             return f"{len(self.actions) + asked} changes; `headwater apply {file}` makes them"
-        return "" if self.sinks or self.tables or self.evolving else "nothing to change"
+        return "" if self.sinks or self.tables or self.evolving or self.mending else "nothing to change"
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of ``--json``; secrets are never in it."""
         changes = [action.to_dict() for action in self.actions]
         more = {"changes": changes, "sinks": self.sinks, "tables": self.tables, "run": told(self.edits)}
-        return {"pipeline": self.pipeline, **more, "evolving": list(self.evolving)}
+        return {"pipeline": self.pipeline, **more, "evolving": list(self.evolving), "mending": dict(self.mending)}
 
 
 def plan(pipeline: Pipeline, migration: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Plan:
@@ -87,4 +97,11 @@ def plan(pipeline: Pipeline, migration: Path | None = None, say: Callable[[str],
     refuse_wrong_views(pipeline, say)
     building, capturing = under_way(pipeline)
     followed = evolving(pipeline)  # what `run` has noticed a second ago is no difference any more, and not done yet
-    return Plan(pipeline.name, actions, needed(pipeline), tables, pending(pipeline), building, capturing, followed)
+    edits, sinks = pending(pipeline), needed(pipeline)
+    return Plan(pipeline.name, actions, sinks, tables, edits, building, capturing, followed, _mending(pipeline))
+
+
+def _mending(pipeline: Pipeline) -> dict[str, str]:
+    with connect(pipeline.source, setup=bool(pipeline.source.setup_user)) as connection:
+        captured = read_captured(connection, Names.of(pipeline))
+    return {table: "; ".join(one.gap.reasons) for table, one in captured.items() if one.gap and one.gap.mending}

@@ -61,7 +61,7 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
             click.echo(click.style("~ ", fg="yellow") + said)
         for table in found.tables:
             show_migration(table)
-        for said in (*map(line, found.evolving), *asked):
+        for said in (*map(line, found.evolving), *found.read_again(str(file)), *asked):
             click.echo(click.style("~ ", fg="yellow") + said)
         if closing := found.closing(str(file)):
             click.echo(closing)

@@ -13,6 +13,7 @@ from connectors.debezium import marker_topic
 from connectors.preflight import preflight
 from connectors.resnapshot import Wish, resnapshot
 from connectors.snapshot import wait_snapshot
+from operations.plan import plan
 from tests.support.source import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
@@ -51,7 +52,10 @@ def test_lost_records_are_told_and_read_again_once(source: SourceDatabase) -> No
     assert any("it has lost records of its topic" in line for line in changes(pipeline))
     source.execute("DELETE FROM t WHERE id = 3")
     apply(pipeline)
+    begun = plan(pipeline)
+    assert begun.actions == [] and "has lost records" in begun.mending["public.t"] and begun.closing("f") == ""
     assert wait_snapshot(pipeline, seconds=90).done
+    assert plan(pipeline).mending == {}
     assert len([row for row in source.latest(topic).values() if row is not None]) == 19
     assert told(pipeline).startswith("ok"), "what the topic begins with is known"
     assert changes(pipeline) == []

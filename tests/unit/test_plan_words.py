@@ -45,6 +45,7 @@ TABLE = Action("publication", "p", "add public.new")
         ),
         (Plan("p", [], [], [], Changes(), (), {"public.new"}), [], "nothing to change"),
         (Plan("p", [], [], [], Changes(), evolving=[{"table": "public.new"}]), [], ""),
+        (Plan("p", [], [], [], None, mending={"public.t": "was dropped and made again"}), [], ""),
     ],
 )
 def test_nothing_is_told_twice_and_who_does_it_is(plan: Plan, lines: list[str], closing: str) -> None:

@@ -311,6 +311,10 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
             else Judgement("stopped", _GONE["never run"], _RUN)
         )
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
+    filling = next((one for one in flows if one.judgement == "filling"), None)
+    if filling is not None and worst.judgement == "behind" and worst.remedy is None:
+        # The others have the machine while it is filled; if that does not get on, it is stalled, which is worse.
+        worst = Judgement("filling", f"{filling.cause}; meanwhile of another flow {worst.cause}")
     if facts.away is not None and worst.judgement not in _KNOWN:
         return Judgement("retrying", _first(facts.away), "start its server; what waits is written then by itself")
     if facts.evolving is not None and worst.judgement in ("behind", "evolving", "filling", "starting", "well"):

@@ -110,6 +110,9 @@ def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
     [
         (SinkFacts(), [WELL, WELL], "well"),
         (SinkFacts(), [WELL, Judgement("behind", "x")], "behind"),
+        (SinkFacts(), [Judgement("behind", "x"), Judgement("filling", "y")], "filling"),  # that has the machine
+        (SinkFacts(), [Judgement("behind", "x", "start it"), Judgement("filling", "y")], "behind"),
+        (SinkFacts(), [Judgement("stalled", "x"), Judgement("filling", "y")], "stalled"),
         (SinkFacts(), [Judgement("failed", "x"), Judgement("stalled", "y")], "failed"),
         (SinkFacts(state="never run"), [], "stopped"),
         (SinkFacts(state="starting"), [], "starting"),

@@ -34,8 +34,9 @@ def command(file: Path, as_json: bool) -> None:
 
     The views are held against the tables: names, keys, joins, types and Spark SQL, all that `run` would refuse. New
     expressions start Spark for that, which takes some ten seconds; what it has accepted is remembered. Sinks' servers
-    and the row store are asked whether they answer (one that does not is a warning: `run` waits for it), catalogues and
-    buckets of warehouses whether they are there and let us in; addresses of webhooks are connected to.
+    and the row store are asked whether they answer (one that does not is a warning: `run` waits for it), search servers
+    whether they would make the indices (a template is simulated, none is made), catalogues and buckets of warehouses
+    whether they are there and let us in; addresses of webhooks are connected to.
 
     Changes nothing. Exit code 1 when something must be mended first (an error, or a check that could not run); warnings
     and notes exit with 0.

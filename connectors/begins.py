@@ -54,10 +54,11 @@ class Begins:
             KafkaUnavailable: no answer (transient).
         """
         names = servers.names
-        update = sql.SQL("UPDATE {} SET begins = %s::jsonb WHERE table_name = %s")
+        update = sql.SQL("UPDATE {} SET begins = %s::jsonb WHERE table_name = %s").format(
+            names.identifier(names.captured)
+        )
         with explained("noting where the captured tables' topics begin"):
             if not has_column(servers.setup, names.schema, names.captured, "begins"):
                 return
-            for table in self._tables:
-                begins = self.of(servers, table)
-                servers.setup.execute(update.format(names.identifier(names.captured)), [begins, table])
+            with servers.setup.cursor() as cursor:
+                cursor.executemany(update, [(self.of(servers, table), table) for table in self._tables])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.core import context
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -216,14 +216,25 @@ def build_session(
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Let PySpark take nobody's handler of Ctrl-C away. Its own asks Java, over the connection that the main thread may
-    just be reading: that ended in an exception of any kind, anywhere, instead of an orderly stop."""
-    ours = signal.getsignal(signal.SIGINT)
+    """Let PySpark set no handler of Ctrl-C. Its own asks Java, over the connection that the main thread may just be
+    reading: that ended in an exception of any kind, anywhere, instead of an orderly stop. Putting ours back afterwards
+    is too late: the context sets its own a second before the session is there."""
+    theirs: Any = context.signal
+    context.signal = _Signals  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        if ours is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, ours)
+        context.signal = theirs  # type: ignore[attr-defined]
+
+
+class _Signals:
+    """What PySpark's context sees of Python's module ``signal`` meanwhile."""
+
+    SIGINT = signal.SIGINT
+
+    @staticmethod
+    def signal(number: int, handler: Any) -> None:
+        """Set nothing."""
 
 
 def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:

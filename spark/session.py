@@ -219,12 +219,12 @@ def _handlers_kept() -> Iterator[None]:
     """Let PySpark set no handler of Ctrl-C. Its own asks Java, over the connection that the main thread may just be
     reading: that ended in an exception of any kind, anywhere, instead of an orderly stop. Putting ours back afterwards
     is too late: the context sets its own a second before the session is there."""
-    theirs: Any = context.signal
-    context.signal = _Signals  # type: ignore[attr-defined]
+    module: Any = context
+    theirs, module.signal = module.signal, _Signals
     try:
         yield
     finally:
-        context.signal = theirs  # type: ignore[attr-defined]
+        module.signal = theirs
 
 
 class _Signals:

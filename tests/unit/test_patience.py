@@ -245,10 +245,10 @@ def test_run_gives_up_when_its_timeout_is_over(file: Path) -> None:
 
 def test_sparks_session_takes_nobodys_handler_away() -> None:
     """PySpark's own, by Ctrl-C, asked Java over the connection that the main thread was reading: "a defect"."""
-    before = signal.getsignal(signal.SIGINT)
+    before, module = signal.getsignal(signal.SIGINT), cast(Any, context)
     with _handlers_kept():
-        context.signal.signal(context.signal.SIGINT, lambda _number, _frame: None)  # as SparkContext does
+        module.signal.signal(module.signal.SIGINT, lambda _number, _frame: None)  # as SparkContext does
         during = signal.getsignal(signal.SIGINT)  # the session is made after its context: that takes a second
     signal.signal(signal.SIGINT, before)
     assert during is before
-    assert context.signal is signal, "PySpark's module is as it was"
+    assert module.signal is signal, "PySpark's module is as it was"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import subprocess
@@ -10,13 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock, patch
 
 import pytest
 from confluent_kafka import KafkaError as Refusal
 from confluent_kafka import KafkaException
+from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
 from pyspark.core import context
 
 from cdc import errors
@@ -27,7 +31,7 @@ from cdc.pipeline import load
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state_folder import register_of
-from spark import cluster
+from spark import cluster, quiet
 from spark.session import _handlers_kept
 from spark.status import FlowStatus, state_of
 
@@ -252,3 +256,16 @@ def test_sparks_session_takes_nobodys_handler_away() -> None:
     signal.signal(signal.SIGINT, before)
     assert during is before
     assert module.signal is signal, "PySpark's module is as it was"
+
+
+def test_ctrl_c_while_java_is_asked_prints_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """`verify` ended with one above its "interrupted"."""
+    quiet.hush()
+    asked = JavaClient(JavaParameters(), PythonParameters())
+    with (
+        patch.object(asked, "_get_connection", return_value=Mock(send_command=Mock(side_effect=KeyboardInterrupt))),
+        patch.object(logging.getLogger(), "handlers", [logging.StreamHandler(sys.stderr)]),
+        suppress(KeyboardInterrupt, Exception),
+    ):
+        asked.send_command("c")
+    assert "KeyboardInterrupt" not in capsys.readouterr().err

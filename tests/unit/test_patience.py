@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import KafkaError as Refusal
 from confluent_kafka import KafkaException
 from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
+from pyspark import java_gateway
 from pyspark.core import context
 
 from cdc import errors
@@ -32,7 +33,7 @@ from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state_folder import register_of
 from spark import cluster, quiet
-from spark.session import _handlers_kept
+from spark.session import _handlers_kept, _none_left
 from spark.status import FlowStatus, state_of
 
 FILE = """\
@@ -269,3 +270,12 @@ def test_ctrl_c_while_java_is_asked_prints_no_trace(capsys: pytest.CaptureFixtur
     ):
         asked.send_command("c")
     assert "KeyboardInterrupt" not in capsys.readouterr().err
+
+
+def test_who_ends_while_java_starts_leaves_none() -> None:
+    """Ctrl-C two seconds after the start of `run`: its virtual machine lived on, for ever."""
+    with pytest.raises(Asked), _none_left():
+        process = cast(Any, java_gateway).Popen(["sleep", "60"])
+        raise Asked
+    assert process.wait(5) == -signal.SIGKILL
+    assert cast(Any, java_gateway).Popen is subprocess.Popen

@@ -36,6 +36,7 @@ from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
 from connectors.signals import COMPLETE, Heard, Notifications, send_snapshot_signal
 from connectors.source_gaps import (
+    refuse_empty,
     refuse_future,
     refuse_gap,
     refuse_other,
@@ -240,6 +241,7 @@ def refuse_discontinued(pipeline: Pipeline, actual: Actual) -> None:
     refuse_other_database(pipeline.name, source.database, running.config, actual.slot)
     refuse_future(actual.now, running.offset)
     refuse_unfollowed(actual.noted, actual.now)
+    refuse_empty(actual.slot, running.offset, actual.captured)
     if running.offset is not None or actual.slot is not None:
         refuse_gap(source.slot, actual.slot, running.offset)
 

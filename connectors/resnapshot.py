@@ -37,7 +37,7 @@ from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
-from connectors.source_gaps import refuse_future, refuse_gap, refuse_other, refuse_unfollowed, stored_lsn
+from connectors.source_gaps import refuse_empty, refuse_future, refuse_gap, refuse_other, refuse_unfollowed, stored_lsn
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"
@@ -82,6 +82,8 @@ def resnapshot(pipeline: Pipeline, wish: Wish, told: Told = lambda line: None) -
         captured = read_captured(servers.setup, servers.names)
         slot = read_slot(servers.source, pipeline.source.slot)
         running = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
+        if running is not None:
+            refuse_empty(slot, running.offset, captured)
         if not captured or running is None:
             raise SourceError("nothing is captured yet", fix="run `headwater apply FILE --wait`")
         tables = chosen(wish, captured)

@@ -128,6 +128,12 @@ class ConnectClient:
                 fix="start the worker (`headwater up` for the local one), or correct connect.url",
             ) from error
         if answer.status_code == 404:
+            if not _own(answer):
+                raise ConnectUnavailable(
+                    f"Kafka Connect knows no {path} yet",
+                    means="a worker that has just been started answers so for some seconds, whatever is asked",
+                    fix="run the same command again; if it stays so, correct connect.url",
+                )
             return missing
         if answer.status_code in PASSING:
             raise ConnectUnavailable(
@@ -278,6 +284,14 @@ def first_line(trace: str) -> str:
     first = lines[0] if lines else ""
     said = f"{first} (cause: {causes[-1]})" if causes and causes[-1] not in first else first
     return next((f"{words}: {said}" for sign, words in KNOWN if sign.search(said)), said)
+
+
+def _own(answer: requests.Response) -> bool:
+    """Whether Connect itself has answered, and not the server in front of it, which is there earlier."""
+    try:
+        return "error_code" in answer.json()
+    except ValueError:
+        return False
 
 
 def _message(answer: requests.Response) -> str:

@@ -10,7 +10,7 @@ Docs: docs/decisions/gaps.md.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from connectors.names import Names
 from connectors.postgres import Connection, connect
 from connectors.rest import ConnectClient
 
+GONE = "our own tables are gone from the database: it was restored from a copy from before `apply`"
 READ_AGAIN = "`headwater resnapshot FILE --all`, then `headwater run FILE`"
 BEGIN_AGAIN = "`headwater recapture FILE`, which tells first what it costs"
 FIRST_AGAIN = "`headwater drop FILE --topics`, then `headwater apply FILE --wait` for a new snapshot"
@@ -223,6 +224,18 @@ def refuse_gap(slot_name: str, slot: Slot | None, offset: Mapping[str, Any] | No
         )
 
 
+def refuse_empty(slot: Slot | None, offset: Mapping[str, Any] | None, captured: Collection[str]) -> None:
+    """Refuse a database that knows neither our slot nor a captured table, while the connector has read from one that
+    did: it was restored into the same cluster, say from a dump. To make the slot anew is no way out there: nobody knows
+    what was captured.
+
+    Raises:
+        SourceChanged: (terminal).
+    """
+    if slot is None and not captured and stored_lsn(offset) is not None:
+        raise changed(GONE)
+
+
 def refuse_moved(pipeline: Pipeline, now: Moment, remembered: Remembered | None) -> None:
     """Refuse another cluster, and another timeline.
 
@@ -275,7 +288,7 @@ def refuse_forgotten(remembered: Remembered | None, witness: tuple[str, int] | N
     if remembered is None or remembered.installation is None:
         return
     if witness is None:
-        raise changed("our own tables are gone from the database: it was restored from a copy from before `apply`")
+        raise changed(GONE)
     installation, count = witness
     if installation == remembered.installation and count < remembered.witness:
         raise changed(

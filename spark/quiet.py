@@ -53,9 +53,15 @@ def keep(path: Path) -> None:
 
 
 def hush() -> None:
-    """Let PySpark raise an analysis's errors without printing them first."""
+    """Let PySpark raise an analysis's errors, and Py4J a Ctrl-C, without printing them first."""
     for name in _ERRORS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_no_ctrl_c)
+
+
+def _no_ctrl_c(record: logging.LogRecord) -> bool:
+    """Py4J tells the root of all loggers of Ctrl-C, with its trace, and raises it too: it is told enough."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 def tail(path: Path, lines: int = 15) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.core import context
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -216,14 +216,25 @@ def build_session(
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Let PySpark take nobody's handler of Ctrl-C away. Its own asks Java, over the connection that the main thread may
-    just be reading: that ended in an exception of any kind, anywhere, instead of an orderly stop."""
-    ours = signal.getsignal(signal.SIGINT)
+    """Let PySpark set no handler of Ctrl-C. Its own asks Java, over the connection that the main thread may just be
+    reading: that ended in an exception of any kind, anywhere, instead of an orderly stop. Putting ours back afterwards
+    is too late: the context sets its own a second before the session is there."""
+    module: Any = context
+    theirs, module.signal = module.signal, _Signals
     try:
         yield
     finally:
-        if ours is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, ours)
+        module.signal = theirs
+
+
+class _Signals:
+    """What PySpark's context sees of Python's module ``signal`` meanwhile."""
+
+    SIGINT = signal.SIGINT
+
+    @staticmethod
+    def signal(number: int, handler: Any) -> None:
+        """Set nothing."""
 
 
 def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
@@ -260,7 +271,7 @@ def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> No
             if not (looks_secret(name) or mask_text(str(value)) != str(value)):
                 shown.set(name, str(value))
         try:
-            with said.open("ab") as out, _class_path(jars):
+            with said.open("ab") as out, _class_path(jars), _none_left():
                 gateway = launch_gateway(shown, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         except PySparkRuntimeError as error:
@@ -268,6 +279,28 @@ def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> No
                 f"Java did not start for Spark; its own words, if it had any:\n{quiet.tail(said)}",
                 fix="install Java 17 or point JAVA_HOME at it; look at engine.driver_memory and engine.spark_conf",
             ) from error
+
+
+@contextmanager
+def _none_left() -> Iterator[None]:
+    """End the virtual machine that is being started when we are asked to end meanwhile. PySpark removes the folder into
+    which it would write its port; its main thread then fails, and the others keep 300 MiB for ever."""
+    module: Any = java_gateway
+    theirs, started = module.Popen, []
+
+    def popen(*command: Any, **how: Any) -> Any:
+        started.append(theirs(*command, **how))
+        return started[-1]
+
+    module.Popen = popen
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+        raise
+    finally:
+        module.Popen = theirs
 
 
 @contextmanager

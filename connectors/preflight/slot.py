@@ -13,6 +13,7 @@ from connectors.database.timeline import noted_timeline
 from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
 from connectors.source_gaps import (
+    refuse_empty,
     refuse_future,
     refuse_gap,
     refuse_other,
@@ -58,6 +59,7 @@ def run(site: Site) -> Iterator[Finding]:
             refuse_other_database(site.pipeline.name, site.pipeline.source.database, running.config, slot)
             refuse_future(now, running.offset)
         refuse_unfollowed(noted_timeline(site.db, site.names), now)
+        refuse_empty(slot, running.offset if running else None, read_captured(site.db, site.names))
         refuse_gap(name, slot, running.offset if running else None)
     except (SourceError, SourceChanged) as error:
         yield Finding(Level.ERROR, name, f"{error.what}: {error.means}", error.fix)

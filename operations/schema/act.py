@@ -239,7 +239,7 @@ def _table(
 ) -> None:
     table, policy = was.qualified, pipeline.policy.schema_
     changes = column_changes(known, now)
-    what = _words(known, now, changes)
+    what = in_words(known, now, changes)
     concerned = [case for _, case in found if case.decision.verdict > Verdict.NOTHING]
     todo = out.evolution.todo.get(table) or Todo(what, time.time())
     allowed = out.evolution.allowed.get(table)
@@ -291,7 +291,8 @@ def _table(
         )
 
 
-def _words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
+def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple[str, ...]:
+    """How a table has changed, in words; never without any. Pure."""
     what = tuple(change.words for change in changes)
     if known.table.generated != now.table.generated:
         what += (f"generated columns are ({', '.join(now.table.generated)})",)

@@ -25,7 +25,7 @@ from operations.kept_shapes import (
     remember_shapes,
     write_evolution,
 )
-from operations.schema.act import Case, cases, changed_tables
+from operations.schema.act import Case, cases, changed_tables, in_words
 from operations.schema.decide import Verdict, together
 from operations.schema.statements import controls_transaction, statements
 from operations.state_folder import numbered_state_dir
@@ -141,7 +141,7 @@ def _told(
     rows = read_rows(connection, [table]).get(table, 0)
     return {
         "table": table,
-        "changes": [change.words for change in column_changes(known, now)],
+        "changes": list(in_words(known, now, column_changes(known, now))),
         "read": None if read is None else rows if read == "" else 0,
         "views": [
             {

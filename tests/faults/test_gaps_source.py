@@ -169,6 +169,18 @@ def test_fault_06_a_dropped_slot_is_not_made_again_by_debezium(source: SourceDat
     assert_well(source, pipeline, remembered)
 
 
+def test_a_database_restored_without_our_tables(source: SourceDatabase, pipeline: Pipeline) -> None:
+    """From a dump, into the same cluster: each verb named another one, in a circle, and none the way out."""
+    stop_connector(pipeline)
+    with source.connect("superuser") as root:
+        root.execute("SELECT pg_drop_replication_slot(%s)", [pipeline.source.slot])
+        root.execute("DROP SCHEMA headwater CASCADE")
+    for verb in (plan_pipeline, apply, lambda known: resnapshot(known, Wish([]))):
+        with pytest.raises(SourceChanged, match="our own tables are gone") as found:
+            verb(pipeline)
+        assert "headwater recapture FILE" in found.value.fix
+
+
 def test_fault_06_a_slot_made_again_by_somebody(source: SourceDatabase, pipeline: Pipeline) -> None:
     remembered = check_source(pipeline, None)
     stop_connector(pipeline)

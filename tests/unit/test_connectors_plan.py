@@ -10,7 +10,7 @@ from cdc.catalogue import Column, Table
 from cdc.change import Op
 from cdc.debezium_json import Decoder
 from cdc.encoding import JSON
-from cdc.errors import HeadwaterError, KafkaError, SourceError
+from cdc.errors import HeadwaterError, KafkaError, SourceChanged, SourceError
 from cdc.log.client import Topic
 from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
@@ -25,7 +25,7 @@ from connectors.ledger import LedgerEntry
 from connectors.names import Names
 from connectors.rest import Status, first_line
 from connectors.signals import Heard
-from connectors.source_gaps import refuse_gap
+from connectors.source_gaps import refuse_empty, refuse_gap
 from connectors.topics import data_topics, plan_topics
 from tests.unit.test_connectors_config import catalogue, fact, pipeline
 
@@ -167,6 +167,17 @@ def test_gap_is_refused(there: Slot | None, offset: dict[str, object] | None, me
     with pytest.raises(SourceError, match=message) as error:
         refuse_gap("s", there, offset)
     assert "headwater resnapshot FILE --all" in error.value.fix or "headwater drop FILE" in error.value.fix
+
+
+def test_a_database_that_knows_nothing_is_another_one() -> None:
+    """Restored from a dump: `plan` said `resnapshot --all`, which said `apply`, which said `resnapshot --all`."""
+    with pytest.raises(SourceChanged, match="our own tables are gone") as error:
+        refuse_empty(None, STREAMING, {})
+    assert "headwater recapture FILE" in error.value.fix
+    refuse_empty(None, STREAMING, {"public.a"})  # a slot that was lost, and no more
+    refuse_empty(None, {"lsn": 5, "snapshot": "INITIAL"}, {})
+    refuse_empty(None, None, {})
+    refuse_empty(slot(), STREAMING, {})
 
 
 # --- captured tables

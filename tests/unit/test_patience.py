@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import subprocess
@@ -10,13 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock, patch
 
 import pytest
 from confluent_kafka import KafkaError as Refusal
 from confluent_kafka import KafkaException
+from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
+from pyspark import java_gateway
+from pyspark.core import context
 
 from cdc import errors
 from cdc.catalogue import Catalogue, Column, Table
@@ -26,8 +32,8 @@ from cdc.pipeline import load
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state_folder import register_of
-from spark import cluster
-from spark.session import _handlers_kept
+from spark import cluster, quiet
+from spark.session import _handlers_kept, _none_left
 from spark.status import FlowStatus, state_of
 
 FILE = """\
@@ -244,8 +250,32 @@ def test_run_gives_up_when_its_timeout_is_over(file: Path) -> None:
 
 def test_sparks_session_takes_nobodys_handler_away() -> None:
     """PySpark's own, by Ctrl-C, asked Java over the connection that the main thread was reading: "a defect"."""
-    theirs: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
+    before, module = signal.getsignal(signal.SIGINT), cast(Any, context)
     with _handlers_kept():
-        signal.signal(signal.SIGINT, lambda number, _frame: theirs.append(number))
-    assert signal.getsignal(signal.SIGINT) is before and not theirs
+        module.signal.signal(module.signal.SIGINT, lambda _number, _frame: None)  # as SparkContext does
+        during = signal.getsignal(signal.SIGINT)  # the session is made after its context: that takes a second
+    signal.signal(signal.SIGINT, before)
+    assert during is before
+    assert module.signal is signal, "PySpark's module is as it was"
+
+
+def test_ctrl_c_while_java_is_asked_prints_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """`verify` ended with one above its "interrupted"."""
+    quiet.hush()
+    asked = JavaClient(JavaParameters(), PythonParameters())
+    with (
+        patch.object(asked, "_get_connection", return_value=Mock(send_command=Mock(side_effect=KeyboardInterrupt))),
+        patch.object(logging.getLogger(), "handlers", [logging.StreamHandler(sys.stderr)]),
+        suppress(KeyboardInterrupt, Exception),
+    ):
+        asked.send_command("c")
+    assert "KeyboardInterrupt" not in capsys.readouterr().err
+
+
+def test_who_ends_while_java_starts_leaves_none() -> None:
+    """Ctrl-C two seconds after the start of `run`: its virtual machine lived on, for ever."""
+    with pytest.raises(Asked), _none_left():
+        process = cast(Any, java_gateway).Popen(["sleep", "60"])
+        raise Asked
+    assert process.wait(5) == -signal.SIGKILL
+    assert cast(Any, java_gateway).Popen is subprocess.Popen

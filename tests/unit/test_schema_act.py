@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -30,6 +30,7 @@ from operations.kept_shapes import (
     thaw,
     write_evolution,
 )
+from operations.schema import said
 from operations.schema.act import Acted, act, owed_to, still_to_do
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
@@ -354,3 +355,11 @@ def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
     }
     with pytest.raises(StateError, match="json can't be read"):
         reads[name]()
+
+
+def test_plan_names_what_is_no_column_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was made again without its identity: `plan` said "table public.items: " and no more."""
+    monkeypatch.setattr(said, "read_rows", lambda connection, tables: {})
+    now = replace(CUSTOMERS, table=replace(CUSTOMERS.table, replica_identity="full"))
+    told = said._told(cast(Any, None), cast(Any, None), "public.customers", CUSTOMERS, now, [])
+    assert told["changes"] == ["the replica identity is full"]

@@ -19,6 +19,7 @@ from spark.checkpoint import committed_offsets
 from spark.made_of import as_defined
 from spark.promotion import Promotion
 from spark.register import Register, Registered
+from spark.state import Generation
 
 # Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
 MOST_BEHIND = 10_000
@@ -157,7 +158,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         opened.close()
     register.promote(number)
     seconds = time.monotonic() - started
-    unfilled = not register.generation(old).started and _untouched(defined, sink, old, views)
+    unfilled = not register.generation(old).started and _untouched(pipeline, sink, register.generation(old), views)
     if unfilled:
         _remove(pipeline, sink, old, say)
     stays = None if unfilled else old
@@ -166,9 +167,13 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
 
 
-def _untouched(pipeline: Pipeline, sink: str, number: int, views: Sequence[str]) -> bool:
-    """Whether nobody has ever written a generation; the state folder alone does not know, for it may be a new one."""
-    target = open_target(plain_config(pipeline, sink, number, views))
+def _untouched(pipeline: Pipeline, sink: str, generation: Generation, others: Sequence[str]) -> bool:
+    """Whether nobody has ever written a generation; the state folder alone does not know, for it may be a new one.
+
+    Where it has no views of its own, they are taken for those of the generation that came after it.
+    """
+    defined, views = as_defined(pipeline, generation), generation.views() or list(others)
+    target = open_target(plain_config(defined, sink, generation.number, views))
     try:
         return all(target.claimed(view) is None for view in views)
     except HeadwaterError:  # nobody knows

@@ -158,7 +158,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         opened.close()
     register.promote(number)
     seconds = time.monotonic() - started
-    unfilled = not register.generation(old).started and _untouched(pipeline, sink, register.generation(old), views)
+    unfilled = _untouched(pipeline, sink, register.generation(old), views)
     if unfilled:
         _remove(pipeline, sink, old, say)
     stays = None if unfilled else old
@@ -168,14 +168,15 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
 
 
 def _untouched(pipeline: Pipeline, sink: str, generation: Generation, others: Sequence[str]) -> bool:
-    """Whether nobody has ever written a generation; the state folder alone does not know, for it may be a new one.
+    """Whether nobody has ever taken up a generation; the state folder alone does not know, for it may be a new one.
 
-    Where it has no views of its own, they are taken for those of the generation that came after it.
+    Nobody has noted its views then: they are taken for those of the generation that came after it.
     """
-    defined, views = as_defined(pipeline, generation), generation.views() or list(others)
-    target = open_target(plain_config(defined, sink, generation.number, views))
+    if generation.started or generation.views():
+        return False
+    target = open_target(plain_config(as_defined(pipeline, generation), sink, generation.number, others))
     try:
-        return all(target.claimed(view) is None for view in views)
+        return all(target.claimed(view) is None for view in others)
     except HeadwaterError:  # nobody knows
         return False
     finally:

@@ -70,7 +70,14 @@ def canonical_date(days: int) -> str:
 
 def arrow_date(days: int) -> int | None:
     """A date for Arrow's date32."""
+    _refuse_no_integer(days)
     return days if _MIN_DAY <= days <= _MAX_DAY else None if _infinite_date(days) else days
+
+
+def _refuse_no_integer(value: int) -> None:
+    """Python takes true for 1. Arrow does not, and would fail the whole batch instead of this one row."""
+    if type(value) is not int:
+        raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
 def _fraction(micros: int) -> str:
@@ -112,6 +119,7 @@ def _infinite_timestamp(micros: int) -> str | None:
 
 def arrow_timestamp(micros: int) -> int | None:
     """A timestamp for Arrow: microseconds since 1970."""
+    _refuse_no_integer(micros)
     return micros if _infinite_timestamp(micros) is None else None
 
 

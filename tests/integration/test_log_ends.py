@@ -56,14 +56,17 @@ def test_what_is_committed_lies_below_the_ends_of_what_is_written(log: tuple[Kaf
     two of five times were before a record whose transaction had been committed."""
     kafka, topic, producer = log
     readable = 0
-    for _ in range(TRANSACTIONS):
+    for number in range(10 * TRANSACTIONS):  # a busy machine may ask so late that it sees none for a while
+        if number >= TRANSACTIONS and readable < number:
+            break
         producer.begin_transaction()
         goal = write(producer, topic)
         producer.commit_transaction()
         found = kafka.ends({topic: PARTS})
         assert reached(kafka.ends({topic: PARTS}, written=True), goal)
         readable += reached(found, goal)
-    assert readable < TRANSACTIONS, "markers are in all partitions at once: nothing of this is needed"
+    else:
+        raise AssertionError("markers are in all partitions at once: nothing of this is needed")
 
 
 def test_who_reads_up_to_the_ends_waits_until_they_can_be_read(

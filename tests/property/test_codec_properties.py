@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdc import types
@@ -244,6 +244,8 @@ ODD = JSON | WORDS | st.lists(WORDS | JSON, max_size=3) | st.integers() | st.tex
 
 @settings(max_examples=400)
 @given(after=st.dictionaries(st.sampled_from(NAMES) | TEXTS, ODD, max_size=8))
+@example(after={"id": None, "c_timestamp": False})
+@example(after={"id": None, "c_date": True})
 def test_any_row_is_a_document_or_an_error(after: dict[str, Any]) -> None:
     try:
         change = Decoder(EVERY_TYPE).decode(

@@ -90,14 +90,14 @@ class Erased(OwnTables):
         self.eventually(lambda: str(key) in self.in_elasticsearch("person"))
         self.eventually(lambda: value in str(self.in_elasticsearch("order_card")))
         self.eventually(lambda: value in str(self.in_redis("order_card")))
-        self.run("as-of", "--tag", "before", "--wait", "120")  # history may not have begun
+        self.run("as-of", "--tag", "before", "--wait", "300")  # history may not have begun
 
     def remove(self, key: int, value: str) -> None:
         """She is deleted at the source, and gone from what readers see."""
         self.execute("DELETE FROM persons WHERE id = %s", key)
         self.eventually(lambda: str(key) not in self.in_redis("person"))
         self.eventually(lambda: value not in str(self.in_redis("order_card")))
-        self.eventually(lambda: not self.erase(key, ok=(0, 2))["refused"])
+        self.eventually(lambda: not any(self.erase(key, ok=(0, 2))[word] for word in ("refused", "waits")))
 
     def erase(self, key: int, *options: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """What ``headwater erase --json`` prints."""

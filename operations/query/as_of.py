@@ -149,13 +149,15 @@ def commit_before(messages: Iterable[Message], encoding: Encoding) -> tuple[int 
     None where that record does not say it, or a row of a snapshot is among the next: it was there long before the
     changes that were streamed around it.
     """
-    first, seen, records = None, False, 0
+    first, records = None, 0
     for message in messages:
         records += 1
         value = message.value()
-        if value is not None and not seen:
-            first, seen = before(value, encoding), True
-        if (seen and first is None) or (value is not None and _is_read(value, encoding)):
+        if value is not None and first is None:
+            first = before(value, encoding)
+            if first is None:
+                return None, records
+        elif value is not None and _is_read(value, encoding):
             return None, records
         if records >= LOOK:
             break

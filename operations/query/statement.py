@@ -120,7 +120,7 @@ def refused(error: Exception, tables: str = "") -> QueryRefused:
     if tables and isinstance(error, duckdb.CatalogException):
         if absent := _ABSENT.search(said):  # DuckDB looks among its own tables, too
             said = said.replace(absent["hint"] or "", "")
-            near = get_close_matches(absent["name"].lower(), {one.lower(): one for one in tables.split(", ")}, n=1)
+            near = get_close_matches(absent["name"].lower(), tables.lower().split(", "), n=1)
             tables = f"{tables} (did you mean {near[0]}?)" if near else tables
         return QueryRefused(said, means="nothing was changed", fix=f"the tables are {tables}")
     return QueryRefused(said, means="nothing was changed", fix="correct the SQL")

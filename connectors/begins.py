@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from connectors.postgres import explained, has_column
+from connectors.postgres import explained, has_columns
 
 if TYPE_CHECKING:
     from connectors.servers import Servers
@@ -40,7 +40,7 @@ class Begins:
             names = [servers.pipeline.topic(table) for table in self._tables]
             topics = servers.kafka.describe(names).values()
             counts = {topic.name: topic.partitions for topic in topics}
-            self._ids = {topic.name: topic.id for topic in topics if topic.id}
+            self._ids = servers.kafka.ids(counts)
             self._first = servers.kafka.ends(counts, first=True)
         name = servers.pipeline.topic(table)
         later = {str(partition): at for partition, at in self._first.get(name, {}).items() if at}
@@ -58,7 +58,7 @@ class Begins:
             names.identifier(names.captured)
         )
         with explained("noting where the captured tables' topics begin"):
-            if not has_column(servers.setup, names.schema, names.captured, "begins"):
+            if not has_columns(servers.setup, names.schema, names.captured, "begins"):
                 return
             with servers.setup.cursor() as cursor:
                 cursor.executemany(update, [(self.of(servers, table), table) for table in self._tables])

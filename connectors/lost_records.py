@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc.log.client import Topic
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
 from connectors.captured import Captured
@@ -25,7 +24,7 @@ def lost_records(
     pipeline: Pipeline,
     captured: Mapping[str, Captured],
     first: Mapping[str, Mapping[int, int]],
-    topics: Mapping[str, Topic],
+    ids: Mapping[str, str],
 ) -> dict[str, Change]:
     """Captured tables whose topics begin later than when the table was last read whole. Pure.
 
@@ -33,14 +32,14 @@ def lost_records(
         pipeline: the loaded file. An outbox's topics hold events, which are allowed to end.
         captured: the list.
         first: first offsets, topic -> partition -> offset; topics that are not there are left out.
-        topics: the topics that are there, by name.
+        ids: the brokers' own ids of topics, by name, where they give some.
     """
     out = {}
     for table, entry in captured.items():
         topic = pipeline.topic(table)
         if is_outbox(pipeline, table) or topic not in first:
             continue
-        if entry.topic_id and topic in topics and topics[topic].id not in ("", entry.topic_id):
+        if entry.topic_id and ids.get(topic, entry.topic_id) != entry.topic_id:
             out[table] = Change(f"{LOST}: its topic {topic} was deleted and made again by somebody")
             continue
         later = {p: at for p, at in sorted(first[topic].items()) if at > entry.begins.get(p, 0)}

@@ -16,6 +16,7 @@ from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from cdc.polling import last_answer
+from connectors.connector import RunningConnector
 from connectors.debezium import marker_topic
 from connectors.marker import last_attempt, read_position
 
@@ -51,30 +52,41 @@ def _position(kafka: Kafka, pipeline: Pipeline) -> int | None:
     """The position; None before there is one."""
     topic = marker_topic(pipeline)
     found = read_position(kafka, pipeline)
-    if found is None:
-        refuse_lost_marker(kafka, pipeline, kafka.ends({topic: 1}, first=True))
+    if found is None and (begins := kafka.ends({topic: 1}, first=True)[topic][0]):
+        raise _lost(topic, begins)
     return found
 
 
-def refuse_lost_marker(kafka: Kafka, pipeline: Pipeline, first: Mapping[str, Mapping[int, int]]) -> None:
+def refuse_lost_marker(
+    kafka: Kafka,
+    pipeline: Pipeline,
+    first: Mapping[str, Mapping[int, int]],
+    connector: RunningConnector | None,
+) -> None:
     """Refuse to go on without a position that was there once, and that nobody writes again.
 
     Args:
         kafka: the brokers.
         pipeline: the loaded file.
         first: first offsets, topic -> partition -> offset. Compaction keeps a key's newest record and never moves them.
+        connector: as it is; one that is still in its first snapshot may be about to write the position.
 
     Raises:
         KafkaError: the marker's topic begins later than at 0, and tells no position (terminal).
     """
     topic = marker_topic(pipeline)
     begins = first.get(topic, {}).get(0, 0)
-    if begins and read_position(kafka, pipeline) is None:
-        raise KafkaError(
-            f"topic {topic} has lost the position of the initial snapshot: what was before offset {begins} is deleted",
-            means="the topic had a retention, or somebody deleted records; without it old and new can't be told apart",
-            fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
-        )
+    over = connector is None or connector.streaming
+    if begins and over and read_position(kafka, pipeline) is None:
+        raise _lost(topic, begins)
+
+
+def _lost(topic: str, begins: int) -> KafkaError:
+    return KafkaError(
+        f"topic {topic} has lost the position of the initial snapshot: what was before offset {begins} is deleted",
+        means="the topic had a retention, or somebody deleted records; without it old and new can't be told apart",
+        fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
+    )
 
 
 class MarkerWatch:

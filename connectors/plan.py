@@ -94,8 +94,9 @@ def observe(servers: Servers) -> Actual:
     first, end = servers.kafka.ends(counts, first=True), servers.kafka.ends(counts)
     slot = read_slot(servers.source, pipeline.source.slot)
     connector = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
-    if captured and (connector is None or connector.streaming):  # else the first snapshot may be about to write it
-        refuse_lost_marker(servers.kafka, pipeline, first)
+    if captured:
+        refuse_lost_marker(servers.kafka, pipeline, first, connector)
+    lost = lost_records(pipeline, captured, first, servers.kafka.ids(counts) if captured else {})
     return Actual(
         catalogue=catalogue,
         facts=read_facts(servers.setup, catalogue.tables),
@@ -103,7 +104,7 @@ def observe(servers: Servers) -> Actual:
         slot=slot,
         connector=connector,
         captured=captured,
-        gaps=find_gaps(captured, {**lost_records(pipeline, captured, first, topics), **changed}),
+        gaps=find_gaps(captured, {**lost, **changed}),
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),

@@ -197,14 +197,15 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
     return found.fetchone() is not None
 
 
-def has_column(connection: Connection, schema: str, table: str, name: str) -> bool:
-    """Whether a table has a column."""
+def has_columns(connection: Connection, schema: str, table: str, *names: str) -> bool:
+    """Whether a table has all of these columns."""
     found = connection.execute(
-        "SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = %s AND c.relname = %s AND a.attname = %s",
-        [schema, table, name],
-    )
-    return found.fetchone() is not None
+        "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY(%s)",
+        [schema, table, list(names)],
+    ).fetchone()
+    return found is not None and found[0] == len(names)
 
 
 def _last_line(error: psycopg.Error) -> str:

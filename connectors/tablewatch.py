@@ -11,7 +11,7 @@ from connectors.captured import read_captured
 from connectors.changed import difference, differences, look_at, merged, note_gaps, refusal, refusals, remember
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
-from connectors.postgres import Connection, connect, explained, has_table
+from connectors.postgres import Connection, connect, explained, has_columns, has_table
 
 RIGHTS = "SELECT has_table_privilege({0}, 'SELECT') AND has_table_privilege({0}, 'UPDATE')"
 
@@ -67,7 +67,8 @@ class TableWatch:
                 return True  # nothing is captured: an empty list
             name = sql.Literal(self.names.identifier(self.names.captured).as_string(connection))
             row = connection.execute(sql.SQL(RIGHTS).format(name)).fetchone()
-            self.forgetful = not (row and row[0]) or not _has_gap(connection, self.names)
+            remembers = has_columns(connection, self.names.schema, self.names.captured, "identity", "gap")
+            self.forgetful = not (row and row[0] and remembers)
         return not self.forgetful
 
     def _without_list(self, connection: Connection) -> dict[str, TableChanged]:
@@ -83,12 +84,3 @@ class TableWatch:
             if change := difference(known, seen.by_name.get(table), same, publication):
                 found[table] = refusal(table, merged(None, change), gone=change.gone)
         return {**self.changed, **found}
-
-
-def _has_gap(connection: Connection, names: Names) -> bool:
-    row = connection.execute(
-        "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n"
-        " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND a.attname IN ('identity', 'gap')",
-        [names.schema, names.captured],
-    ).fetchone()
-    return row is not None and row[0] == 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as CoreError
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cdc.errors import KafkaError, KafkaUnavailable
+from cdc.log.topics import ids_of
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from cdc.waits import waiting_for
@@ -28,8 +29,6 @@ from cdc.waits import waiting_for
 # Brokers that do not answer within this time are down for an operator who waits at a terminal.
 SECONDS = 15.0
 ATTEMPTS = 3
-# What brokers say that give topics no id: sixteen zero bytes.
-NO_ID = "A" * 22
 T = TypeVar("T")
 # The end of a partition is told by an event: offsets count transaction markers, which a reader never sees.
 PARTITION_EOF = CoreError._PARTITION_EOF
@@ -58,14 +57,12 @@ class Topic:
         partitions: how many.
         replication: copies of each partition.
         config: the settings that differ from the broker's defaults, or that we want.
-        id: the brokers' own for it: another one for a topic that was made anew. Empty where they give none.
     """
 
     name: str
     partitions: int
     replication: int
     config: Mapping[str, str]
-    id: str = field(default="", compare=False)
 
 
 def _patient(function: Callable[..., T]) -> Callable[..., T]:
@@ -108,7 +105,6 @@ class Kafka:
         there = [name for name in sorted(names) if name in found]
         if not there:
             return {}
-        ids = self._ids(there)
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
         out = {}
         for resource, future in self.admin.describe_configs(resources, request_timeout=self.seconds).items():
@@ -116,16 +112,17 @@ class Kafka:
             own = {name: entry.value for name, entry in entries.items() if not entry.is_default and entry.source == 1}
             partitions = found[resource.name].partitions
             copies = len(next(iter(partitions.values())).replicas) if partitions else 0
-            out[resource.name] = Topic(resource.name, len(partitions), copies, own, ids.get(resource.name, ""))
+            out[resource.name] = Topic(resource.name, len(partitions), copies, own)
         return out
 
-    def _ids(self, names: list[str]) -> dict[str, str]:
-        futures = self.admin.describe_topics(TopicCollection(names), request_timeout=self.seconds)
-        found = {
-            name: self._result("reading topics", future, allowed="UNKNOWN_TOPIC_OR_PART")
-            for name, future in futures.items()
-        }
-        return {name: str(topic.topic_id) for name, topic in found.items() if topic and str(topic.topic_id) != NO_ID}
+    @_patient
+    def ids(self, names: Collection[str]) -> dict[str, str]:
+        """The brokers' own ids of those of the topics that are there: one that was made anew has another.
+
+        Raises:
+            KafkaUnavailable: the brokers do not answer (transient).
+        """
+        return ids_of(self.admin, names, self.bootstrap, missing_ok=True)
 
     def create(self, topic: Topic) -> None:
         """Create a topic and wait until the brokers know it; no error if it exists.

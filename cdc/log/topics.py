@@ -13,6 +13,8 @@ from cdc.pipeline import Pipeline
 
 # What Kafka says of a topic that is not there.
 _MISSING = (Refusal.UNKNOWN_TOPIC_OR_PART, Refusal._UNKNOWN_TOPIC, Refusal._UNKNOWN_PARTITION)
+# What brokers say that give topics no id: sixteen zero bytes.
+_NONE = "A" * 22
 # What it says of a client that may not ask.
 _FORBIDDEN = (
     Refusal.TOPIC_AUTHORIZATION_FAILED,
@@ -32,16 +34,21 @@ def topic_ids(pipeline: Pipeline, topics: set[str]) -> dict[str, str]:
     return ids_of(AdminClient({**pipeline.kafka.client(), "log_level": 0}), topics, pipeline.kafka.bootstrap)
 
 
-def ids_of(admin: AdminClient, topics: Collection[str], bootstrap: str) -> dict[str, str]:
-    """As ``topic_ids``, of a client that stays open."""
+def ids_of(admin: AdminClient, topics: Collection[str], bootstrap: str, *, missing_ok: bool = False) -> dict[str, str]:
+    """As ``topic_ids``, of a client that stays open.
+
+    Args:
+        missing_ok: leave out topics that are not there, and those that have no id because the brokers are old.
+    """
     out: dict[str, str] = {}
-    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10)
+    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=10) if topics else {}
     for topic, future in futures.items():
         try:
             out[topic] = str(future.result().topic_id)
         except KafkaException as error:
-            raise _kafka_error(topic, bootstrap, error.args[0]) from error
-    return out
+            if not missing_ok or error.args[0].code() not in _MISSING:
+                raise _kafka_error(topic, bootstrap, error.args[0]) from error
+    return {topic: one for topic, one in out.items() if not missing_ok or one != _NONE}
 
 
 def _kafka_error(topic: str, bootstrap: str, error: Refusal) -> KafkaError:

@@ -52,13 +52,12 @@ def _lost(site: Site, actual: Mapping[str, Topic]) -> Iterator[Finding]:
     if not captured:
         return
     first = site.kafka.ends({topic.name: topic.partitions for topic in actual.values()}, first=True)
-    for table, change in lost_records(site.pipeline, captured, first, actual).items():
+    for table, change in lost_records(site.pipeline, captured, first, site.kafka.ids(actual)).items():
         error = refusal(table, merged(None, change))
         yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
     try:
         connector = read_connector(site.connect, connector_name(site.pipeline))
-        if connector is None or connector.streaming:  # else the first snapshot may be about to write it
-            refuse_lost_marker(site.kafka, site.pipeline, first)
+        refuse_lost_marker(site.kafka, site.pipeline, first, connector)
     except ConnectError:
         return  # the check «connect» says so
     except KafkaError as error:

@@ -1,7 +1,8 @@
 """Do reads of a warehouse's table stay as quick as of one that was just written, after many micro-batches?
 
 ``python -m benchmarks.run upkeep`` runs as many batches as ten minutes have, or HEADWATER_UPKEEP_BATCHES; ``make
-bench-upkeep`` ten thousand, which takes hours. The table has a million rows; a batch changes 440 all over it and adds
+bench-upkeep`` ten thousand, which takes hours: with HEADWATER_UPKEEP_FOLDER, a folder that stays, what was broken off
+goes on where it was. The table has a million rows; a batch changes 440 all over it and adds
 60. Read by Spark and by DuckDB, in turns with a table of the same rows that was written a moment ago.
 """
 
@@ -13,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,8 +57,18 @@ def _share(kept: dict[str, Any]) -> float:
     return round(upkeep / (upkeep + merges), 3)
 
 
-def _work(batches: int, *, on: bool) -> dict[str, Any]:
+@contextmanager
+def _folder(*, on: bool) -> Iterator[str]:
+    if on and (kept := os.environ.get("HEADWATER_UPKEEP_FOLDER")):
+        Path(kept).mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        yield folder
+
+
+def _work(batches: int, *, on: bool) -> dict[str, Any]:
+    with _folder(on=on) as folder:
         module = "benchmarks.upkeep_work"
         argv = [sys.executable, "-m", module, folder, str(batches), FORMAT, "on" if on else "off"]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -1,7 +1,8 @@
 """Run as a program, because a Spark session is one per process: a table under small merges, read again and again.
 
 ``python -m benchmarks.upkeep_work FOLDER BATCHES FORMAT on|off`` prints as JSON how much longer reads of the table took
-than of one that was written anew with the same rows, and what upkeep has cost.
+than of one that was written anew with the same rows, and what upkeep has cost. A folder that an attempt has left, which
+was broken off, is gone on with: ten thousand batches take hours.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
+from spark.files import write_atomic
 from spark.session import build_session
 from spark.upkeep import Upkeep
 from spark.upkeep_plan import Policy
@@ -32,6 +35,8 @@ from spark.warehouse_table import catalog_settings
 ROWS, CHANGED, ADDED = 1_000_000, 440, 60
 # Moments at which the table is read; upkeep's own rhythm does not divide them.
 MOMENTS, READS = 7, 7
+# After so many batches it is noted how far it is; who goes on merges at most as many again.
+NOTED = 50
 CATALOG = "hw_lake"
 TABLE, FRESH = f"`{CATALOG}`.`shop`.`item`", f"`{CATALOG}`.`shop`.`fresh`"
 QUESTION = "SELECT count(*), sum(amount), count(DISTINCT customer), max(note) FROM {}"
@@ -62,6 +67,28 @@ def changes(spark: SparkSession, number: int) -> DataFrame:
     return keys.dropDuplicates(["k"]).selectExpr(*columns("k", number), f"id < 5 {GONE}")
 
 
+@dataclass
+class Progress:
+    """How far the work is, and what was measured so far; seconds, one of each batch."""
+
+    merges: list[float] = field(default_factory=list)
+    upkeeps: list[float] = field(default_factory=list)
+    ratios: list[dict[str, float]] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: Path) -> Progress:
+        """As it was noted; nothing done if it never was."""
+        try:
+            return cls(**json.loads((folder / "progress.json").read_text()))
+        except FileNotFoundError:
+            return cls()
+
+    def note(self, folder: Path) -> None:
+        """Remember it."""
+        write_atomic(folder / "progress.json", json.dumps(asdict(self)))
+
+
 class Work:
     """The table and its readers.
 
@@ -83,14 +110,18 @@ class Work:
         )
         self.upkeep, self.form = upkeep, form
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.shop")
-        rows = self.spark.range(ROWS).selectExpr(*columns("id", 0))
-        rows.createOrReplaceTempView("hw_rows")
-        said = f"TBLPROPERTIES ('format-version'='{form}', {MODES}, {HOUSE})"
-        self.spark.sql(f"CREATE TABLE {TABLE} USING iceberg {said} AS SELECT * FROM hw_rows")  # noqa: S608
+        if not self.spark.catalog.tableExists(TABLE):
+            self._fill()
         self.duck = duckdb.connect()
         for extension in ("avro", "iceberg"):
             duckdb_extensions.import_extension(extension)
             self.duck.execute(f"LOAD {extension}")
+
+    def _fill(self) -> None:
+        rows = self.spark.range(ROWS).selectExpr(*columns("id", 0))
+        rows.createOrReplaceTempView("hw_rows")
+        said = f"TBLPROPERTIES ('format-version'='{self.form}', {MODES}, {HOUSE})"
+        self.spark.sql(f"CREATE TABLE {TABLE} USING iceberg {said} AS SELECT * FROM hw_rows")  # noqa: S608
 
     def merge(self, number: int) -> tuple[float, float]:
         """Apply a batch; seconds of the merge, and of the upkeep after it."""
@@ -127,32 +158,34 @@ class Work:
 
 def main(folder: Path, batches: int, form: str, *, on: bool) -> dict[str, Any]:
     """Merge and read."""
-    work = Work(folder, form, Upkeep(Policy(on=on)))
+    work, done = Work(folder, form, Upkeep(Policy(on=on))), Progress.of(folder)
     moments = {batches * (at + 1) // MOMENTS for at in range(MOMENTS)} if on else {batches}
-    merges, upkeeps, ratios, files = list[float](), list[float](), list[dict[str, float]](), list[int]()
-    for number in range(1, batches + 1):
+    for number in range(len(done.merges) + 1, batches + 1):
         merged, kept = work.merge(number)
-        merges.append(merged)
-        upkeeps.append(kept)
+        done.merges.append(merged)
+        done.upkeeps.append(kept)
         if number in moments:
             signs = signs_of(work.spark, open_table(work.spark, TABLE))
-            files.append(signs.files)
-            ratios.append(work.ratios())
+            done.files.append(signs.files)
+            done.ratios.append(work.ratios())
             line = (
                 f"{number} batches: {signs.files} files, {signs.deleted} rows deleted, {len(signs.snapshots)} snapshots"
             )
             print(
-                f"{line}, read {ratios[-1]}, merge {statistics.median(merges):.2f} s, upkeep {sum(upkeeps):.0f} s",
+                f"{line}, read {done.ratios[-1]}, merge {statistics.median(done.merges):.2f} s, "
+                f"upkeep {sum(done.upkeeps):.0f} s",
                 file=sys.stderr,
             )
+        if number in moments or number % NOTED == 0:
+            done.note(folder)
     work.spark.stop()
     return {
-        "ratios": ratios,
-        "files": files,
-        "merge_s": statistics.median(merges),
-        "merges_s": sum(merges),
-        "upkeep_s": sum(upkeeps),
-        "longest_s": max(upkeeps),
+        "ratios": done.ratios,
+        "files": done.files,
+        "merge_s": statistics.median(done.merges),
+        "merges_s": sum(done.merges),
+        "upkeep_s": sum(done.upkeeps),
+        "longest_s": max(done.upkeeps),
     }
 
 

@@ -17,6 +17,9 @@ OPTIONS = sql.SQL("publish = 'insert, update, delete', publish_via_partition_roo
 # unless the publication sends generated columns too (the connector leaves them out again).
 GENERATED, GENERATED_SINCE = sql.SQL("publish_generated_columns = stored"), 180000
 
+# The same as ``Publication.describe`` says it.
+WANTED = "delete, insert, update; via partition root"
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -41,7 +44,7 @@ class Publication:
     @property
     def right_options(self) -> bool:
         """It sends what is needed, and nothing that is not."""
-        return self.via_root and self.operations == {"insert", "update", "delete"} and self.generated is not False
+        return self.describe() == WANTED
 
     def describe(self) -> str:
         """Its options in a few words."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.database.publication import read_publication
+from connectors.database.publication import WANTED, read_publication
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
@@ -20,7 +20,7 @@ def run(site: Site) -> Iterator[Finding]:
     if missing:
         yield Finding(Level.ERROR, name, f"publication {name} does not send {', '.join(missing)}", apply)
     if not actual.right_options:
-        message = f"publication {name} has other options than it should: {actual.describe()}"
+        message = f"publication {name} has other options than it should: {actual.describe()}; wanted: {WANTED}"
         yield Finding(Level.ERROR, name, message, apply)
     for table in sorted(actual.filtered & set(site.catalogue.tables)):
         message = f"publication {name} sends only some rows or columns of {table}: every view would lack the others"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ from typing import Any
 import click
 
 from console.cli.options import is_terminal, json_option, master_option, pipeline_argument, print_json, sink_argument
+
+ENDING = "asked to end: the batches that are under way are finished first, which takes seconds"
 
 
 @click.command(
@@ -55,6 +58,8 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     stop = threading.Event()
 
     def asked(_signal: int, _frame: FrameType | None) -> None:
+        if not stop.is_set():  # not by way of a stream: the signal may have come while that was being written to
+            os.write(2, f"\n{ENDING}\n".encode())
         stop.set()
 
     signal.signal(signal.SIGTERM, asked)

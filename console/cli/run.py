@@ -121,6 +121,7 @@ def command(
                 _take_over(file, only)
             failed = _run(files[0], wanted) if len(files) == 1 else _run_all(files, wanted)
     except Asked:  # before anything ran: there is nothing to end
+        _say("told to stop while it was starting: nothing had begun")
         failed = False
     sys.exit(1 if failed else 0)
 

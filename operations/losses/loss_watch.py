@@ -110,9 +110,14 @@ class LossWatch:
         return sorted({number for name, number, _ in self._lost if name == sink})
 
     def _watch(self, seconds: float) -> None:
+        said = ""
         while not self._stop.wait(seconds):
             try:
                 self.look()
+            except OSError as error:  # a full disk, a folder that may not be written to: told once, tried each time
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("what the targets were left with is not noted: %s", error)
             except Exception:  # a watch that has died would be noticed by nobody
                 log.exception("the targets could not be looked at")
 

@@ -80,7 +80,7 @@ class Halting:
         for table, error in changed.items():
             titles = [title for title, topic in stopped.items() if topic in topics_of_table(pipeline, table)]
             if titles:
-                said.append(f"{', '.join(titles)} stopped: {error}")
+                said.append(f"error: {', '.join(titles)} stopped: {error}")
         return said
 
     @property

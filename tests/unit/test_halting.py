@@ -67,7 +67,7 @@ def test_mended_tables_bring_their_sinks_back_and_a_new_snapshot_all(
     follow = halting.Halting(cast(Any, engine)).follow
     case.step()
     changed = {"t": TableChanged("table t was dropped")}
-    assert follow(changed) == ["s/main stopped: table t was dropped"]
+    assert follow(changed) == ["error: s/main stopped: table t was dropped"]
     assert follow(changed) == [] and engine.again == []
     assert follow({})[0] == "a, generation 1: its tables are mended"
     assert (engine.again, engine.catalogue) == (["a"], "read again")

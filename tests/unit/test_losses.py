@@ -12,6 +12,7 @@ import pytest
 
 from cdc.errors import SinkUnavailable
 from cdc.pipeline import Pipeline, loads
+from cdc.polling import poll
 from operations.apart import Apart
 from operations.losses import losses as module
 from operations.losses.loss_watch import LossWatch
@@ -121,6 +122,26 @@ def watch(pipeline: Pipeline) -> Iterator[LossWatch]:
     made.follow([("cache", 1), ("kept", 1)], [])
     yield made
     made.close()
+
+
+def test_a_folder_that_takes_no_note_is_told_once(
+    pipeline: Pipeline, server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.beats[1] = 0
+    tries = []
+
+    def refused(_self: object, beats: object) -> None:
+        tries.append(beats)
+        raise OSError(30, "Read-only file system", "beats.json")
+
+    monkeypatch.setattr("spark.state.Generation.note_beats", refused)
+    watch = LossWatch(pipeline, ["cache"], seconds=0.01)
+    watch.follow([("cache", 1)], [])
+    assert poll(lambda: len(tries), lambda count: count > 3, 10, 0.05) > 3
+    watch.close()
+    said = [record for record in caplog.records if record.name == "operations.losses.loss_watch"]
+    assert [(one.levelname, one.exc_info) for one in said] == [("WARNING", None)]
+    assert "Read-only" in said[0].message
 
 
 def test_what_was_there_and_is_not_is_lost(watch: LossWatch, server: Server) -> None:

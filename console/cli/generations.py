@@ -40,10 +40,10 @@ def command(file: Path, only: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        _print(report, file)
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: dict[str, Any], file: Path) -> None:
     headings = ("sink", "generation", "stage", "state", "lag", "made", "promoted", "why")
     table = plain_table(*headings)
     table.title, table.title_justify = f"pipeline {report['pipeline']}", "left"
@@ -62,7 +62,7 @@ def _print(report: dict[str, Any]) -> None:
     show(table)
     for sink in report["sinks"]:
         if sink["promotion"] is not None:
-            click.echo(_begun(sink["sink"], sink["promotion"]))
+            click.echo(_begun(sink["sink"], sink["promotion"], file))
 
 
 def _stage(one: Mapping[str, Any]) -> str:
@@ -71,13 +71,13 @@ def _stage(one: Mapping[str, Any]) -> str:
     return str(one["stage"]) if proven or one["stage"] != "ready" else "ready, not proven"
 
 
-def _begun(sink: str, promotion: Mapping[str, Any]) -> str:
+def _begun(sink: str, promotion: Mapping[str, Any], file: Path) -> str:
     origin, to = promotion["from"], promotion["to"]
     seen = f"readers may see either of {origin} and {to}" if promotion["moving"] else f"readers still see {origin}"
     return (
         f"sink {sink}: sending readers from generation {origin} to {to} has begun and not ended: {seen}. If whoever "
-        "began it was killed: `headwater run FILE` ends it, or "
-        f"`headwater promote FILE {sink} --generation N` of either"
+        "began it was killed: `headwater run {file}` ends it, or "
+        f"`headwater promote {file} {sink} --generation N` of either"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from console.cli import generations, status, tables
@@ -68,7 +70,7 @@ def test_a_promotion_that_has_not_ended_stands_below_the_generations(
         {"sink": "search", "promotion": promotion, "generations": []},
         {**SINK, "promotion": None, "generations": []},
     ]
-    generations._print({"pipeline": "shop", "sinks": sinks})
+    generations._print({"pipeline": "shop", "sinks": sinks}, Path("shop.yaml"))
     out = capsys.readouterr().out
     assert out.count("has begun and not ended") == 1 and seen in out
-    assert "headwater promote FILE search" in out
+    assert "headwater promote shop.yaml search" in out

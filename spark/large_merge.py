@@ -1,4 +1,4 @@
-"""A small batch into a large table: at a cost that follows the batch, and is seen at once.
+"""A batch into a large table: at a cost that follows the batch, and is seen at once.
 
 A MERGE that also inserts must keep every row of its source, so Spark can't send the source to the table's rows: it
 shuffles and sorts the table's keys instead: ten times the table took five times as long (docs/decisions/warehouse.md).
@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import IntegralType, StringType
 
 from cdc.join.expressions import quoted
 from spark.iceberg_history import loaded
@@ -44,16 +45,9 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
     """
     spark = rows.sparkSession
     handle = loaded(spark, table)
-    branch = f"{table}.branch_{BRANCH}"
-    if handle.refs().containsKey(BRANCH):  # of a batch that was cut
-        handle.manageSnapshots().removeBranch(BRANCH).commit()
-    handle.manageSnapshots().createBranch(BRANCH, handle.currentSnapshot().snapshotId()).commit()
-    try:
+    with _on_branch(handle, table) as branch:
         count = rows.count()
-        # Of a limited frame Spark knows how large it can be.
-        rows.limit(max(count, 1)).createOrReplaceTempView(CHANGES)
-        with _sent_around(spark):
-            spark.sql(change(branch))
+        _change(rows, count, change(branch))
         handle.refresh()
         # Each row of the batch has taken the place of one, or removed it: then none is new, no second pass is due.
         # A key has one row in the table: each commit of ours keeps it so, and `verify` tells where somebody's has not.
@@ -62,11 +56,84 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
             mine = F.broadcast(rows.select(*named))
             there = spark.table(branch).select(*named).join(mine, list(keys))
             rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
-            handle.refresh()
+
+
+def merge_new(table: str, rows: DataFrame, keys: Sequence[str], change: Callable[[str], str], gone: str) -> bool:
+    """Merge many rows into a large table, most of which it does not have, as all are while it is filled.
+
+    A MERGE with an insert reads and sorts the table's rows, so that each batch of a load cost more than the one before
+    it. Here only the keys are looked for, in those files that may hold them, and what is not there is appended.
+
+    Args:
+        table, rows, keys, change, gone: as ``merge_small``.
+
+    Returns:
+        whether it was done; False, and nothing is changed, if the table has more of the keys than ``SMALL_RECORDS``.
+
+    Raises:
+        IllegalArgumentException: as ``merge_small``.
+    """
+    with suppress(_NotNew), _on_branch(loaded(rows.sparkSession, table), table) as branch:
+        with held(_known(rows, branch, keys)) as there:
+            count = there.count()
+            if count > SMALL_RECORDS:
+                raise _NotNew
+            mine = F.broadcast(there)
+            if count:
+                with held(rows.join(mine, list(keys), "left_semi").select(*map(quoted, rows.columns))) as changed:
+                    if held_bytes(changed) > SMALL_BYTES:
+                        raise _NotNew
+                    _change(changed, count, change(branch))
+            fresh = rows.where(~F.col(gone)).join(mine, list(keys), "left_anti") if count else rows.where(~F.col(gone))
+            fresh.drop(gone).writeTo(branch).append()
+        return True
+    return False
+
+
+class _NotNew(Exception):
+    """Too many of a batch's rows are there already."""
+
+
+def _known(rows: DataFrame, table: str, keys: Sequence[str]) -> DataFrame:
+    """Those keys of a batch that a table has.
+
+    Rows are read in the order of their key mostly, when a table is captured, so a batch's keys lie between two of them:
+    Iceberg then leaves out the files that have none of these. Only of types that come to Python and back unharmed.
+    """
+    named = [quoted(name) for name in keys]
+    there, first = rows.sparkSession.table(table).select(*named), F.col(named[0])
+    if isinstance(rows.select(first).schema[0].dataType, IntegralType | StringType):
+        lowest, highest = rows.agg(F.min(first), F.max(first)).collect()[0]
+        if lowest is not None:
+            there = there.where(first.between(F.lit(lowest), F.lit(highest)))
+    return there.join(rows.select(*named), list(keys), "left_semi")
+
+
+def _change(rows: DataFrame, count: int, statement: str) -> None:
+    """Run a MERGE of ``CHANGES``, which are so many rows; of a limited frame Spark knows how large it can be."""
+    rows.limit(max(count, 1)).createOrReplaceTempView(CHANGES)
+    with _sent_around(rows.sparkSession):
+        rows.sparkSession.sql(statement)
+
+
+@contextmanager
+def _on_branch(handle: Any, table: str) -> Iterator[str]:
+    """A branch's name, whose commits readers see at the end, by one; none of them if the block raises.
+
+    Raises:
+        IllegalArgumentException: at the end, somebody else has committed to the table meanwhile.
+    """
+    if handle.refs().containsKey(BRANCH):  # of a batch that was cut
+        handle.manageSnapshots().removeBranch(BRANCH).commit()
+    handle.manageSnapshots().createBranch(BRANCH, handle.currentSnapshot().snapshotId()).commit()
+    try:
+        yield f"{table}.branch_{BRANCH}"
+        handle.refresh()
         # Led there, and let go of the branch, in one commit: each writes the table's metadata anew.
         handle.manageSnapshots().fastForwardBranch("main", BRANCH).removeBranch(BRANCH).commit()
     except BaseException:
         with suppress(PySparkException, Py4JJavaError):  # the next batch removes what is left
+            handle.refresh()
             handle.manageSnapshots().removeBranch(BRANCH).commit()
         raise
 
@@ -87,15 +154,29 @@ def _sent_around(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(name, str(before))
 
 
+@contextmanager
+def held(rows: DataFrame) -> Iterator[DataFrame]:
+    """Rows that were made once and are kept, on disk where memory is short, until the block ends.
+
+    Without the end they would stay until Java collects its garbage: a load's batches are hundreds of megabytes each.
+    """
+    made = rows.localCheckpoint()
+    try:
+        yield made
+    finally:
+        with suppress(Py4JJavaError):
+            made._jdf.queryExecution().logical().rdd().unpersist(False)
+
+
 def held_bytes(rows: DataFrame) -> int:
-    """How much memory and disk a frame takes that ``localCheckpoint`` has just given.
+    """How much memory and disk a frame takes that ``held`` has just given.
 
     Args:
         rows: the frame.
     """
-    held = rows._jdf.queryExecution().logical().rdd().id()
+    kept = rows._jdf.queryExecution().logical().rdd().id()
     infos: Any = rows.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
-    return sum(info.memSize() + info.diskSize() for info in infos if info.id() == held)
+    return sum(info.memSize() + info.diskSize() for info in infos if info.id() == kept)
 
 
 def _replaced(handle: Any) -> int:

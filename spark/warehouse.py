@@ -33,7 +33,7 @@ from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_t
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.guard import with_computed
 from spark.iceberg_history import BATCH, OFFSETS, QUERY, History
-from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_BYTES, SMALL_RECORDS, held_bytes, merge_small
+from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_BYTES, SMALL_RECORDS, held, held_bytes, merge_new, merge_small
 from spark.lease import Lease
 from spark.native import KEY, ODD, NativeReader
 from spark.pulse import GROUP, MERGES, MERGING
@@ -273,7 +273,7 @@ def key_names(view: View) -> list[str]:
     return [renamed.get(name, name) for name in view.key]
 
 
-def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool) -> None:
+def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool, branched: bool = True) -> None:
     """Merge changes into a table that has rows; readers see all of them at once.
 
     Args:
@@ -281,17 +281,24 @@ def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool) -> None
         rows: one a key; ``GONE`` is their last column.
         view: which the table is of.
         few: whether they are ``SMALL_RECORDS`` at the most.
+        branched: whether a large table may be changed by way of a branch: what is cut then leaves snapshots that nobody
+            has seen.
 
     Raises:
         Exception: Spark's; ``is_conflict`` tells of one that is transient.
     """
     keys, columns = key_names(view), rows.columns[:-1]
-    if few and History(rows.sparkSession, table).rows >= LARGE_ROWS:
-        change = partial(merge_statement, keys=keys, columns=columns, new=False)
-        rows = rows.localCheckpoint()
-        if held_bytes(rows) <= SMALL_BYTES:
-            merge_small(table, rows, keys, change, GONE)
-            return
+    if not branched or History(rows.sparkSession, table).rows < LARGE_ROWS:
+        return _merge(table, rows, keys, columns)
+    change = partial(merge_statement, keys=keys, columns=columns, new=False)
+    with held(rows) as kept:
+        if few and held_bytes(kept) <= SMALL_BYTES:
+            merge_small(table, kept, keys, change, GONE)
+        elif not merge_new(table, kept, keys, change, GONE):
+            _merge(table, kept, keys, columns)
+
+
+def _merge(table: str, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> None:
     rows.createOrReplaceTempView(CHANGES)
     rows.sparkSession.sql(merge_statement(table, keys, columns))
 

@@ -197,8 +197,8 @@ class JoinedTable:
         if append:
             rows.where(f"NOT {GONE}").drop(GONE).writeTo(table).append()
             return
-        # Not of a fill: it looks through all snapshots for its own, and a small batch leaves some that nobody has seen.
-        merge_changes(table, rows, view, few=not once and counted["entries"] <= SMALL_RECORDS)
+        # Not of a fill: it looks through all snapshots for its own, and a branch leaves some that nobody has seen.
+        merge_changes(table, rows, view, few=counted["entries"] <= SMALL_RECORDS, branched=not once)
 
     def _has(self, spark: SparkSession, table: str, marks: Mapping[str, str]) -> bool:
         snapshots = spark.table(f"{table}.snapshots")

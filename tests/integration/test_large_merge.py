@@ -1,9 +1,9 @@
-"""A small batch into a large table gives what one MERGE gives, is seen at once, or not at all."""
+"""A batch into a large table gives what one MERGE gives, is seen at once, or not at all."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +18,10 @@ from deploy.local import artifacts
 from sinks.contract import UNVERSIONED
 from sinks.iceberg import catalogue as iceberg
 from spark import iceberg_history as marked
+from spark import large_merge
 from spark.counted import told
 from spark.iceberg_history import History, loaded
-from spark.large_merge import BRANCH, CHANGES, held_bytes, merge_small
+from spark.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
 from spark.session import JAVA_OPTIONS, SETTINGS
 from spark.upkeep import is_conflict
 from spark.warehouse import GONE, merge_statement
@@ -81,18 +82,20 @@ def rows(spark: SparkSession, name: str) -> list[Any]:
     return sorted(tuple(row) for row in spark.table(name).collect())
 
 
-def small(spark: SparkSession, name: str) -> None:
-    merge_small(
-        name, batch(spark), ["a", "b"], partial(merge_statement, keys=["a", "b"], columns=COLUMNS, new=False), GONE
-    )
+def small(spark: SparkSession, name: str, merge: Callable[..., Any] = merge_small) -> Any:
+    keys = ["a", "b"]
+    return merge(name, batch(spark), keys, partial(merge_statement, keys=keys, columns=COLUMNS, new=False), GONE)
 
 
-def test_it_gives_what_one_merge_gives_and_once_more_changes_nothing(spark: SparkSession) -> None:
-    one, other = table(spark, "one"), table(spark, "other")
+@pytest.mark.parametrize("merge", [merge_small, merge_new])
+def test_it_gives_what_one_merge_gives_and_once_more_changes_nothing(
+    spark: SparkSession, merge: Callable[..., Any]
+) -> None:
+    one, other = table(spark, f"one_{merge.__name__}"), table(spark, f"other_{merge.__name__}")
     batch(spark).createOrReplaceTempView(CHANGES)
     spark.sql(merge_statement(other, ["a", "b"], COLUMNS))
     loaded(spark, one).manageSnapshots().createBranch(BRANCH).commit()  # a batch that was cut has left it
-    small(spark, one)
+    small(spark, one, merge)
     expected = rows(spark, other)
     assert rows(spark, one) == expected
     assert [(row[:3]) for row in expected] == [
@@ -102,9 +105,45 @@ def test_it_gives_what_one_merge_gives_and_once_more_changes_nothing(spark: Spar
         (5, "z", "newer"),
         (6, "x", "added"),
     ]
-    small(spark, one)
+    small(spark, one, merge)
     assert rows(spark, one) == expected
     assert list(loaded(spark, one).refs()) == ["main"]
+
+
+def test_rows_of_which_none_is_there_are_appended_and_only_files_that_may_have_them_are_read(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, keys = table(spark, "filled"), ["a", "b"]
+    added = [(number, "x", "added", 20, False) for number in range(100, 200)] + [(200, "x", None, 20, True)]
+    frame = spark.createDataFrame(added, f"a int, b string, v string, _hw_version bigint, {GONE} boolean")
+    looked = _known(frame, made, keys)
+    plan = looked._jdf.queryExecution().executedPlan().toString()
+    assert "a >= 100" in plan and "a <= 200" in plan, plan
+    monkeypatch.setattr(large_merge, "_change", None)  # no MERGE
+    before = loaded(spark, made).currentSnapshot().snapshotId()
+    assert merge_new(made, frame, keys, str, GONE)
+    assert rows(spark, made) == sorted([*THERE, *(row[:4] for row in added[:-1])])
+    assert commits_since(spark, made, before) == 1
+
+
+@pytest.mark.parametrize(("limit", "most"), [("SMALL_RECORDS", 4), ("SMALL_BYTES", 1)])
+def test_a_batch_of_which_too_much_is_there_is_left_to_one_merge(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    made = table(spark, f"left_{limit}")
+    monkeypatch.setattr(large_merge, limit, most)  # five rows of the batch are there
+    before = loaded(spark, made).currentSnapshot().snapshotId()
+    assert small(spark, made, merge_new) is False
+    handle = loaded(spark, made)
+    handle.refresh()
+    assert list(handle.refs()) == ["main"] and handle.currentSnapshot().snapshotId() == before
+
+
+def test_rows_are_held_until_the_end_and_no_longer(spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match="cut"), held(batch(spark)) as kept:
+        assert kept.count() == len(BATCH) and held_bytes(kept) > 0
+        raise ValueError("cut")
+    assert held_bytes(kept) == 0
 
 
 def test_the_batch_goes_to_every_task_and_the_table_is_not_sorted(spark: SparkSession) -> None:
@@ -169,11 +208,12 @@ def test_a_second_pass_is_made_where_a_row_may_be_new_and_only_there(spark: Spar
         assert commits_since(spark, made, before) == commits, number
 
 
+@pytest.mark.parametrize("merge", [merge_small, merge_new])
 def test_nothing_is_seen_of_it_if_somebody_else_has_committed(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, merge: Callable[..., Any]
 ) -> None:
-    one = table(spark, "busy")
-    marks = {marked.QUERY: "q", marked.BATCH: "7", marked.OFFSETS: "{}"}
+    one = table(spark, f"busy_{merge.__name__}")
+    marks = {marked.QUERY: merge.__name__, marked.BATCH: "7", marked.OFFSETS: "{}"}
 
     def marking() -> None:
         for name, value in marks.items():
@@ -192,13 +232,13 @@ def test_nothing_is_seen_of_it_if_somebody_else_has_committed(
     before = rows(spark, one)
     marking()
     with pytest.raises(IllegalArgumentException) as failed:
-        small(spark, one)
+        small(spark, one, merge)
     assert is_conflict(str(failed.value))
     spark.catalog.refreshTable(one)
     assert not History(spark, one).holds(marks), "what nobody has seen is not done"
     monkeypatch.undo()
     assert rows(spark, one) == sorted([*before, (6, "x", "of somebody else", 30)])
-    small(spark, one)
+    small(spark, one, merge)
     spark.catalog.refreshTable(one)
     assert History(spark, one).holds(marks)
     assert [row for row in rows(spark, one) if row[0] == 6] == [(6, "x", "of somebody else", 30)]
@@ -219,13 +259,14 @@ def test_how_much_a_batch_holds_is_known(spark: SparkSession) -> None:
         assert 1000 * size < held < 3000 * size + 500_000, size
 
 
-def test_a_name_may_have_points_and_quotes(spark: SparkSession) -> None:
+@pytest.mark.parametrize("merge", [merge_small, merge_new])
+def test_a_name_may_have_points_and_quotes(spark: SparkSession, merge: Callable[..., Any]) -> None:
     keys = ["a.b", "it`s \"'"]
     columns, named = [*keys, "v", "_hw_version"], ", ".join(f"{quoted(name)} string" for name in [*keys, "v"])
-    made = "`hw_lake`.`n`.`named`"
+    made = f"`hw_lake`.`n`.`named_{merge.__name__}`"
     spark.sql(f"CREATE TABLE {made} ({named}, _hw_version bigint) USING iceberg TBLPROPERTIES ('format-version'='3')")
     spark.createDataFrame([("1", "x", "old", 1)], f"{named}, _hw_version bigint").writeTo(made).append()
     changes = [("1", "x", "new", 2, False), ("2", "y", "added", 2, False)]
     frame = spark.createDataFrame(changes, f"{named}, _hw_version bigint, {GONE} boolean")
-    merge_small(made, frame, keys, partial(merge_statement, keys=keys, columns=columns, new=False), GONE)
+    merge(made, frame, keys, partial(merge_statement, keys=keys, columns=columns, new=False), GONE)
     assert rows(spark, made) == [row[:4] for row in changes]

@@ -25,28 +25,34 @@ pytestmark = [
 VIEWS = ("customer", "rated")
 
 
-# Every table is a large one, into which small batches go in another way.
+# Every table is a large one, into which batches go in other ways: as small ones, or as large ones.
 LARGE = """
 from console.cli.main import main
 from spark import warehouse
+from spark.join import tables
 
-def merge_small(*what, merge=warehouse.merge_small):
+def told(*what, merge=warehouse.MERGE):
     print("into a large table", flush=True)
-    merge(*what)
+    return merge(*what)
 
-warehouse.LARGE_ROWS, warehouse.merge_small = 1, merge_small
+warehouse.LARGE_ROWS, warehouse.MERGE = 1, told
+tables.SMALL_RECORDS = warehouse.SMALL_RECORDS = MOST
 main()
 """
+PROGRAMS = {
+    "large": LARGE.replace("MERGE", "merge_small").replace("MOST", "100_000"),
+    "many": LARGE.replace("MERGE", "merge_new").replace("MOST", "-1"),
+}
 
 
-@pytest.fixture(scope="module", params=in_turn("small", "large", of=4))
+@pytest.fixture(scope="module", params=in_turn("small", *PROGRAMS, of=6))
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabled]:
     """Filled and followed."""
     stack = servers()
     stack.up()
     made = Tabled(stack, tmp_path_factory.mktemp("tabled"))
-    if request.param == "large":
-        made.program = ("-c", LARGE)
+    if request.param in PROGRAMS:
+        made.program = ("-c", PROGRAMS[request.param])
     with made.running():
         yield made
 

@@ -27,6 +27,8 @@ from spark.state import Generation
 # What helps flows that a table with another key has stopped, until that was done.
 READ_ANEW = "reads the table again; the next generation is then built by itself"
 
+NOTHING_SHOWN = "nothing that documents show"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -274,7 +276,7 @@ def _table(
         owe(pipeline, table, unlogged)
     todo = replace(
         todo,
-        what=what,
+        what=_also(todo, what),
         at=time.time(),
         read=combined([one for one in (todo.read, read) if one is not None]),
         rebuild=todo.rebuild or any(c.living and c.decision.verdict is Verdict.NEW_GENERATION for c in concerned),
@@ -295,7 +297,8 @@ def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple
     """How a table has changed, in words; never without any. Pure."""
     what = tuple(change.words for change in changes)
     if known.table.generated != now.table.generated:
-        what += (f"generated columns are ({', '.join(now.table.generated)})",)
+        names = ", ".join(now.table.generated)
+        what += (f"generated columns are ({names})" if names else "no column is generated any more",)
     if known.table.replica_identity != now.table.replica_identity:
         what += (f"the replica identity is {now.table.replica_identity}",)
     if other_key(known, now):
@@ -303,7 +306,14 @@ def in_words(known: Shape, now: Shape, changes: Sequence[ColumnChange]) -> tuple
     come, gone = now.parts_since(known)
     what += tuple(f"partition {name} was added" for name in come.values())
     what += tuple(f"partition {name} is gone" for name in gone.values())
-    return what or ("nothing that documents show",)
+    return what or (NOTHING_SHOWN,)
+
+
+def _also(todo: Todo, what: tuple[str, ...]) -> tuple[str, ...]:
+    """What has changed, with what was under way before it: its rows are still read, its generation is still built.
+    What waits for `apply` is told whole each time. Pure."""
+    words = what if todo.waits else (*todo.what, *what)
+    return tuple(dict.fromkeys(word for word in words if word != NOTHING_SHOWN)) or what
 
 
 def _overtaken(todo: Todo, changes: Sequence[ColumnChange]) -> Todo:

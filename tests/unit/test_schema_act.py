@@ -31,7 +31,7 @@ from operations.kept_shapes import (
     write_evolution,
 )
 from operations.schema import said
-from operations.schema.act import Acted, act, owed_to, still_to_do
+from operations.schema.act import Acted, act, in_words, owed_to, still_to_do
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
 from spark.made_of import define
@@ -335,6 +335,26 @@ def test_todo_of_two_changes_adds_up(tmp_path: Path) -> None:
     todo = out.evolution.todo["public.orders"]
     assert todo.read == '("a" IS NOT NULL) OR ("note" IS NOT NULL)'
     assert todo.rebuild
+
+
+def test_what_was_under_way_is_still_told_when_the_table_changes_again(tmp_path: Path) -> None:
+    before = Todo(("column n changed",), 1.0, rebuild=True)
+    labels = replace(ORDERS, table=replace(ORDERS.table, columns=(ID, replace(AT, nullable=False))))
+    told = {}
+    for name, shape in (("more", MORE), ("labels", labels)):
+        known = Evolution(BEFORE, {"public.orders": before})
+        told[name] = done(make(tmp_path / name), {**BEFORE, "public.orders": shape}, known).evolution
+    assert told["more"].todo["public.orders"].what == ("column n changed", "column note was added")
+    assert told["labels"].todo["public.orders"].what == ("column n changed",)
+    again = Evolution(BEFORE, told["more"].todo)
+    once = done(make(tmp_path / "again"), {**BEFORE, "public.orders": MORE}, again).evolution
+    assert once.todo["public.orders"].what == ("column n changed", "column note was added")
+
+
+def test_a_generated_column_that_goes_is_told_in_words() -> None:
+    twice = replace(ORDERS, table=replace(ORDERS.table, generated=("twice",)))
+    assert in_words(ORDERS, twice, []) == ("generated columns are (twice)",)
+    assert in_words(twice, ORDERS, []) == ("no column is generated any more",)
 
 
 def test_shapes_are_kept_by_whoever_sees_them(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from spark.spec import FlowSpec
 
 
 def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: bool) -> dict[str, Fit]:
-    """What of each topic's records must fit: nothing of a table that the generation goes on with as it was. Pure.
+    """What of each topic's records must fit. Pure.
+
+    Of a table that the generation goes on with as it was names tell nothing, and values only that it has changed again:
+    they are read as the database had them when it was looked at last.
 
     Args:
         spec: of the flows.
@@ -22,7 +25,9 @@ def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: boo
     fits = {}
     for topic, names in spec.topics.items():
         table = catalogue.tables[spec.tables[topic].qualified]
-        if catalogue.lsn and table.qualified not in frozen.tables:
+        if catalogue.lsn and table.qualified in frozen.tables:
+            fits[topic] = Fit(catalogue.lsn, values=values)
+        elif catalogue.lsn:
             used = frozenset().union(*(used_columns(spec.views[name], table.qualified) for name in names))
             whole = used >= {column.name for column in supported(table).columns}
             fits[topic] = Fit(catalogue.lsn, used, whole, values)

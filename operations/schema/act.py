@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view, resolve_views, table_view, view_tables
-from cdc.resolve_names import find_table, keyed
+from cdc.resolve import resolve_views, view_tables
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
 from cdc.used import used_columns
-from cdc.view import View
 from operations.kept_shapes import Evolution, Todo, freeze, owe, read_frozen, thaw
+from operations.schema.after import after, resolved
 from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
 from spark.made_of import as_defined
@@ -125,11 +124,11 @@ def cases(
         frozen = read_frozen(generation)
         own = frozen.over(before)
         for name in view_names(defined, sink, generation):
-            was = _resolved(defined, own, name)
+            was = resolved(defined, own, name)
             if isinstance(was, ConfigError):
                 continue  # it was not run before
-            now = _resolved(defined, catalogue, name)
-            for table in sorted(view_tables(was).keys() & changed.keys()):
+            tables = sorted(view_tables(was).keys() & changed.keys())
+            for table, now in after(defined, own, catalogue, name, tables).items():
                 known, new = changed[table]
                 decision = whole = decide(known, new, was, now, defined.sinks[sink])
                 if table in frozen.tables:
@@ -187,17 +186,6 @@ def view_names(pipeline: Pipeline, sink: str, generation: Generation) -> list[st
     """The views that a generation keeps; of a sink of tables, the tables."""
     part = pipeline.sinks[sink]
     return list(part.view_names) or generation.views()
-
-
-def _resolved(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View | ConfigError:
-    try:
-        if name in pipeline.views:
-            return resolve_view(pipeline, catalogue, name)
-        table = find_table(pipeline, catalogue, name, ("source", "tables"))
-        keyed(pipeline, table, ("source", "tables"))
-        return table_view(pipeline, table)
-    except ConfigError as error:
-        return error
 
 
 def act(

@@ -64,9 +64,9 @@ WIDER = replace(
 BEFORE = {"public.orders": ORDERS, "public.customers": CUSTOMERS}
 
 
-def make(folder: Path, policy: str = "evolve") -> Pipeline:
+def make(folder: Path, policy: str = "evolve", text: str = TEXT) -> Pipeline:
     """Both sinks with a living generation that has written."""
-    pipeline = loads(TEXT.replace("STATE", str(folder)).replace("POLICY", policy), "shop.yaml", {})
+    pipeline = loads(text.replace("STATE", str(folder)).replace("POLICY", policy), "shop.yaml", {})
     for sink in pipeline.sinks:
         generation = register_of(pipeline, sink).generation(1)
         define(generation, pipeline, [])
@@ -162,6 +162,33 @@ def test_a_view_that_loses_its_column_stops_alone_and_names_the_file(tmp_path: P
     assert "view customer can't follow a change of table public.customers" in reason
     assert "shop.yaml" in reason
     assert "`headwater rebuild shop.yaml search --auto`" in reason
+
+
+CARD = """views:
+  customer: {root: customers, columns: [id]}
+  order:
+    root: orders
+    columns: [id, at]
+    refs: {buyer: {table: customers, on: {at: id}, columns: [name]}}
+"""
+
+
+def test_a_view_that_was_refused_stops_no_other_for_what_changes_after_it(tmp_path: Path) -> None:
+    """Every view that reads a table stops with one that can't follow it: only the table to blame may stop them."""
+    head, rest = TEXT.split("views:\n")
+    text = head + CARD + rest[rest.index("sinks:") :] + 'row_store: {url: "redis://127.0.0.1:1"}\n'
+    pipeline = make(tmp_path, text=text)
+    generation = register_of(pipeline, "search").generation(1)
+    less = {**BEFORE, "public.customers": replace(CUSTOMERS, table=replace(CUSTOMERS.table, columns=(ID,)))}
+    both = done(pipeline, {**less, "public.orders": WIDER})  # at the same time
+    assert set(read_frozen(generation).refused) == {"public.customers"}
+    assert both.evolution.todo["public.orders"].rebuild
+    thaw(generation, "public.orders")
+    found = Shapes({name: (BEFORE[name], shape) for name, shape in {**less, "public.orders": MORE}.items()})
+    told = found.told_to(Catalogue({name: shape.table for name, shape in {**less, "public.orders": MORE}.items()}))
+    one = Evolution(acted={**less, "public.orders": ORDERS})
+    act(pipeline, "search", told, {**less, "public.orders": MORE}, one)  # one after the other
+    assert set(read_frozen(generation).refused) == {"public.customers"}
 
 
 def test_pause_waits_for_apply_and_then_does_the_same(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""What of a topic's records must fit its table, and when one that does not is given up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.debezium_json import Decoder, Fit
+from cdc.errors import DecodeError, ShapeUnknown
+from cdc.view import View
+from operations.kept_shapes import Frozen
+from operations.run.fits import fits_of
+
+ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
+CODE = Column("code", "text", "text", ordinal=2)
+HIVES = Table("club", "hives", (ID, CODE), ("id",))
+VIEW = View("slim", HIVES, ("id",), (("id", "id"),))
+
+
+def fit(frozen: Frozen, *, values: bool = True) -> Fit:
+    spec: Any = SimpleNamespace(topics={"t": ("slim",)}, tables={"t": HIVES}, views={"slim": VIEW})
+    return fits_of(spec, Catalogue({"club.hives": HIVES}, lsn=50), frozen, values=values)["t"]
+
+
+def test_a_table_that_a_generation_goes_on_with_as_it_was_may_change_once_more() -> None:
+    """Its values are read as they were when it was looked at last: one that does not fit waits for the next look."""
+    frozen = fit(Frozen({"club.hives": HIVES}))
+    decoder = Decoder(HIVES, fit=frozen)
+    event = b'{"op":"u","after":{"id":1,"other":2},"source":{"table":"hives","schema":"club","lsn":60,"sequence":null,'
+    change = decoder.decode(b'{"id":1}', event + b'"snapshot":"false","ts_ms":1}}', "t", 0, 7)  # names do not matter
+    refused = DecodeError("record t/0/7: expected text, got int", means="", fix="")
+    with pytest.raises(ShapeUnknown, match="expected text, got int"):
+        decoder.doubt(change, refused)
+    decoder.doubt(change._replace(position=50), refused)  # that is known: it is given up
+
+
+def test_of_other_tables_names_matter_too() -> None:
+    assert fit(Frozen()).used == {"id"}
+    assert not fit(Frozen({"club.hives": HIVES}), values=False).values

@@ -23,6 +23,7 @@ from psycopg import sql
 
 from connectors.actions import Action, statements
 from connectors.begins import TOPIC, Begins
+from connectors.database.lost import note_missing
 from connectors.database.number import check_number
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
@@ -30,6 +31,10 @@ from connectors.postgres import Connection, explained, has_table
 
 if TYPE_CHECKING:
     from connectors.servers import Servers
+
+
+# How a reason begins that a topic has lost records (``lost_records.py``).
+LOST = "has lost records"
 
 
 @dataclass(frozen=True)
@@ -188,8 +193,12 @@ def _note(
         " begins = excluded.begins, left_at = NULL"
     ).format(names.identifier(names.captured))
     kept = None if gap is None else json.dumps(gap.to_dict())
+    # What a topic has lost was in it, and history may have read it; what never came is known to nobody.
+    missing = gap is not None and not all(reason.startswith(LOST) for reason in gap.reasons)
 
     def run(servers: Servers) -> None:
+        if missing:
+            note_missing(servers.setup, names)
         # Looked at after the publication has it: its row there is a part of what is remembered.
         now = look(servers.setup, publication, [table]).by_name.get(table)
         identity = None if now is None else json.dumps(now.to_dict())

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from cdc.errors import TableChanged
-from connectors.captured import Captured, Gap, read_captured
+from connectors.captured import LOST, Captured, Gap, read_captured
+from connectors.database.lost import note_missing
 from connectors.database.sightings import Seen, Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
-# How a reason begins that a topic has lost records (``lost_records.py``).
-LOST = "has lost records"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -158,6 +157,7 @@ def note_gaps(
             gap = merged(entry.gap, change)
             if gap == entry.gap or entry.identity is None:
                 continue
+            note_missing(connection, names)
             identity = json.dumps(entry.identity.to_dict())
             connection.execute(update, [json.dumps(gap.to_dict()), table, identity])
 

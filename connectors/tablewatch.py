@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import psycopg
 from psycopg import sql
 
@@ -9,11 +11,15 @@ from cdc.errors import SourceError, TableChanged
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.changed import difference, differences, look_at, merged, note_gaps, refusal, refusals, remember
+from connectors.database.history import read_moment
+from connectors.database.lost import note_whole
 from connectors.database.sightings import Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, connect, explained, has_columns, has_table
 
 RIGHTS = "SELECT has_table_privilege({0}, 'SELECT') AND has_table_privilege({0}, 'UPDATE')"
+# Between two notes that all tables are whole: so much more than was lost is refused to who asks for a cut.
+WHOLE_SECONDS = 30.0
 
 
 class TableWatch:
@@ -33,6 +39,7 @@ class TableWatch:
         self.forgetful = False
         self._connection: Connection | None = None
         self._first: dict[str, Sighting] = {}
+        self._whole_at = -WHOLE_SECONDS
 
     def look(self) -> dict[str, TableChanged]:
         """Look once; what was seen before stays when Postgres does not answer."""
@@ -53,12 +60,17 @@ class TableWatch:
     def _look(self, connection: Connection) -> dict[str, TableChanged]:
         if not self._may(connection):
             return self._without_list(connection)
+        moment = read_moment(connection)  # before the look: what was committed until then was sent if all is well
         captured, publication = read_captured(connection, self.names), self.pipeline.source.publication
         seen = look_at(connection, publication, captured)
         found = differences(captured, seen, publication)
         note_gaps(connection, self.names, captured, found)
         remember(connection, self.names, {t: e for t, e in captured.items() if t not in found}, seen)
-        return refusals(captured, found)
+        out = refusals(captured, found)
+        if captured and not out and not moment.standby and time.monotonic() - self._whole_at >= WHOLE_SECONDS:
+            note_whole(connection, self.names, moment.wal_lsn)
+            self._whole_at = time.monotonic()
+        return out
 
     def _may(self, connection: Connection) -> bool:
         """Whether the list of captured tables can remember, and this role may write there."""

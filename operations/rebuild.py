@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError, ShapeUnknown, SinkUnavailable, StateError
+from cdc.errors import HeadwaterError, KafkaError, ShapeUnknown, SinkUnavailable, StateError
+from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
@@ -29,6 +30,7 @@ from operations.state_folder import chosen_sinks, register_of
 from operations.status.caught_up import Goal
 from sinks.configure import plain_config
 from sinks.factory import open_sink, open_target
+from spark.checkpoint import committed_offsets
 from spark.files import write_atomic
 from spark.flow import flow_of, has_set_up
 from spark.made_of import as_defined, outdated
@@ -157,16 +159,42 @@ class Rebuild:
             differs = outdated(self.pipeline, self.registry.generation(begun.number))
             if not differs:
                 self._refuse_filled_twice(begun.number)
-                if begun.own and not self.own:
-                    self.registry.claim(begun.number)
-                return begun
-            of = f"generation {begun.number} was begun from another file ({', '.join(differs[:3])})"
+                if not self._cut_off(begun.number):
+                    if begun.own and not self.own:
+                        self.registry.claim(begun.number)
+                    return begun
+                of = f"generation {begun.number} can't be gone on with: the log has lost what it had not read"
+            else:
+                of = f"generation {begun.number} was begun from another file ({', '.join(differs[:3])})"
             if self.registry.generation(begun.number).lease.busy():  # to be told before anything is taken from it
                 raise StateError(f"sink {self.sink}: {of}, and is being filled", fix="end that rebuild, or wait for it")
             self.say(f"{of}: it is given up")
             retire(self.pipeline, self.sink, begun.number, self.say)
         differs = outdated(self.pipeline, self.registry.generation(self.registry.living()))
         return self.registry.create(", ".join(differs[:5]) or "asked for", own=self.own)
+
+    def _cut_off(self, number: int) -> bool:
+        """Whether the log no longer has what a generation would read next: each attempt would end at that place."""
+        generation = self.registry.generation(number)
+        defined = as_defined(self.pipeline, generation)
+        flows = {flow_of(defined, self.sink, view) for view in generation.views()}
+        places = [committed_offsets(generation.flow_folder(flow) / "checkpoint")[1] for flow in sorted(flows)]
+        topics = {topic for place in places for topic in place}
+        if not topics:
+            return False
+        log = LogEnds(self.pipeline.kafka.bootstrap, self.pipeline.kafka.options_plain())
+        try:
+            first, _ = log.bounds(topics)
+        except KafkaError:
+            return False  # its flows will wait for the brokers
+        finally:
+            log.close()
+        return any(
+            at < first.get(topic, {}).get(part, 0)
+            for place in places
+            for topic, parts in place.items()
+            for part, at in parts.items()
+        )
 
     def _refuse_filled_twice(self, number: int) -> None:
         lease = self.registry.generation(number).lease

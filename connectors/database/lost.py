@@ -1,11 +1,15 @@
-"""Stretches of the source's log that no slot has kept: noted in the database, for whoever asks what was so then.
+"""Stretches of the source's log that are in no topic: noted in the database, for whoever asks what was so then.
 
 A slot that was lost is made anew (``resnapshot.py``). What was committed between the last that was read and the new
 slot's beginning is in no topic; rows are read again, and missed deletes swept. From then on every sink is right, but
 nobody will ever know what the tables held in between: a cut of a history there would show rows of before as if they
 had still been so (docs/decisions/history.md).
 
-Noted before the slot is made, so that a kill in between leaves a stretch that has no end yet, and not none.
+The same is so of a table that was not what was captured for a while, or was not published whole (``changed.py``). Such
+a stretch begins where all tables were last seen to be whole: ``run`` notes that now and then.
+
+Noted before the slot is made, or the table put right, so that a kill in between leaves a stretch that has no end yet,
+and not none.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from connectors.postgres import Connection, explained, has_table
 
 # Rows of the witness table, with where the stretch begins; no runner is called like this, for theirs are UUIDs.
 PREFIX = "lost:"
+# The row that says where all captured tables were whole when they were last looked at.
+WHOLE = "whole:"
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,42 @@ def note_lost(connection: Connection, names: Names, since: int, since_us: int) -
     ).format(names.identifier(names.witness))
     with explained("noting what a slot has lost"):
         connection.execute(upsert, [f"{PREFIX}{since}:{since_us}"])
+
+
+def note_whole(connection: Connection, names: Names, lsn: int) -> None:
+    """Note that all captured tables were whole at a position, which was read before they were looked at.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    # A second less: a commit's moment is taken a little before its position.
+    upsert = sql.SQL(
+        "INSERT INTO {} (runner, count, at) VALUES (%s, %s, now() - interval '1 second')"
+        " ON CONFLICT (runner) DO UPDATE SET count = excluded.count, at = excluded.at"
+    ).format(names.identifier(names.witness))
+    with explained("noting that the captured tables are whole"):
+        if has_table(connection, names.schema, names.witness):
+            connection.execute(upsert, [WHOLE, lsn])
+
+
+def note_missing(connection: Connection, names: Names) -> None:
+    """Note that changes of a table are missing since all were last seen whole; its end comes with ``end_lost``.
+
+    Nothing is noted where a stretch has no end yet: it began before. Where nobody has seen them whole, it is all.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
+    select = sql.SQL("SELECT count, (extract(epoch FROM at) * 1000000)::bigint FROM {} WHERE runner = %s").format(
+        names.identifier(names.witness)
+    )
+    with explained("noting that changes of a table are missing"):
+        if not has_table(connection, names.schema, names.witness):
+            return
+        if any(one.until is None for one in read_lost(connection, names)):
+            return
+        row = connection.execute(select, [WHOLE]).fetchone()
+    note_lost(connection, names, *((int(row[0]), int(row[1])) if row else (0, 0)))
 
 
 def end_lost(connection: Connection, names: Names) -> None:

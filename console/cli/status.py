@@ -164,7 +164,10 @@ def _history(sink: str, history: Mapping[str, Any]) -> Iterator[str]:
     """A sink's history in words: how it is, and what the log promises it."""
     lag, seconds = lag_cells(history)
     kept = history["kept_seconds"] / 3600
-    error = f": {history['last_error'].splitlines()[0]}" if history["last_error"] else ""
+    # Its own words alone say what to do: it may stand still while the sink is well.
+    said = (history["last_error"] or "").splitlines()
+    todo = "".join(f"; {line.strip()}" for line in said[1:] if line.strip().startswith("what to do:"))
+    error = f": {said[0]}{todo}" if said else ""
     yield f"{sink}, history: {history['state']}, lag {lag}, behind {seconds}; the log keeps {kept:g} h{error}"
     if history["warning"]:
         yield f"warning: {history['warning']}"

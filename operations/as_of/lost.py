@@ -1,4 +1,4 @@
-"""Cuts that nobody can make: where a slot was lost, what the tables held is not known."""
+"""Cuts that nobody can make: where a slot was lost, or a table not published, what the tables held is not known."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from connectors.database.lost import Lost
 
 
 def refuse_lost(lost: Sequence[Lost], lsn: int, at_us: int | None) -> None:
-    """Refuse a cut where a slot had lost what was committed, until all tables have been read again. Pure.
+    """Refuse a cut where what was committed is in no topic, until all tables have been read again. Pure.
 
     Args:
-        lost: what slots have lost.
+        lost: what is in no topic.
         lsn: of the cut, in bytes.
         at_us: the moment that it was asked for, in microseconds since 1970; None for a position.
 
@@ -26,8 +26,8 @@ def refuse_lost(lost: Sequence[Lost], lsn: int, at_us: int | None) -> None:
         end = "all tables have been read again" if one.until is None else format_lsn(one.until)
         wait = "`headwater apply FILE --wait` reads them to the end; " if one.until is None else ""
         raise HistoryGap(
-            f"what was committed behind {format_lsn(one.since)} is in no log, because the slot was lost: what tables"
-            f" held is unknown until {end}",
+            f"what was committed behind {format_lsn(one.since)} may be in no log: the slot was lost, or a table was"
+            f" dropped, renamed or not published whole; what tables held is unknown until {end}",
             means="a cut there would show rows of before as if they had still been so; no cut was made",
             fix=f"{wait}ask for one at or before {format_lsn(one.since)}, or for a later one",
         )

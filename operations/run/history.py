@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,6 +93,11 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
     ids = topic_ids(pipeline, {pipeline.topic(table) for table in tables})
     path = folder / "identity.json"
     known = json.loads(path.read_text()) if path.exists() else {}
+    namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
+    if known.get("namespace", namespace) != namespace:
+        # Other tables: they begin anew. Gone on with, they would lack all that the old ones hold, and nobody be told.
+        shutil.rmtree(folder / STREAM, ignore_errors=True)
+        known = {}
     elsewhere = "give the sink another namespace, where history begins anew; the old one stays readable"
     if known and known["system_identifier"] != str(catalogue.system_identifier):
         raise SourceChanged(
@@ -106,7 +112,11 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
                 means="its place in the log is of the old topic; nothing was written",
                 fix=elsewhere,
             )
-    kept = {"system_identifier": str(catalogue.system_identifier), "topic_ids": {**ids, **known.get("topic_ids", {})}}
+    kept = {
+        "system_identifier": str(catalogue.system_identifier),
+        "topic_ids": {**ids, **known.get("topic_ids", {})},
+        "namespace": namespace,
+    }
     if kept != known:
         write_atomic(path, json.dumps(kept, indent=1, sort_keys=True))
 

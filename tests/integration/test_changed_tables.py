@@ -9,9 +9,12 @@ import pytest
 from cdc.errors import TableChanged
 from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
+from connectors.database.history import read_moment
+from connectors.database.lost import read_lost
 from connectors.names import Names
 from connectors.preflight import preflight
 from connectors.resnapshot import Wish, resnapshot
+from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
 from connectors.tablewatch import TableWatch
 from operations.status.source import SourceState
@@ -204,3 +207,29 @@ def test_a_gap_stays_until_it_is_mended(source: SourceDatabase, watch: list[Tabl
     assert watch[2].look() == {} and not watch[2].forgetful
     source.execute("ALTER TABLE u RENAME TO v", "ALTER TABLE v RENAME TO u")
     assert said(watch[2].look()).keys() == {"public.u"}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["by run", "by apply alone"])
+def test_no_cut_is_made_where_changes_are_missing(
+    source: SourceDatabase, watch: list[TableWatch], *, seen: bool
+) -> None:
+    pipeline = made(source, "t")
+    publication = f'"{pipeline.source.publication}"'
+    watch.append(TableWatch(pipeline))
+    assert watch[0].look() == {}
+    with open_servers(pipeline) as servers:
+        before = read_moment(servers.source).wal_lsn
+        assert read_lost(servers.source, servers.names) == []
+        source.execute(f"ALTER PUBLICATION {publication} SET (publish = 'insert')", "DELETE FROM t WHERE id = 2")
+        inside = read_moment(servers.source).wal_lsn
+        if seen:
+            assert list(watch[0].look()) == ["public.t"]
+            watch[0].look()
+            [open_one] = read_lost(servers.source, servers.names)
+            assert open_one.until is None and open_one.hides(inside), "known before anybody has mended it"
+        apply(pipeline)
+        assert wait_snapshot(pipeline, seconds=90).done and watch[0].look() == {}
+        [lost] = read_lost(servers.source, servers.names)
+        assert lost.hides(inside) and not lost.hides(lost.since) and 0 < lost.since <= before
+        assert lost.until is not None and not lost.hides(read_moment(servers.source).wal_lsn + 1)
+        assert 0 < lost.since_us < (lost.until_us or 0)

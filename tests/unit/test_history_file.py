@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as Iceberg
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.errors import BeforeHistory, ConfigError, HistoryGap
+from cdc.errors import BeforeHistory, ConfigError, HistoryGap, TopicRecreated
 from cdc.history import AFTER, OFFSET, OP, PARTITION, READ, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
@@ -28,6 +28,7 @@ from operations.as_of.begun import NotBegun
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import Reads, reads_of, refuse_early, refuse_unread, refuse_unread_moment
 from operations.history_place import root_tables
+from operations.run import history as run_history
 from sinks.iceberg import catalogue as iceberg
 from spark import history as begin
 from spark.log_gaps import write_unread
@@ -274,3 +275,27 @@ def test_a_loss_that_is_still_being_mended_has_no_end() -> None:
     with pytest.raises(HistoryGap, match="until all tables have been read again") as found:
         refuse_lost([Lost(100, 5_000, None, None)], 1 << 40, None)
     assert "headwater apply FILE --wait" in found.value.fix
+
+
+def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is what a history of topics that were made anew is told to take, and was refused with the same words."""
+    ids = {"shop.public.t": "before"}
+    monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(ids))
+    place: Any = SimpleNamespace(system_identifier="1")
+    checkpoint = tmp_path / "log" / "checkpoint"
+
+    def bind(namespace: str) -> None:
+        made: Any = SimpleNamespace(sinks={"w": SimpleNamespace(namespace=namespace)}, topic=lambda table: table)
+        run_history._bind(made, place, "w", tmp_path, {})
+
+    bind("one")
+    checkpoint.mkdir(parents=True)
+    ids["shop.public.t"] = "anew"
+    with pytest.raises(TopicRecreated, match="was deleted and created again") as found:
+        bind("one")
+    assert checkpoint.exists() and "another namespace" in found.value.fix
+    bind("two")
+    assert not checkpoint.exists()
+    checkpoint.mkdir(parents=True)
+    bind("two")
+    assert checkpoint.exists()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cdc.errors import StateError
+from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
 from operations.rebuild import Rebuild, build_next, judged
 from operations.state_folder import register_of
@@ -109,6 +110,18 @@ def test_a_flow_that_never_made_its_target_has_not_lost_it(
     """The joined view waits for its row store while the plain one is filled for an hour."""
     monkeypatch.setattr("operations.rebuild.open_target", lambda _config: Target(there))
     begun(pipeline(tmp_path), "main")
+    assert entry(pipeline(tmp_path)) == number
+    assert retired == ([] if number == 2 else [2])
+
+
+@pytest.mark.parametrize(("first", "number"), [(5, 2), (6, 3)])
+def test_one_whose_place_the_log_has_lost_is_begun_anew(
+    tmp_path: Path, retired: list[int], monkeypatch: pytest.MonkeyPatch, first: int, number: int
+) -> None:
+    """`apply --wait`, then the same command, was advised: it ended at that place again and again."""
+    monkeypatch.setattr("operations.rebuild.committed_offsets", lambda _: (3, {"shop.public.orders": {0: 9, 1: 5}}))
+    monkeypatch.setattr(LogEnds, "bounds", lambda *_: ({"shop.public.orders": {0: 0, 1: first}}, {}))
+    begun(pipeline(tmp_path))
     assert entry(pipeline(tmp_path)) == number
     assert retired == ([] if number == 2 else [2])
 

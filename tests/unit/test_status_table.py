@@ -74,3 +74,13 @@ def test_a_promotion_that_has_not_ended_stands_below_the_generations(
     out = capsys.readouterr().out
     assert out.count("has begun and not ended") == 1 and seen in out
     assert "headwater promote shop.yaml search" in out
+
+
+def test_a_history_that_stands_still_says_what_to_do() -> None:
+    """Its way out is not the sink's: a rebuild, which the sink's line advised, leaves it where it was."""
+    error = "the log begins at 9, it is at 5\n  what it means: records are gone\n  what to do: another namespace"
+    told = {"state": "failed", "lag_events": 4, "lag_seconds": 1.0, "kept_seconds": 3600, "warning": None}
+    (line,) = status._history("warehouse", told | {"last_error": error})
+    assert line.endswith("the log keeps 1 h: the log begins at 9, it is at 5; what to do: another namespace")
+    (line,) = status._history("warehouse", told | {"last_error": None})
+    assert line.endswith("the log keeps 1 h")

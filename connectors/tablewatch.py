@@ -60,14 +60,16 @@ class TableWatch:
     def _look(self, connection: Connection) -> dict[str, TableChanged]:
         if not self._may(connection):
             return self._without_list(connection)
-        moment = read_moment(connection)  # before the look: what was committed until then was sent if all is well
+        due = time.monotonic() - self._whole_at >= WHOLE_SECONDS
+        # Before the look: what was committed until then was sent if all is well.
+        moment = read_moment(connection) if due else None
         captured, publication = read_captured(connection, self.names), self.pipeline.source.publication
         seen = look_at(connection, publication, captured)
         found = differences(captured, seen, publication)
         note_gaps(connection, self.names, captured, found)
         remember(connection, self.names, {t: e for t, e in captured.items() if t not in found}, seen)
         out = refusals(captured, found)
-        if captured and not out and not moment.standby and time.monotonic() - self._whole_at >= WHOLE_SECONDS:
+        if moment is not None and captured and not out and not moment.standby:
             note_whole(connection, self.names, moment.wal_lsn)
             self._whole_at = time.monotonic()
         return out

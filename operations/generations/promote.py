@@ -218,8 +218,15 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
             means="readers see what they saw before; nothing was changed",
-            fix=f"{'mend that (`headwater status FILE`)' if failed else mend}; with --force readers get what it has",
+            fix=f"{_mend(sink, number) if failed else mend}; with --force readers get what it has",
         )
+
+
+def _mend(sink: str, number: int) -> str:
+    return (
+        "do what it says, or what `headwater status FILE` does; if it can't go on, "
+        f"`headwater retire FILE {sink} --generation {number}`, then `headwater rebuild FILE {sink} --auto`"
+    )
 
 
 class _Shown:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+from psycopg import errors
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import SourceError
@@ -30,10 +33,10 @@ WHERE i.indrelid = ANY(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid
 GROUP BY i.indexrelid, 1, 2, 3 HAVING count(*) = count(a.attname)
 """
 
-# Unique indexes, the primary key's too: name, condition, whether it is valid, its columns in order (NULL for an
-# expression), and all that it names. One that is deferrable is as good: at the end of a transaction it holds.
+# Unique indexes, the primary key's too: oid, name, whether it has a condition and is valid, its columns in order (NULL
+# for an expression), and all that it names. One that is deferrable is as good: at the end of a transaction it holds.
 UNIQUE = """
-SELECT i.indrelid, c.relname, pg_get_expr(i.indpred, i.indrelid), i.indisvalid, pg_get_indexdef(i.indexrelid),
+SELECT i.indrelid, i.indexrelid, c.relname, i.indpred IS NOT NULL, i.indisvalid,
        (SELECT array_agg(a.attname::text ORDER BY k.nth)
         FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
         LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0
@@ -47,6 +50,13 @@ FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = ANY(%s) AND i.indisunique AND NOT i.indisexclusion
 ORDER BY c.relname
 """
+
+# What Postgres says of an index in words waits for whoever has locked its table, or waits to: a long migration of one
+# table would hold up what is read of all. So words are read only of indexes that make no key, and not waited for.
+WORDS = """
+SELECT indexrelid, pg_get_expr(indpred, indrelid), pg_get_indexdef(indexrelid) FROM pg_index WHERE indexrelid = ANY(%s)
+"""
+WORDS_WAIT = "100ms"
 
 # Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
 COLUMNS = """
@@ -138,7 +148,7 @@ def read_catalogue(
         wanted = list(dict.fromkeys(wanted))
         oids = [found[name][0] for name in wanted]
         indexes = _by_table(connection.execute(KEYS, [oids]))
-        unique = _by_table(connection.execute(UNIQUE, [oids]))
+        unique = _unique(connection, oids)
         types = {row[0]: _Type(*row) for row in connection.execute(TYPES, [oids])}
         columns: dict[int, list[Column]] = {}
         for oid, *attribute in connection.execute(COLUMNS, [oids]):
@@ -153,6 +163,25 @@ def read_catalogue(
             of, left_out = tuple(columns.get(oid, ())), tuple(generated.get(oid, ()))
             out[qualified] = Table(schema, name, of, key, identity, left_out, unique_keys=keys, not_unique=others)
         return Catalogue(out, *_identity(connection))
+
+
+def _unique(connection: Connection, oids: Sequence[int]) -> dict[int, list[tuple[Any, ...]]]:
+    """As ``unique_keys`` takes them, by table."""
+    rows = connection.execute(UNIQUE, [oids]).fetchall()
+    odd = [oid for _, oid, _, partial, _, columns, _ in rows if partial or None in columns]
+    words: dict[int, tuple[str | None, str]] = {}
+    if odd:
+        with connection.transaction():
+            before = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
+            with suppress(errors.LockNotAvailable), connection.transaction():
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", [WORDS_WAIT])
+                found = connection.execute(WORDS, [odd]).fetchall()
+                words = {oid: (condition, definition.partition(" USING ")[2]) for oid, condition, definition in found}
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", before)
+    return _by_table(
+        (table, name, partial, valid, *words.get(oid, (None, "")), columns, named)
+        for table, oid, name, partial, valid, columns, named in rows
+    )
 
 
 def _by_table(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
@@ -244,16 +273,17 @@ def unique_keys(
     """The unique keys beside the one that tells rows apart, and unique indexes that are none.
 
     Args:
-        indexes: (name, condition, whether it is valid, definition, columns, columns that it names) of each.
+        indexes: (name, whether it has a condition, whether it is valid, the condition and what it is over in words if
+            they could be read, columns, columns that it names) of each.
         key: columns of the table's key.
     """
     keys: dict[tuple[str, ...], None] = {}
     others = []
-    for name, condition, valid, definition, columns, named in indexes:
-        if condition is not None:
-            reason = f"it is partial (WHERE {condition})"
+    for name, partial, valid, condition, over, columns, named in indexes:
+        if partial:
+            reason = f"it is partial (WHERE {condition})" if condition else "it is partial"
         elif None in columns:
-            reason = f"it is over an expression ({definition.partition(' USING ')[2]})"
+            reason = f"it is over an expression ({over})" if over else "it is over an expression"
         elif not valid:
             reason = "it is invalid: building it failed, or has not ended"
         else:

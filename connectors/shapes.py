@@ -14,20 +14,28 @@ from cdc.shapes import Shape
 from connectors.catalogue import read_catalogue, schema_of
 from connectors.postgres import Connection, explained
 
-# Of a partitioned table the files are its partitions'. A default leaves values in rows that nobody has written, also
-# one of the column's domain, and an identity's sequence.
+# Of a partitioned table the files are its partitions'. They are found without ``pg_partition_tree``, which waits for
+# whoever has locked one of them, or waits to: a migration of one table would hold up what is seen of all. A default
+# leaves values in rows that nobody has written, also one of the column's domain, and an identity's sequence.
 FACTS = """
+WITH RECURSIVE part(root, oid, attached) AS (
+    SELECT i.inhparent, i.inhrelid, i.xmin::text
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent WHERE c.relkind = 'p'
+    UNION ALL
+    SELECT p.root, i.inhrelid, i.xmin::text FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+), leaf(root, oid, attached) AS (
+    SELECT p.root, p.oid, p.attached FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind <> 'p'
+)
 SELECT n.nspname || '.' || c.relname, c.oid::bigint,
        coalesce(pg_relation_filenode(c.oid)::text, (
-           SELECT md5(coalesce(string_agg(pg_relation_filenode(p.relid)::text, ',' ORDER BY p.relid::oid), ''))
-           FROM pg_partition_tree(c.oid) p WHERE p.isleaf)),
+           SELECT md5(coalesce(string_agg(pg_relation_filenode(p.oid)::text, ',' ORDER BY p.oid), ''))
+           FROM leaf p WHERE p.root = c.oid)),
        ARRAY(SELECT a.attnum::int FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                AND (a.atthasdef OR a.atthasmissing OR a.attidentity <> '' OR t.typdefault IS NOT NULL)
              ORDER BY 1),
-       ARRAY(SELECT ARRAY[p.relid::oid::text, p.relid::text, coalesce(i.xmin::text, '')]
-             FROM pg_partition_tree(c.oid) p LEFT JOIN pg_inherits i ON i.inhrelid = p.relid
-             WHERE p.isleaf AND c.relkind = 'p' ORDER BY p.relid::oid)
+       ARRAY(SELECT ARRAY[p.oid::text, p.oid::regclass::text, p.attached] FROM leaf p WHERE p.root = c.oid
+             ORDER BY p.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
 """

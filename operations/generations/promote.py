@@ -218,7 +218,7 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
             means="readers see what they saw before; nothing was changed",
-            fix=f"{_mend(sink, number) if failed else mend}; with --force readers get what it has",
+            fix=f"{_mend(register.sink, number) if failed else mend}; with --force readers get what it has",
         )
 
 

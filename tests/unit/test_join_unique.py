@@ -193,17 +193,18 @@ def test_a_catalogue_of_before_unique_keys_can_still_be_read() -> None:
 
 def test_which_indexes_make_a_key() -> None:
     plain = [
-        ("books_pkey", None, True, "…", ["id"], []),
-        ("books_isbn", None, True, "…", ["isbn"], ["isbn"]),
-        ("books_isbn_again", None, True, "…", ["isbn"], ["isbn"]),
-        ("books_place", None, True, "…", ["place", "shelf"], []),
-        ("books_shelf", None, True, "…", ["shelf", "place"], []),
+        ("books_pkey", False, True, None, "", ["id"], []),
+        ("books_isbn", False, True, None, "", ["isbn"], ["isbn"]),
+        ("books_isbn_again", False, True, None, "", ["isbn"], ["isbn"]),
+        ("books_place", False, True, None, "", ["place", "shelf"], []),
+        ("books_shelf", False, True, None, "", ["shelf", "place"], []),
     ]
     assert unique_keys(plain, ["id"]) == ((("isbn",), ("place", "shelf")), ())
     odd = [
-        ("by_slug", "(live)", True, "…", ["slug"], ["live", "slug"]),
-        ("by_lower", None, True, "CREATE … USING btree (lower(title))", [None], ["title"]),
-        ("by_half", None, False, "…", ["half"], []),
+        ("by_slug", True, True, "(live)", "", ["slug"], ["live", "slug"]),
+        ("by_lower", False, True, None, "btree (lower(title))", [None], ["title"]),
+        ("by_half", False, False, None, "", ["half"], []),
+        ("by_name", True, True, None, "", ["name"], []),  # its table is locked
     ]
     assert unique_keys(odd, ["id"]) == (
         (),
@@ -211,5 +212,6 @@ def test_which_indexes_make_a_key() -> None:
             NotUnique("by_slug", ("slug", "live"), "it is partial (WHERE (live))"),
             NotUnique("by_lower", ("title",), "it is over an expression (btree (lower(title)))"),
             NotUnique("by_half", ("half",), "it is invalid: building it failed, or has not ended"),
+            NotUnique("by_name", ("name",), "it is partial"),
         ),
     )

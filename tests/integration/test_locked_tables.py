@@ -1,0 +1,52 @@
+"""What is seen of the tables does not wait for a migration that has locked one of them, or waits to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from connectors.database.sightings import look
+from connectors.postgres import Connection
+from connectors.shapes import fingerprint, read_shapes
+from tests.support.source import SourceDatabase
+
+pytestmark = pytest.mark.stack
+
+TABLES = ["public.*"]
+LOOKS: dict[str, Callable[[Connection], Any]] = {
+    "fingerprint": lambda connection: fingerprint(connection, TABLES),
+    "sightings": lambda connection: look(connection, "none", ["public.slugs", "public.days"]).by_name,
+    "shapes": lambda connection: {
+        name: (shape.table, shape.files, shape.parts, shape.filled, shape.table.unique_keys)
+        for name, shape in read_shapes(connection, TABLES)[1].items()
+    },
+}
+
+
+def test_nothing_is_waited_for(source: SourceDatabase) -> None:
+    source.execute(
+        "CREATE TABLE slugs (id int PRIMARY KEY, slug text UNIQUE, live bool DEFAULT true)",
+        "CREATE UNIQUE INDEX by_slug ON slugs (slug) WHERE live",
+        "CREATE UNIQUE INDEX by_lower ON slugs (lower(slug))",
+        "CREATE TABLE days (id int, day int, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)",
+        "CREATE TABLE days_1_1 PARTITION OF days_1 FOR VALUES FROM (0) TO (10)",
+    )
+    with source.connect() as ours, source.connect() as migration:
+        ours.execute("SET lock_timeout = '3s'")
+        before = {name: ask(ours) for name, ask in LOOKS.items()}
+        assert [leaf for _, leaf, _ in before["shapes"]["public.days"][2]] == ["days_1_1"]
+        words = {one.name: one.reason for one in read_shapes(ours, TABLES)[0].tables["public.slugs"].not_unique}
+        assert words == {"by_slug": "it is partial (WHERE live)", "by_lower": words["by_lower"]}
+        assert "lower(slug)" in words["by_lower"]
+        migration.execute("BEGIN")
+        migration.execute("LOCK TABLE slugs, days, days_1, days_1_1 IN ACCESS EXCLUSIVE MODE")
+        assert {name: ask(ours) for name, ask in LOOKS.items()} == before
+        found = read_shapes(ours, TABLES)[0].tables["public.slugs"].not_unique
+        assert {one.name: one.reason for one in found} == {
+            "by_slug": "it is partial",
+            "by_lower": "it is over an expression",
+        }
+        assert ours.execute("SHOW lock_timeout").fetchone() == ("3s",)

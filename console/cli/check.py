@@ -42,13 +42,14 @@ def command(file: Path, as_json: bool) -> None:
     and notes exit with 0.
     """
     from cdc.pipeline import load
+
+    pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
     from connectors.preflight import preflight
     from operations.checked_sinks import checked_sinks
     from operations.checked_views import checked_views
     from operations.checked_warehouses import checked_warehouses
     from operations.checked_webhooks import checked_webhooks
 
-    pipeline = load(file)
     answers = []
     progress = lambda line: None if as_json else click.echo(line, err=True)  # noqa: E731
     views, sinks = checked_views(pipeline, progress), checked_sinks(pipeline)

@@ -46,11 +46,13 @@ def command(file: Path, migration: Path | None, as_json: bool) -> None:
     Exit code 0: nothing to do; 2: there are changes; 1: error. Secrets are never shown.
     """
     from cdc.pipeline import load
+
+    pipeline = load(file)  # before the rest is imported: what is wrong with it is said at once
     from console.cli.show_action import show_action
     from operations.plan import plan
     from operations.status.evolving import line
 
-    found = plan(load(file), migration, lambda line: click.echo(line, err=True))
+    found = plan(pipeline, migration, lambda line: click.echo(line, err=True))
     asked = found.asked()
     if as_json:
         print_json(found.to_dict())

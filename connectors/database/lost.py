@@ -15,6 +15,7 @@ and not none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from psycopg import sql
 
@@ -71,14 +72,15 @@ def note_whole(connection: Connection, names: Names, lsn: int) -> None:
     Raises:
         SourceError: Postgres refused (SourceUnavailable: transient).
     """
-    # A second less: a commit's moment is taken a little before its position.
+    # A second less: a commit's moment is taken a little before its position. The position lies in the token: tokens of
+    # writes bear the greatest count (``write_tokens.py``), and databases that were applied before know no exception.
     upsert = sql.SQL(
-        "INSERT INTO {} (runner, count, at) VALUES (%s, %s, now() - interval '1 second')"
-        " ON CONFLICT (runner) DO UPDATE SET count = excluded.count, at = excluded.at"
+        "INSERT INTO {} (runner, token, at) VALUES (%s, %s, now() - interval '1 second')"
+        " ON CONFLICT (runner) DO UPDATE SET token = excluded.token, at = excluded.at"
     ).format(names.identifier(names.witness))
     with explained("noting that the captured tables are whole"):
         if has_table(connection, names.schema, names.witness):
-            connection.execute(upsert, [WHOLE, lsn])
+            connection.execute(upsert, [WHOLE, UUID(int=lsn)])
 
 
 def note_missing(connection: Connection, names: Names) -> None:
@@ -89,7 +91,7 @@ def note_missing(connection: Connection, names: Names) -> None:
     Raises:
         SourceError: Postgres refused (SourceUnavailable: transient).
     """
-    select = sql.SQL("SELECT count, (extract(epoch FROM at) * 1000000)::bigint FROM {} WHERE runner = %s").format(
+    select = sql.SQL("SELECT token, (extract(epoch FROM at) * 1000000)::bigint FROM {} WHERE runner = %s").format(
         names.identifier(names.witness)
     )
     with explained("noting that changes of a table are missing"):
@@ -98,7 +100,7 @@ def note_missing(connection: Connection, names: Names) -> None:
         if any(one.until is None for one in read_lost(connection, names)):
             return
         row = connection.execute(select, [WHOLE]).fetchone()
-    note_lost(connection, names, *((int(row[0]), int(row[1])) if row else (0, 0)))
+    note_lost(connection, names, *((row[0].int, int(row[1])) if row else (0, 0)))
 
 
 def end_lost(connection: Connection, names: Names) -> None:

@@ -141,7 +141,7 @@ def test_a_folder_that_takes_no_note_is_told_once(
     watch.close()
     said = [record for record in caplog.records if record.name == "operations.losses.loss_watch"]
     assert [(one.levelname, one.exc_info) for one in said] == [("WARNING", None)]
-    assert "Read-only" in said[0].message
+    assert "Read-only" in said[0].getMessage()
 
 
 def test_what_was_there_and_is_not_is_lost(watch: LossWatch, server: Server) -> None:

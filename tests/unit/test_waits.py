@@ -11,10 +11,17 @@ from elastic_transport import ConnectionError as NoConnection
 from cdc.errors import KafkaUnavailable, SinkUnavailable
 from cdc.log import ends
 from cdc.log.ends import LogEnds
+from cdc.polling import poll
 from cdc.waits import waited_for, waiting_for
 from console.cli.patience import saying_why
 from sinks.elasticsearch.client import translated
 from sinks.retry import Patience
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_waits() -> None:
+    """Threads that tests before have left in this process may still ask servers that have gone."""
+    assert poll(waited_for, lambda found: found is None, 100, 0.2) is None
 
 
 def test_the_youngest_wait_is_told_and_none_outlives_its_block() -> None:

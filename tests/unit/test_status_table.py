@@ -73,7 +73,7 @@ def test_a_promotion_that_has_not_ended_stands_below_the_generations(
     generations._print({"pipeline": "shop", "sinks": sinks}, Path("shop.yaml"))
     out = capsys.readouterr().out
     assert out.count("has begun and not ended") == 1 and seen in out
-    assert "headwater promote shop.yaml search" in out
+    assert "headwater promote shop.yaml search" in out and "`headwater run shop.yaml` ends it" in out
 
 
 def test_a_history_that_stands_still_says_what_to_do() -> None:

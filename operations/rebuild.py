@@ -14,7 +14,7 @@ from typing import Any
 
 from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, KafkaError, ShapeUnknown, SinkUnavailable, StateError
-from cdc.log.ends import LogEnds
+from cdc.log.ends import LogEnds, removed
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
@@ -189,12 +189,7 @@ class Rebuild:
             return False  # its flows will wait for the brokers
         finally:
             log.close()
-        return any(
-            at < first.get(topic, {}).get(part, 0)
-            for place in places
-            for topic, parts in place.items()
-            for part, at in parts.items()
-        )
+        return any(removed(first, place) is not None for place in places)
 
     def _refuse_filled_twice(self, number: int) -> None:
         lease = self.registry.generation(number).lease

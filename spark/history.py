@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.errors import LogTruncated
 from cdc.join.expressions import quoted
 from cdc.journal import about
-from cdc.log.ends import LogEnds, Offsets
+from cdc.log.ends import LogEnds, Offsets, removed
 from cdc.view import View
 from spark.brief import brief
 from spark.checkpoint import batch_offsets, committed_offsets
@@ -195,14 +195,13 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
         written = None if flow.is_new else log.written_since(ends, committed)
     finally:
         log.close()
-    for topic, parts in committed.items():
-        for part, at in parts.items():
-            if at < first.get(topic, {}).get(part, 0):
-                raise LogTruncated(
-                    f"history of sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, it is at {at}",
-                    means="records that it has not read were removed from the log",
-                    fix="give the sink another namespace, where history begins anew; the old one stays readable",
-                )
+    if (found := removed(first, committed)) is not None:
+        topic, part, at = found
+        raise LogTruncated(
+            f"history of sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, it is at {at}",
+            means="records that it has not read were removed from the log",
+            fix="give the sink another namespace, where history begins anew; the old one stays readable",
+        )
     _note_begun(spark, flow, place, now - kept)
     if flow.is_new:
         return

@@ -78,13 +78,14 @@ def merge_new(table: str, rows: DataFrame, keys: Sequence[str], change: Callable
             count = there.count()
             if count > SMALL_RECORDS:
                 raise _NotNew
-            mine = F.broadcast(there)
+            fresh = rows.where(~F.col(gone))
             if count:
+                mine = F.broadcast(there)
                 with held(rows.join(mine, list(keys), "left_semi").select(*map(quoted, rows.columns))) as changed:
                     if held_bytes(changed) > SMALL_BYTES:
                         raise _NotNew
                     _change(changed, count, change(branch))
-            fresh = rows.where(~F.col(gone)).join(mine, list(keys), "left_anti") if count else rows.where(~F.col(gone))
+                fresh = fresh.join(mine, list(keys), "left_anti")
             fresh.drop(gone).writeTo(branch).append()
         return True
     return False

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from cdc.errors import KafkaError, KafkaUnavailable, LogTruncated, TooLate
-from cdc.log.ends import LogEnds, Offsets
+from cdc.log.ends import LogEnds, Offsets, removed
 from spark.checkpoint import committed_offsets
 from spark.files import write_atomic
 from spark.flow import Flow
@@ -59,15 +59,14 @@ def check_log(flow: Flow) -> None:
 
 
 def _refuse_truncated(flow: Flow, first: Offsets, committed: Offsets) -> None:
-    for topic, parts in committed.items():
-        for part, at in parts.items():
-            if at < first.get(topic, {}).get(part, 0):
-                raise LogTruncated(
-                    f"sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, {flow.title} is at {at}",
-                    means="records that it has not read were removed from the log; nothing was written past them",
-                    fix="`headwater apply FILE --wait` reads the rows of such a table into the log again, then "
-                    + rebuild_command(flow.spec.sink),
-                )
+    if (found := removed(first, committed)) is not None:
+        topic, part, at = found
+        raise LogTruncated(
+            f"sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, {flow.title} is at {at}",
+            means="records that it has not read were removed from the log; nothing was written past them",
+            fix="`headwater apply FILE --wait` reads the rows of such a table into the log again, then "
+            + rebuild_command(flow.spec.sink),
+        )
 
 
 def _refuse_passed(flow: Flow, unread: Unread, batch: int) -> None:

@@ -132,6 +132,20 @@ class LogEnds:
         return seen
 
 
+def removed(first: Offsets, committed: Offsets) -> tuple[str, int, int] | None:
+    """Topic, partition and place of who would read on where the log has nothing left; None if it has all. Pure.
+
+    Args:
+        first: the first offsets that the log still has.
+        committed: where is read on.
+    """
+    for topic, parts in committed.items():
+        for part, at in parts.items():
+            if at < first.get(topic, {}).get(part, 0):
+                return topic, part, at
+    return None
+
+
 def _behind(ends: Offsets, committed: Offsets) -> list[TopicPartition]:
     return [
         TopicPartition(topic, part, committed.get(topic, {}).get(part, 0))

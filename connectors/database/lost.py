@@ -14,7 +14,9 @@ and not none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from psycopg import sql
@@ -77,10 +79,8 @@ def note_whole(connection: Connection, names: Names, lsn: int) -> None:
     upsert = sql.SQL(
         "INSERT INTO {} (runner, token, at) VALUES (%s, %s, now() - interval '1 second')"
         " ON CONFLICT (runner) DO UPDATE SET token = excluded.token, at = excluded.at"
-    ).format(names.identifier(names.witness))
-    with explained("noting that the captured tables are whole"):
-        if has_table(connection, names.schema, names.witness):
-            connection.execute(upsert, [WHOLE, UUID(int=lsn)])
+    )
+    _write(connection, names, "noting that the captured tables are whole", upsert, [WHOLE, UUID(int=lsn)])
 
 
 def note_missing(connection: Connection, names: Names) -> None:
@@ -112,10 +112,15 @@ def end_lost(connection: Connection, names: Names) -> None:
     update = sql.SQL(
         "UPDATE {} SET count = pg_current_wal_insert_lsn() - '0/0'::pg_lsn, at = clock_timestamp()"
         " WHERE starts_with(runner, %s) AND count = 0"
-    ).format(names.identifier(names.witness))
-    with explained("noting what a slot has lost"):
+    )
+    _write(connection, names, "noting what a slot has lost", update, [PREFIX])
+
+
+def _write(connection: Connection, names: Names, doing: str, statement: sql.SQL, values: Sequence[Any]) -> None:
+    """Change the witness table, where there is one."""
+    with explained(doing):
         if has_table(connection, names.schema, names.witness):
-            connection.execute(update, [PREFIX])
+            connection.execute(statement.format(names.identifier(names.witness)), values)
 
 
 def read_lost(connection: Connection, names: Names) -> list[Lost]:

@@ -17,9 +17,6 @@ OPTIONS = sql.SQL("publish = 'insert, update, delete', publish_via_partition_roo
 # unless the publication sends generated columns too (the connector leaves them out again).
 GENERATED, GENERATED_SINCE = sql.SQL("publish_generated_columns = stored"), 180000
 
-# The same as ``Publication.describe`` says it.
-WANTED = "delete, insert, update; via partition root"
-
 
 @dataclass(frozen=True)
 class Publication:
@@ -44,13 +41,17 @@ class Publication:
     @property
     def right_options(self) -> bool:
         """It sends what is needed, and nothing that is not."""
-        return self.describe() == WANTED
+        return self.via_root and self.operations == {"insert", "update", "delete"} and self.generated is not False
 
     def describe(self) -> str:
         """Its options in a few words."""
         root = "via" if self.via_root else "not via"
         without = "; without generated columns" if self.generated is False else ""
         return f"{', '.join(sorted(self.operations))}; {root} partition root{without}"
+
+
+# Its right options, in the same words.
+WANTED = Publication(frozenset(), frozenset({"insert", "update", "delete"}), True, False, frozenset()).describe()
 
 
 def options(server_version: int) -> sql.Composed:

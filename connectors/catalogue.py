@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
-
-from psycopg import errors
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
 from cdc.errors import SourceError
-from connectors.postgres import Connection, explained
+from connectors.postgres import Connection, explained, unless_locked
 
 REPLICA_IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 
@@ -56,7 +53,6 @@ ORDER BY c.relname
 WORDS = """
 SELECT indexrelid, pg_get_expr(indpred, indrelid), pg_get_indexdef(indexrelid) FROM pg_index WHERE indexrelid = ANY(%s)
 """
-WORDS_WAIT = "100ms"
 
 # Generated columns are left out: pgoutput does not send them, a snapshot would, and the two must agree.
 COLUMNS = """
@@ -171,13 +167,8 @@ def _unique(connection: Connection, oids: Sequence[int]) -> dict[int, list[tuple
     odd = [oid for _, oid, _, partial, _, columns, _ in rows if partial or None in columns]
     words: dict[int, tuple[str | None, str]] = {}
     if odd:
-        with connection.transaction():
-            before = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
-            with suppress(errors.LockNotAvailable), connection.transaction():
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", [WORDS_WAIT])
-                found = connection.execute(WORDS, [odd]).fetchall()
-                words = {oid: (condition, definition.partition(" USING ")[2]) for oid, condition, definition in found}
-            connection.execute("SELECT set_config('lock_timeout', %s, true)", before)
+        found = unless_locked(connection, WORDS, [odd])
+        words = {oid: (condition, definition.partition(" USING ")[2]) for oid, condition, definition in found}
     return _by_table(
         (table, name, partial, valid, *words.get(oid, (None, "")), columns, named)
         for table, oid, name, partial, valid, columns, named in rows

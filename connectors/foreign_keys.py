@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from connectors.partitions import estimated_rows
 from connectors.postgres import Connection, explained
 
 # Of a partitioned table the constraint itself, not the copies of it that its partitions have.
@@ -19,16 +20,6 @@ JOIN pg_class c ON c.oid = con.conrelid JOIN pg_namespace n ON n.oid = c.relname
 JOIN pg_class fc ON fc.oid = con.confrelid JOIN pg_namespace fn ON fn.oid = fc.relnamespace
 WHERE con.contype = 'f' AND con.conparentid = 0 AND n.nspname || '.' || c.relname = ANY(%s)
 ORDER BY 1, con.conkey, 2
-"""
-
-# A table that nobody has analysed yet is taken to have rows of 200 bytes.
-ROWS = """
-SELECT n.nspname || '.' || c.relname,
-       (SELECT sum(CASE WHEN p.reltuples > 0 THEN p.reltuples ELSE pg_relation_size(p.oid) / 200 END)
-        FROM pg_class p WHERE p.relkind = 'r'
-        AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) UNION SELECT c.oid))
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname || '.' || c.relname = ANY(%s)
 """
 
 # The share of rows that the most frequent value has; only of columns that the role may read.
@@ -102,16 +93,9 @@ def read_foreign_keys(connection: Connection, tables: Collection[str]) -> list[F
     return list(dict.fromkeys(ForeignKey(str(a), str(b), tuple(columns), tuple(keys)) for a, b, columns, keys in found))
 
 
-def read_rows(connection: Connection, tables: Collection[str]) -> dict[str, int]:
-    """About how many rows some tables have, with those of their partitions; one that is not there is left out.
-    Arguments and errors as ``read_foreign_keys``."""
-    with explained("estimating the tables' rows"):
-        return {str(name): int(count or 0) for name, count in connection.execute(ROWS, [sorted(tables)])}
-
-
 def read_sizes(connection: Connection, tables: Collection[str]) -> Sizes:
     """About how large some tables are; arguments and errors as ``read_foreign_keys``."""
-    rows = read_rows(connection, tables)
+    rows = estimated_rows(connection, tables)
     with explained("reading the tables' statistics"):
         found = connection.execute(COMMONEST, [sorted(tables)]).fetchall()
     return Sizes(rows, {(str(table), str(column)): float(share) for table, column, share in found})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -22,6 +22,8 @@ CONNECT_SECONDS = 10
 # Our statements read catalogues or change a few objects. One that takes longer waits for a lock; an ALTER TABLE that
 # waits blocks every reader that comes after it, so it must give up rather than stop the application.
 LOCK_SECONDS = 10
+# So long is waited for what is only nice to know. A long migration of one table would hold up what is read of all.
+UNLOCKED_WAIT = "100ms"
 # A host that has gone away without a word (a network that drops packets, a machine without power): bytes that nobody
 # has confirmed for so long (milliseconds), or silence that so many questions of the kernel do not break (seconds), end
 # the connection. Else it is held for the two hours of the kernel's own keepalive.
@@ -186,6 +188,19 @@ def explained(what: str, *, fix: str = "", denied: str = "") -> Iterator[None]:
         raise SourceUnavailable(f"{what}: {_last_line(error)}", fix=fix or "run the same command again") from error
     except psycopg.Error as error:
         raise SourceError(f"{what}: {_last_line(error)}", fix=fix) from error
+
+
+def unless_locked(connection: Connection, query: LiteralString, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The rows of a question that Postgres only answers under a lock, like its words for an expression; none if
+    somebody has locked one of the tables, or waits to, for longer than UNLOCKED_WAIT."""
+    found: list[tuple[Any, ...]] = []
+    with connection.transaction():
+        before = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
+        with suppress(psycopg.errors.LockNotAvailable), connection.transaction():
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", [UNLOCKED_WAIT])
+            found = connection.execute(query, values).fetchall()
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", before)
+    return found
 
 
 def has_table(connection: Connection, schema: str, name: str) -> bool:

@@ -9,6 +9,7 @@ from psycopg import sql
 
 from connectors.captured import Captured
 from connectors.names import identifier
+from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained
 from connectors.servers import Servers
 from connectors.signals import Heard
@@ -16,11 +17,10 @@ from connectors.signals import Heard
 # Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
 COUNT_ROWS = 2_000_000
 # Of a table and its partitions: rows of those that were analysed, and bytes of those that nobody knows anything of.
-ESTIMATE = """
+ESTIMATE = over_trees("""
 SELECT sum(greatest(p.reltuples, 0)), coalesce(sum(pg_relation_size(p.oid)) FILTER (WHERE p.reltuples < 0), 0)
-FROM (SELECT to_regclass(%s) AS oid) root, pg_class p
-WHERE p.relkind = 'r' AND p.oid IN (SELECT relid FROM pg_partition_tree(root.oid) UNION SELECT root.oid)
-"""
+FROM tree t JOIN pg_class p ON p.oid = t.oid WHERE p.relkind = 'r'
+""")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class SnapshotMeter:
 def total_rows(connection: Connection, table: str) -> int | None:
     """Rows of a table and its partitions: counted when few, else estimated; None if only counting tells."""
     with explained(f"counting rows of {table}"):
-        row = connection.execute(ESTIMATE, [identifier(table).as_string(connection)]).fetchone()
+        row = connection.execute(ESTIMATE, {"tables": [table]}).fetchone()
         if row is None or row[0] is None:
             return None
         rows, unknown_bytes = row

@@ -12,19 +12,15 @@ from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
 from cdc.shapes import Shape
 from connectors.catalogue import read_catalogue, schema_of
+from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained
 
-# Of a partitioned table the files are its partitions'. They are found without ``pg_partition_tree``, which waits for
-# whoever has locked one of them, or waits to: a migration of one table would hold up what is seen of all. A default
-# leaves values in rows that nobody has written, also one of the column's domain, and an identity's sequence.
-FACTS = """
-WITH RECURSIVE part(root, oid, attached) AS (
-    SELECT i.inhparent, i.inhrelid, i.xmin::text
-    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent WHERE c.relkind = 'p'
-    UNION ALL
-    SELECT p.root, i.inhrelid, i.xmin::text FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
-), leaf(root, oid, attached) AS (
-    SELECT p.root, p.oid, p.attached FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind <> 'p'
+# Of a partitioned table the files are its partitions'. A default leaves values in rows that nobody has written, also
+# one of the column's domain, and an identity's sequence.
+FACTS = over_trees(""", leaf(root, oid, attached) AS (
+    SELECT t.root, t.oid, i.xmin::text
+    FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_inherits i ON i.inhrelid = t.oid
+    WHERE c.relkind <> 'p' AND t.oid <> t.root
 )
 SELECT n.nspname || '.' || c.relname, c.oid::bigint,
        coalesce(pg_relation_filenode(c.oid)::text, (
@@ -37,8 +33,8 @@ SELECT n.nspname || '.' || c.relname, c.oid::bigint,
        ARRAY(SELECT ARRAY[p.oid::text, p.oid::regclass::text, p.attached] FROM leaf p WHERE p.root = c.oid
              ORDER BY p.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%s)
-"""
+WHERE c.relkind IN ('r', 'p') AND n.nspname || '.' || c.relname = ANY(%(tables)s)
+""")
 
 # All that a shape is made of, as one text: the row versions of the catalogues that hold it. Statistics are not among
 # them, but ANALYZE writes pg_class now and then: a look too many, no more.
@@ -145,7 +141,7 @@ def _look(
 ) -> tuple[Catalogue, list[tuple[Any, ...]]]:
     catalogue = read_catalogue(connection, tables, places, absent)
     try:
-        return catalogue, connection.execute(FACTS, [list(catalogue.tables)]).fetchall()
+        return catalogue, connection.execute(FACTS, {"tables": list(catalogue.tables)}).fetchall()
     except errors.UndefinedTable as error:  # dropped between the two
         raise SourceError(f"a captured table was dropped while it was looked at: {error}") from error
 

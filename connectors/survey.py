@@ -20,7 +20,7 @@ from connectors.preflight.model import Finding, Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.role import SERVICE_ROLES
 from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings, spellings
-from connectors.table_facts import TableFacts, read_facts
+from connectors.table_facts import TableFacts, read_facts, read_written
 
 # Everything but the server's own, extensions' own and our own; partitions are captured under their root's name.
 RELATIONS = """
@@ -79,6 +79,7 @@ class Survey:
         notes: good to know of what is captured, before the first ``check``.
         foreign_keys: of ``tables``, also to tables that are not among them.
         sizes: of ``tables``.
+        written: ``schema.table`` -> columns that are filled with the time of an insert.
         roles: by name.
         user: who asked.
         wal_level: the server's setting.
@@ -91,6 +92,7 @@ class Survey:
     notes: tuple[LeftOut, ...]
     foreign_keys: tuple[ForeignKey, ...]
     sizes: Sizes
+    written: Mapping[str, tuple[str, ...]]
     roles: Mapping[str, Role]
     user: str
     wal_level: str
@@ -148,6 +150,7 @@ def survey(connection: Connection, patterns: Sequence[str] = (), own_schema: str
         tuple(notes),
         tuple(read_foreign_keys(connection, tables)),
         read_sizes(connection, tables),
+        read_written(connection, tables),
         roles,
         connection.info.user,
         str(level[0]) if level else "",

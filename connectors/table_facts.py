@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from connectors.postgres import Connection, explained
+from connectors.partitions import over_trees
+from connectors.postgres import Connection, explained, unless_locked
 
-FACTS = """
+FACTS = over_trees("""
 SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relreplident, pg_get_userbyid(c.relowner),
        c.relrowsecurity, c.reltuples,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
        c.reltoastrelid <> 0 OR EXISTS (
-           SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid WHERE p.reltoastrelid <> 0),
+           SELECT FROM tree t JOIN pg_class p ON p.oid = t.oid WHERE t.root = c.oid AND p.reltoastrelid <> 0),
        (SELECT pn.nspname || '.' || pc.relname FROM pg_inherits h JOIN pg_class pc ON pc.oid = h.inhparent
         JOIN pg_namespace pn ON pn.oid = pc.relnamespace WHERE h.inhrelid = c.oid LIMIT 1),
        c.relispartition,
@@ -25,21 +26,26 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
             SELECT FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, nth)
             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND a.attnotnull
             WHERE k.nth <= i.indnkeyatts AND a.attnum IS NULL)),
-       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
-                 JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.relid <> c.oid), '{}'),
-       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM pg_partition_tree(c.oid) t
-                 JOIN pg_class pc ON pc.oid = t.relid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
-                 WHERE t.relid <> c.oid AND pc.relreplident <> 'f'), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
+                 JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.root = c.oid AND t.oid <> c.oid), '{}'),
+       coalesce((SELECT array_agg(pn.nspname || '.' || pc.relname) FROM tree t
+                 JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
+                 WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relreplident <> 'f'), '{}'),
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-                 WHERE a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped), '{}'),
-       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-                 JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-                 WHERE a.attrelid = c.oid AND a.attgenerated = '' AND NOT a.attisdropped
-                 AND pg_get_expr(d.adbin, d.adrelid) ~* '(now|_timestamp)[(]|current_(timestamp|date)|localtimestamp'
-                 AND pg_get_expr(d.adbin, d.adrelid) !~ '[-+]'), '{}')
+                 WHERE a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname || '.' || c.relname = ANY(%s)
+WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
+""")
+
+WRITTEN = """
+SELECT n.nspname || '.' || c.relname, array_agg(a.attname::text ORDER BY a.attnum)
+FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+JOIN pg_class c ON c.oid = d.adrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%s) AND a.attgenerated = '' AND NOT a.attisdropped
+  AND pg_get_expr(d.adbin, d.adrelid) ~* '(now|_timestamp)[(]|current_(timestamp|date)|localtimestamp'
+  AND pg_get_expr(d.adbin, d.adrelid) !~ '[-+]'
+GROUP BY 1
 """
 
 
@@ -66,7 +72,6 @@ class TableFacts:
         partitions: all tables below a partitioned one.
         partial: those of them without REPLICA IDENTITY FULL.
         stored: those of ``generated`` whose values are kept.
-        written: columns that are filled with the time of the insert.
     """
 
     name: str
@@ -87,7 +92,6 @@ class TableFacts:
     partitions: tuple[str, ...]
     partial: tuple[str, ...]
     stored: tuple[str, ...] = ()
-    written: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
@@ -99,13 +103,20 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique, parts, partial, stored, written in connection.execute(
-            FACTS, [sorted(tables)]
+        for *row, generated, virtual, unique, parts, partial, stored in connection.execute(
+            FACTS, {"tables": sorted(tables)}
         ):
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
-            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(written)])
+            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored)])
             out[fact.name] = fact
         return out
+
+
+def read_written(connection: Connection, tables: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """``schema.table`` -> its columns that are filled with the time of an insert; none while a table is locked."""
+    with explained("reading the columns' defaults"):
+        found = unless_locked(connection, WRITTEN, [sorted(tables)])
+    return {str(table): tuple(columns) for table, columns in found}
 
 
 def generated_columns(facts: Collection[TableFacts]) -> list[str]:

@@ -19,6 +19,7 @@ from cdc.catalogue import Column, Table
 from cdc.keys import document_id, split_id
 from cdc.pipeline import Source
 from cdc.view import View
+from connectors.partitions import estimated_rows
 from connectors.postgres import Connection, connect, explained
 from truth import values as truth
 from truth.altered import stored
@@ -205,7 +206,7 @@ def identity_of(view: View) -> Callable[[Row], str]:
 
 def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> list[str]:
     """Random documents' ids: of a large table from random blocks, so that little of it is read."""
-    known = estimated_rows(connection, view.table)
+    known = estimated_rows(connection, [view.table.qualified]).get(view.table.qualified, 0)
     pick = random.Random(seed)  # noqa: S311 (a sample, not a secret)
     columns = _columns(view.table, view.key)
     source: sql.Composable = _named(view.table)
@@ -231,20 +232,6 @@ def reservoir(rows: Iterator[Any], count: int, pick: random.Random) -> list[Any]
         if at < count:
             found[at] = row
     return found
-
-
-def estimated_rows(connection: Connection, table: Table) -> int:
-    """About how many rows a table has, from the server's statistics (of its partitions, if it has some).
-
-    A table without statistics is taken to have rows of 200 bytes.
-    """
-    row = connection.execute(
-        "SELECT sum(CASE WHEN c.reltuples > 0 THEN c.reltuples ELSE pg_relation_size(c.oid) / 200 END) "
-        "FROM pg_class c WHERE c.relkind = 'r' AND c.oid IN ("
-        "SELECT relid FROM pg_partition_tree(to_regclass(%(name)s)) UNION SELECT to_regclass(%(name)s))",
-        {"name": sql.Identifier(table.schema, table.name).as_string(connection)},
-    ).fetchone()
-    return int(row[0] or 0) if row else 0
 
 
 def is_small(connection: Connection, table: Table, most: int) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 from cdc.errors import HeadwaterError, SourceError
 from cdc.pipeline import Pipeline
 from connectors.catalogue import read_catalogue
-from connectors.foreign_keys import read_rows
+from connectors.partitions import estimated_rows
 from connectors.postgres import connect
 from operations.generations.size import size_of
 from operations.opened import peek
@@ -87,7 +87,7 @@ def _documents(pipeline: Pipeline, sink: str) -> int | None:
             tables = [t for t in known if t in roots or t.rpartition(".")[2] in roots]
             if not roots:
                 tables = list(known) if part.tables == "all" else list(part.tables or ())
-            return sum(read_rows(connection, tables).values())
+            return sum(estimated_rows(connection, tables).values())
     except SourceError:
         return None
 

@@ -6,22 +6,19 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained
 
 KINDS = ("inserted", "updated", "deleted")
 # As the rates on the page's arrows.
 RATE_SECONDS = 15.0
 # A partitioned table counts nothing by itself: its partitions do.
-_COUNTED = """
-SELECT asked.name, coalesce(sum(n_tup_ins), 0)::bigint, coalesce(sum(n_tup_upd), 0)::bigint,
-       coalesce(sum(n_tup_del), 0)::bigint
-FROM unnest(%s::text[], %s::text[], %s::text[]) AS asked (name, schema, relation)
-JOIN pg_class ON relname = asked.relation
-JOIN pg_namespace ON pg_namespace.oid = relnamespace AND nspname = asked.schema
-LEFT JOIN pg_stat_user_tables AS stat
-  ON stat.relid = pg_class.oid OR stat.relid IN (SELECT relid FROM pg_partition_tree(pg_class.oid))
-GROUP BY asked.name
-"""
+_COUNTED = over_trees("""
+SELECT n.nspname || '.' || c.relname, sum(pg_stat_get_tuples_inserted(t.oid))::bigint,
+       sum(pg_stat_get_tuples_updated(t.oid))::bigint, sum(pg_stat_get_tuples_deleted(t.oid))::bigint
+FROM tree t JOIN pg_class c ON c.oid = t.root JOIN pg_namespace n ON n.oid = c.relnamespace
+GROUP BY c.oid, 1
+""")
 
 
 def counted(connection: Connection, tables: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -37,9 +34,8 @@ def counted(connection: Connection, tables: Sequence[str]) -> dict[str, dict[str
     Raises:
         SourceError: Postgres refuses, or does not answer (transient).
     """
-    schemas, _, names = zip(*(table.partition(".") for table in tables), strict=True) if tables else ((), (), ())
     with explained("counting what is done to tables"):
-        rows = connection.execute(_COUNTED, [list(tables), list(schemas), list(names)]).fetchall()
+        rows = connection.execute(_COUNTED, {"tables": list(tables)}).fetchall()
     return {str(row[0]): dict(zip(KINDS, map(int, row[1:]), strict=True)) for row in rows}
 
 

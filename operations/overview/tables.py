@@ -10,8 +10,8 @@ from cdc.log.ends import LogEnds
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
-from connectors.foreign_keys import read_rows
 from connectors.names import Names
+from connectors.partitions import estimated_rows
 from connectors.postgres import connect
 from operations.overview.changes import KINDS, counted
 
@@ -35,7 +35,7 @@ def tables_report(pipeline: Pipeline, log: LogEnds) -> list[dict[str, Any]]:
     """
     with connect(pipeline.source) as connection:
         captured = read_captured(connection, Names.of(pipeline))
-        rows = read_rows(connection, captured)
+        rows = estimated_rows(connection, captured)
         changes = counted(connection, list(captured))
     found = [
         {

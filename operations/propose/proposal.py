@@ -87,8 +87,9 @@ def draft(looked: Looked, *, name: str | None, sinks: Sequence[str], user: str |
     if not re.fullmatch(PIPELINE_NAME, name):
         raise ConfigError(f"--name {name}: expected {PATTERNS[PIPELINE_NAME]}")
     documents = [kind for kind in sinks if kind != "iceberg"]
-    written = {name: fact.written for name, fact in found.facts.items()}
-    proposal = propose_views(found.tables, found.foreign_keys, found.sizes, joins=bool(documents), written=written)
+    proposal = propose_views(
+        found.tables, found.foreign_keys, found.sizes, joins=bool(documents), written=found.written
+    )
     if not documents:
         proposal.views.clear()
     warehouse, unkept = warehouse_tables(found.tables) if "iceberg" in sinks else (None, [])

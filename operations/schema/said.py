@@ -12,7 +12,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
-from connectors.foreign_keys import read_rows
+from connectors.partitions import estimated_rows
 from connectors.postgres import Connection, connect
 from connectors.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost
@@ -138,7 +138,7 @@ def _told(
 ) -> dict[str, Any]:
     mine = [case for case in found if case.table == table]
     read = together([case.decision for case in mine])
-    rows = read_rows(connection, [table]).get(table, 0)
+    rows = estimated_rows(connection, [table]).get(table, 0)
     return {
         "table": table,
         "changes": list(in_words(known, now, column_changes(known, now))),

@@ -8,16 +8,22 @@ from typing import Any
 import pytest
 
 from connectors.database.sightings import look
+from connectors.partitions import estimated_rows
 from connectors.postgres import Connection
 from connectors.shapes import fingerprint, read_shapes
+from connectors.table_facts import read_facts, read_written
+from operations.overview.changes import counted
 from tests.support.source import SourceDatabase
 
 pytestmark = pytest.mark.stack
 
-TABLES = ["public.*"]
+TABLES, BOTH = ["public.*"], ["public.days", "public.slugs"]
 LOOKS: dict[str, Callable[[Connection], Any]] = {
     "fingerprint": lambda connection: fingerprint(connection, TABLES),
-    "sightings": lambda connection: look(connection, "none", ["public.slugs", "public.days"]).by_name,
+    "sightings": lambda connection: look(connection, "none", BOTH).by_name,
+    "rows": lambda connection: estimated_rows(connection, BOTH),
+    "changes": lambda connection: counted(connection, BOTH),
+    "facts": lambda connection: read_facts(connection, BOTH),
     "shapes": lambda connection: {
         name: (shape.table, shape.files, shape.parts, shape.filled, shape.table.unique_keys)
         for name, shape in read_shapes(connection, TABLES)[1].items()
@@ -27,17 +33,23 @@ LOOKS: dict[str, Callable[[Connection], Any]] = {
 
 def test_nothing_is_waited_for(source: SourceDatabase) -> None:
     source.execute(
-        "CREATE TABLE slugs (id int PRIMARY KEY, slug text UNIQUE, live bool DEFAULT true)",
+        "CREATE TABLE slugs (id int PRIMARY KEY, slug text UNIQUE, live bool DEFAULT true, at date DEFAULT now())",
         "CREATE UNIQUE INDEX by_slug ON slugs (slug) WHERE live",
         "CREATE UNIQUE INDEX by_lower ON slugs (lower(slug))",
         "CREATE TABLE days (id int, day int, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
         "CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)",
         "CREATE TABLE days_1_1 PARTITION OF days_1 FOR VALUES FROM (0) TO (10)",
+        "INSERT INTO days SELECT n, 1 FROM generate_series(0, 6) n",
+        "INSERT INTO slugs VALUES (1, 'a')",
+        "ANALYZE days, slugs",
     )
     with source.connect() as ours, source.connect() as migration:
         ours.execute("SET lock_timeout = '3s'")
+        assert read_written(ours, BOTH) == {"public.slugs": ("at",)}
         before = {name: ask(ours) for name, ask in LOOKS.items()}
         assert [leaf for _, leaf, _ in before["shapes"]["public.days"][2]] == ["days_1_1"]
+        assert before["rows"] == {"public.days": 7, "public.slugs": 1}
+        assert before["facts"]["public.days"].partitions == ("public.days_1", "public.days_1_1")
         words = {one.name: one.reason for one in read_shapes(ours, TABLES)[0].tables["public.slugs"].not_unique}
         assert words == {"by_slug": "it is partial (WHERE live)", "by_lower": words["by_lower"]}
         assert "lower(slug)" in words["by_lower"]
@@ -49,4 +61,5 @@ def test_nothing_is_waited_for(source: SourceDatabase) -> None:
             "by_slug": "it is partial",
             "by_lower": "it is over an expression",
         }
+        assert read_written(ours, BOTH) == {}
         assert ours.execute("SHOW lock_timeout").fetchone() == ("3s",)

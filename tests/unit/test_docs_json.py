@@ -165,7 +165,7 @@ def test_init() -> None:
         for name in ("public.a", "public.b")
     }
     left_out = (LeftOut("public.c", "why"),)
-    found = Survey(tables, {}, left_out, (), (key,), Sizes({}, {}), {}, "own", "logical")
+    found = Survey(tables, {}, left_out, (), (key,), Sizes({}, {}), {}, {}, "own", "logical")
     told = proposed.report(proposed.draft(Looked(source, found, frozenset()), name=None, sinks=("redis",)), "f")
     assert shown.keys() == told.keys()
     for part in ("tables", "views", "left_out"):

@@ -255,7 +255,7 @@ def fact(name: str, owner: str) -> TableFacts:
 def survey(*roles: Role, user: str, owner: str) -> Survey:
     facts = {name: fact(name, owner) for name in SHOP}
     found = {role.name: role for role in roles}
-    return Survey(SHOP, facts, (), (), tuple(KEYS), NOBODY_KNOWS, found, user, "logical")
+    return Survey(SHOP, facts, (), (), tuple(KEYS), NOBODY_KNOWS, {}, found, user, "logical")
 
 
 ROOT = Role("root", login=True, superuser=True, replicates=True, creates=True)

@@ -406,7 +406,7 @@ def test_what_can_not_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 def test_plan_names_what_is_no_column_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made again without its identity: `plan` said "table public.items: " and no more."""
-    monkeypatch.setattr(said, "read_rows", lambda connection, tables: {})
+    monkeypatch.setattr(said, "estimated_rows", lambda connection, tables: {})
     now = replace(CUSTOMERS, table=replace(CUSTOMERS.table, replica_identity="full"))
     told = said._told(cast(Any, None), cast(Any, None), "public.customers", CUSTOMERS, now, [])
     assert told["changes"] == ["the replica identity is full"]

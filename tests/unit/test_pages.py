@@ -274,6 +274,7 @@ def test_with_every_server_away_the_page_is_there_and_says_why(tmp_path: Path) -
     with world(tmp_path) as made:
         page = made.browser.get("/").text
         assert "The first look at the servers is under way" in page
+        assert re.search(r"<title>\w+: busy ·", page)
         made.look()
         page = made.browser.get("/").text
         assert 'class="state bad"' in page

@@ -32,7 +32,7 @@ def overview(seen: Seen | None, histories: Mapping[str, History], now: float) ->
     reading = [_table(one) for one in tables if one["state"] != "done" or one["gap"]]
     log = _log(status, sinks, tables)
     levels: list[Level] = [one["level"] for one in (source, log, *sinks) if one is not None]
-    whole = worst(levels)
+    whole: Level = worst(levels) if seen and seen.at else "busy"
     errors = {} if seen is None else seen.errors
     return {
         "at": seen.at if seen and seen.at else None,

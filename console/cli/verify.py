@@ -148,7 +148,8 @@ def _behind(pipeline: Pipeline, sink: Mapping[str, Any], wait: float) -> str:
     if sink["paused"]:
         return f"the sink is paused: what differs may only be late; `headwater resume FILE {sink['sink']}`"
     generation = register_of(pipeline, sink["sink"]).generation(sink["generation"])
-    states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow))) for flow in generation.flows()}
+    holder = generation.lease.holder()  # as status asks: a silent flow of a process that renews its lease is busy
+    states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow)), holder) for flow in generation.flows()}
     idle = sorted(flow for flow, state in states.items() if state not in ("running", "filling", "starting"))
     if states and not idle:
         return (

@@ -58,6 +58,21 @@ def test_it_says_whether_run_is_at_work(pipeline: Pipeline, states: dict[str, st
     assert said in _behind(pipeline, {"sink": "cache", "generation": 1, "paused": None}, 10.0)
 
 
+def test_a_run_that_is_silent_for_a_while_and_renews_its_lease_is_not_dead(pipeline: Pipeline) -> None:
+    """Beside a busy machine verify said `main is dead; headwater status says why`, and status said `running`."""
+    generation = register_of(pipeline, "cache").generation(1)
+    silent = FlowStatus("cache/main", "running", os.getpid(), 1, 0, 0, 0, 0, 0, 0, 0, 0, None, [], time.time() - 40)
+    generation.flow_folder("main").mkdir(parents=True)
+    silent.write(generation.flow_folder("main"))
+    sink = {"sink": "cache", "generation": 1, "paused": None}
+    generation.lease.take()
+    try:
+        assert "is at work on it" in _behind(pipeline, sink, 10.0)
+    finally:
+        generation.lease.release()
+    assert "main is dead" in _behind(pipeline, sink, 10.0)
+
+
 def test_a_second_row_is_named_with_its_place_and_is_the_reason_why_nothing_mends_it() -> None:
     said = SEVERAL.format(2, "public.flights")
     last = node(FLIGHTS, "last", "child", [("carrier", "carrier")], one=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cdc.catalogue import Catalogue
 from cdc.pipeline import Pipeline
 from connectors.actions import Action, Show, run_all
+from connectors.alone import changing
 from connectors.connector import wait_ready
 from connectors.plan import observe, plan
 from connectors.servers import open_servers
@@ -49,8 +50,9 @@ def apply(pipeline: Pipeline, progress: Show = lambda action: None) -> Result:
 
     Raises:
         HeadwaterError: an action failed; the message says how far it got. Running it again continues.
+        SourceUnavailable: another ``apply`` or ``drop`` of the same pipeline takes long (transient).
     """
-    with open_servers(pipeline) as servers:
+    with open_servers(pipeline) as servers, changing(servers):
         actual = observe(servers)
         actions = plan(servers, actual)
         run_all(servers, actions, progress)

@@ -6,6 +6,7 @@ from cdc.errors import SourceError
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
 from connectors.actions import Action, Show, run_all
+from connectors.alone import changing
 from connectors.captured import read_captured, read_left
 from connectors.connector import read_connector
 from connectors.database.publication import read_publication
@@ -135,8 +136,9 @@ def drop(pipeline: Pipeline, progress: Show = lambda action: None, *, topics: bo
 
     Raises:
         HeadwaterError: an action failed; the message says how far it got. Running it again continues.
+        SourceUnavailable: another ``apply`` or ``drop`` of the same pipeline takes long (transient).
     """
-    with open_servers(pipeline) as servers:
+    with open_servers(pipeline) as servers, changing(servers):
         actions = plan_drop(servers, topics=topics)
         run_all(servers, actions, progress)
         return actions

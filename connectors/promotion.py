@@ -19,20 +19,20 @@ Docs: docs/decisions/promotion.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from cdc.errors import SourceChanged, SourceError
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from cdc.position import format_lsn
+from connectors.alone import alone
 from connectors.database.history import Moment
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import note_timeline, noted_timeline, read_history
 from connectors.debezium import connector_name
 from connectors.names import Names
-from connectors.postgres import Connection, explained
+from connectors.postgres import LOCK_SECONDS, Connection, explained
 from connectors.rest import ConnectClient
 from connectors.source_gaps import Remembered, changed, stored_lsn
 
@@ -62,7 +62,10 @@ def follow(
     """
     names = Names.of(pipeline)
     history = _history(pipeline, now)
-    with _alone(connection, pipeline):
+    # The connector that one runner has let go on is no evidence for the next.
+    with alone(
+        connection, f"headwater {pipeline.source.slot}", "another runner that follows the same server", LOCK_SECONDS
+    ):
         refuse_other_history(remembered, now, history, witness)
         if noted_timeline(connection, names) == now.timeline:
             return  # another runner has looked at the connector before it went on
@@ -110,17 +113,6 @@ def _pass_on(connection: Connection, pipeline: Pipeline, client: ConnectClient, 
         raise _unfollowed(
             now, f"the connector runs, and does not read from slot {slot} here: it reaches another server"
         )
-
-
-@contextmanager
-def _alone(connection: Connection, pipeline: Pipeline) -> Iterator[None]:
-    """One runner at a time: the connector that one has let go on is no evidence for the next."""
-    with explained("waiting for another runner that follows the same server"):
-        connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [f"headwater {pipeline.source.slot}"])
-    try:
-        yield
-    finally:
-        connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 # -- the rules, pure ---------------------------------------------------------------------------------------------------

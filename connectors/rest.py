@@ -231,11 +231,14 @@ class ConnectClient:
         """Delete a connector; no error if there is none."""
         self.request("DELETE", f"/connectors/{quote(name)}")
 
-    def wait(self, name: str, good: Callable[[Status], bool], seconds: float, *, failed_too: bool = False) -> Status:
+    def _wait(
+        self, name: str, does: str, good: Callable[[Status], bool], seconds: float, *, failed_too: bool = False
+    ) -> Status:
         """Poll a connector's status until ``good``.
 
         Args:
             name: the connector's.
+            does: what is waited for, in a word.
             good: what is waited for.
             seconds: at most.
             failed_too: go on waiting when a task has failed.
@@ -254,18 +257,18 @@ class ConnectClient:
             raise failure(name, status)
         seen = "unknown" if status is None else f"{status.connector}, tasks {list(status.tasks)}"
         raise ConnectError(
-            f"connector {name} did not get ready in {seconds:.0f} s: it is {seen}",
+            f"connector {name} did not {does} in {seconds:.0f} s: it is {seen}",
             fix="look into the worker's log, then run the same command again",
         )
 
     def wait_running(self, name: str, seconds: float = 120.0) -> Status:
         """Wait until the connector and its task are RUNNING."""
-        return self.wait(name, lambda status: status.running, seconds)
+        return self._wait(name, "start", lambda status: status.running, seconds)
 
     def wait_stopped(self, name: str, seconds: float = 60.0) -> Status:
         """Wait until the connector is STOPPED and has no task, failed or not."""
         gone = lambda status: status.connector == "STOPPED" and not status.tasks  # noqa: E731
-        return self.wait(name, gone, seconds, failed_too=True)
+        return self._wait(name, "stop", gone, seconds, failed_too=True)
 
 
 def failure(name: str, status: Status) -> ConnectError:

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -121,6 +122,28 @@ def parse(text: bytes | str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return json.loads(text, parse_float=_far, parse_int=_far_whole, parse_constant=_no_number)
+
+
+def exact(text: bytes | str) -> Any:
+    """Read JSON to show it: a number that no integer of 64 bits and no double is goes as the text it came as.
+
+    Returns:
+        What ``orjson`` writes with every digit; no value to be compared.
+
+    Raises:
+        ValueError: not JSON.
+    """
+    return json.loads(text, parse_float=_digits, parse_int=_whole_digits, parse_constant=_no_number)
+
+
+def _digits(text: str) -> Any:
+    value = float(text)
+    return value if math.isfinite(value) and Decimal(text) == Decimal(repr(value)) else orjson.Fragment(text)
+
+
+def _whole_digits(text: str) -> Any:
+    value = int(text)
+    return value if -(2**63) <= value < 2**64 else orjson.Fragment(text)
 
 
 def canonical(document: Any) -> bytes:

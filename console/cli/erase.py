@@ -116,7 +116,8 @@ def _print(report: dict[str, Any], acted: bool) -> None:
     for line in report["not_ours"]:
         click.echo(f"not looked into: {line}")
     if not acted:
-        click.echo("nothing was changed; --yes erases what was found")
+        way = "--yes refuses too, until that is otherwise" if report["refused"] else "--yes erases what was found"
+        click.echo(f"nothing was changed; {way}")
     else:
         click.echo("ERASED" if report["erased"] else "NOT ALL ERASED: see what is left above")
 

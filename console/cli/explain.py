@@ -71,7 +71,7 @@ def show(report: Mapping[str, Any]) -> None:
     place = f"sink {report['sink']} ({report['type']}), generation {report['generation']}, flow {report['state']}"
     click.echo(f"{report['view']} {report['key']} · {place}")
     if not report["found"]:
-        click.echo(f"nothing has this key: not {' nor '.join(_asked(report))}")
+        click.echo(report["not_a_key"] or f"nothing has this key: not {' nor '.join(_asked(report))}")
         if report["near"]:
             click.echo(f"did you mean {' or '.join(report['near'])}?")
     else:

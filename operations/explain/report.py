@@ -25,6 +25,7 @@ from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
 from operations.kept_shapes import read_frozen
 from operations.logged_events import logged
+from operations.no_key import no_key
 from operations.opened import Opened
 from operations.run.session import open_spark
 from operations.state_folder import register_of, state_dir
@@ -115,7 +116,8 @@ def _report(case: _Case, *, expected: bool) -> dict[str, Any]:
         "expected": _expected(case, found) if expected else None,
     }
     known = found.document is not None or report["rows"] or (report["expected"] or {}).get("document") is not None
-    return report | {"found": bool(known), "near": [] if known else list(found.near)}
+    wrong = None if known or isinstance(view, StatefulView) else no_key(view, case.key)
+    return report | {"found": bool(known), "near": [] if known else list(found.near), "not_a_key": wrong}
 
 
 # -- which view --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 
 from cdc.errors import ConfigError, MayNotRead, SourceUnavailable
-from cdc.keys import alike, split_id
+from cdc.keys import alike
 from cdc.view import View
 from connectors.postgres import Connection
 from truth.condition import ids_where
@@ -21,8 +20,6 @@ TIMEOUT_SECONDS = 30
 MAX_CONDITION = 10_000
 # The same rows every time, so that two previews can be held against each other.
 SEED = 1
-# Types of whole numbers: the power of two that they end at.
-WHOLE = {"int2": 15, "int4": 31, "int8": 63}
 
 
 @dataclass(frozen=True)
@@ -74,26 +71,6 @@ def keys_of(connection: Connection, view: View, asked: Asked) -> list[str]:
             fix=error.diag.message_hint
             or f"write SQL over the columns of {view.table.qualified}: {', '.join([*view.table.by_name][:20])}",
         ) from error
-
-
-def other_type(view: View, key: str) -> str | None:
-    """Why a key can be none of this view's, by its type: that there is no such row would be half of the truth. Pure.
-
-    Returns:
-        Words where its column holds whole numbers or UUIDs, and it is none; None if it could be a key.
-    """
-    columns, texts = [view.table.by_name[name] for name in view.key], split_id(key, len(view.key))
-    for column, text in zip(columns, texts, strict=False) if len(columns) == len(texts) else ():
-        if not column.array and not _fits(column.base_type, text.strip()):
-            article = "an" if column.type_name[0] in "aio" else "a"
-            return f"{text} is not {article} {column.type_name}, the type of {view.table.qualified}.{column.name}"
-    return None
-
-
-def _fits(kind: str, text: str) -> bool:
-    if kind in WHOLE:
-        return re.fullmatch(r"[+-]?[0-9]+", text) is not None and -(2 ** WHOLE[kind]) <= int(text) < 2 ** WHOLE[kind]
-    return kind != "uuid" or re.fullmatch(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?", text) is not None
 
 
 def near_keys(connection: Connection, view: View, key: str) -> list[str]:

@@ -23,10 +23,11 @@ from cdc.types import merge_fields
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from connectors.postgres import Connection
-from operations.preview.asked import Asked, keys_of, near_keys, other_type, within
+from operations.no_key import no_key
+from operations.preview.asked import Asked, keys_of, near_keys, within
 from truth.expected import Expected, expected, needs_spark
 from truth.rows import snapshot
-from truth.values import parse
+from truth.values import exact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +99,7 @@ class Previewer:
                 keys = keys_of(connection, view, asked)
                 made = self.made(pipeline, view, connection, keys)
                 near = near_keys(connection, view, asked.key) if asked.key is not None and not made else []
-                wrong = other_type(view, asked.key) if asked.key is not None and not made else None
+                wrong = no_key(view, asked.key) if asked.key is not None and not made else None
         return {
             "pipeline": pipeline.name,
             "at": time.time(),
@@ -185,8 +186,8 @@ def _table(pipeline: Pipeline, catalogue: Catalogue, name: str) -> View:
 
 
 def shown(one: Made) -> Any:
-    """A document as JSON reads it, its fields in their order."""
-    return None if one.text is None else parse(one.text)
+    """A document for ``orjson`` to write, its fields in their order, its numbers with all of their digits."""
+    return None if one.text is None else exact(one.text)
 
 
 def _made(view: View, found: Expected) -> Made:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
-from cdc.errors import ConnectError, KafkaError, SourceChanged, SourceError
+from cdc.errors import ConnectError, KafkaError, SourceChanged, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from connectors.actions import Action
+from connectors.alone import alone
 from connectors.apply import apply, plan_pipeline
 from connectors.connector import wait_ready
 from connectors.database.slot import read_slot
@@ -42,6 +44,28 @@ def applied(source: SourceDatabase) -> Iterator[Pipeline]:
     apply(pipeline)
     assert wait_snapshot(pipeline, seconds=90).done
     yield pipeline
+
+
+def test_of_two_at_once_one_waits_for_the_other(source: SourceDatabase) -> None:
+    """One of them found what the other was making: `publication … already exists`, 33 of 56 steps done."""
+    source.execute("CREATE TABLE item (id int PRIMARY KEY)", "CREATE TABLE tag (id int PRIMARY KEY)")
+    pipeline = source.pipeline(*TABLES)
+    with ThreadPoolExecutor(2) as pool:
+        results = [one.result() for one in [pool.submit(apply, pipeline) for _ in range(2)]]
+    first, second = sorted(results, key=lambda one: not one.actions)
+    assert first.fresh
+    assert not second.actions
+    assert not plan_pipeline(pipeline)
+    with source.connect() as other, source.connect() as third, alone(other, "x", "another"):
+        with alone(third, "y", "nobody", 0):
+            pass
+        with (
+            pytest.raises(SourceUnavailable, match=rf"another is at work \(from .*, backend {other.info.backend_pid} "),
+            alone(third, "x", "another", 0),
+        ):
+            pass
+    with source.connect() as third, alone(third, "x", "nobody", 0):
+        pass
 
 
 def kinds(actions: list[Action]) -> list[str]:

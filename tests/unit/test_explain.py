@@ -271,7 +271,7 @@ def test_a_position_is_told_in_postgres_notation() -> None:
 
 REPORT: dict[str, Any] = {
     "pipeline": "lib", "sink": "cache", "type": "redis", "view": "card", "key": "1", "generation": 1,
-    "state": "running", "found": True, "near": [], "computed": ["title"],
+    "state": "running", "found": True, "near": [], "not_a_key": None, "computed": ["title"],
     "held": {"version": 1003, "epoch": 0, "lsn": "0/3EB", "document": {"id": 1, "name": "Eva", "title": "x"}},
     "rows": [
         {"path": "card", "table": "public.authors", "key": "1", "state": "shown", "position": 1000, "epoch": 0,
@@ -313,6 +313,8 @@ def test_a_key_that_is_nowhere_is_said(capsys: pytest.CaptureFixture[str]) -> No
     show({**REPORT, **empty, "found": False, "near": ["UA"]})
     text = capsys.readouterr().out
     assert "nothing has this key: not the sink\ndid you mean UA?" in text
+    show({**REPORT, **empty, "found": False, "not_a_key": "UA is not an integer"})
+    assert "UA is not an integer\n" in capsys.readouterr().out
 
 
 def test_the_bare_command_shows_its_help_and_is_no_error() -> None:

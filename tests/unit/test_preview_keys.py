@@ -1,4 +1,4 @@
-"""A key that can be none of a view's, by its type, is told so."""
+"""A key that can be none of a view's, by its form, is told so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cdc.view import View
 from console.cli.preview import show_documents
-from operations.preview.asked import other_type
+from operations.no_key import no_key
 from tests.support.trees import table
 
 PATIENTS = View.identity(table("patients", "id", id="uuid", name="text"))
@@ -24,10 +24,12 @@ LINES = View.identity(table("lines", "code line", code="text", line="int2"))
         (APPOINTMENTS, "abc", "abc is not an? int8, the type of public.appointments.id"),
         (APPOINTMENTS, str(2**63), "is not an? int8"),
         (LINES, "a|b", "b is not an? int2"),
+        (LINES, "7", r"^7 has 1 part, and the key of public.lines 2: code\|line$"),
+        (LINES, "a|7|7", "has 3 parts"),
     ],
 )
 def test_it_is_no_value_of_the_key_s_type(view: View, key: str, said: str) -> None:
-    assert re.search(said, other_type(view, key) or "")
+    assert re.search(said, no_key(view, key) or "")
 
 
 @pytest.mark.parametrize(
@@ -38,16 +40,15 @@ def test_it_is_no_value_of_the_key_s_type(view: View, key: str, said: str) -> No
         (APPOINTMENTS, " -7 "),
         (APPOINTMENTS, str(2**63 - 1)),
         (LINES, "a|7"),
-        (LINES, "7"),
     ],
 )
 def test_it_could_be_one(view: View, key: str) -> None:
-    assert other_type(view, key) is None
+    assert no_key(view, key) is None
 
 
 def test_it_is_said_in_the_place_of_that_there_is_no_such_row(capsys: pytest.CaptureFixture[str]) -> None:
     report = {"view": "patient", "root": "public.patients", "documents": [], "near": [], "seconds": 0.1}
-    show_documents(report | {"not_a_key": other_type(PATIENTS, "M7")})
+    show_documents(report | {"not_a_key": no_key(PATIENTS, "M7")})
     said = capsys.readouterr().err
     assert "M7 is not a uuid" in said and "no such row" not in said
     show_documents(report | {"not_a_key": None})

@@ -1,0 +1,26 @@
+"""What is shown of a document has every digit that a sink holds."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from truth.values import exact
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"big":12345678901234567890.123}',
+        b'{"a":[1,-9223372036854775808,18446744073709551616,0.1,1e+400],"b":{"c":0.10000000000000000001}}',
+        b'{"plain":"12345678901234567890.123","none":null,"so":true}',
+    ],
+)
+def test_as_it_came(text: bytes) -> None:
+    assert orjson.dumps(exact(text)) == text
+
+
+def test_a_double_is_one() -> None:
+    assert exact(b'{"a":1.50,"b":7}') == {"a": 1.5, "b": 7}
+    with pytest.raises(ValueError, match="NaN is not JSON"):
+        exact(b'{"a":NaN}')

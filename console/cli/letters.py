@@ -20,7 +20,7 @@ from console.cli.options import (
     since_option,
     together,
 )
-from console.cli.tables import ago, print_table
+from console.cli.tables import ago, print_table, shorter
 from console.cli.webhook_letters import webhooks
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def list_command(file: Path, /, each: bool, limit: int, values: bool, as_json: b
                     one["view"] or "-",
                     ago(one["newest_at"]),
                     one["cause"],
-                    ", ".join(one["keys"]),
+                    ", ".join(map(shorter, one["keys"])),
                 )
                 for one in report["causes"]
             ],
@@ -125,7 +125,7 @@ def list_command(file: Path, /, each: bool, limit: int, values: bool, as_json: b
                 (
                     one["sink"],
                     one["view"] or "-",
-                    f"{one['key']} ({one['table']})" if one["row"] else one["key"],
+                    f"{shorter(one['key'])} ({one['table']})" if one["row"] else shorter(one["key"]),
                     ago(one["at"]),
                     _record(one),
                     one["reason"] if values else one["cause"],
@@ -223,7 +223,7 @@ def replay_command(file: Path, /, master: str | None, values: bool, as_json: boo
     else:
         for one in report["why"][:MOST_LEFT]:
             about = f" (row of {one['table']})" if one["table"] else ""
-            click.echo(f"{one['sink']} {one['view']} {one['key']}{about}: {one['why']}")
+            click.echo(f"{one['sink']} {one['view']} {shorter(one['key'])}{about}: {one['why']}")
         if report["left"] > MOST_LEFT:
             click.echo(f"… and {report['left'] - MOST_LEFT:,} more (--json)")
         click.echo(

@@ -11,6 +11,7 @@ import orjson
 
 from cdc.errors import ConfigError
 from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.tables import shorter
 
 if TYPE_CHECKING:
     from operations.push.told import Told
@@ -169,5 +170,4 @@ def _print(told: Told, *, as_json: bool) -> None:
 
 
 def _short(value: Any) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return shorter(orjson.dumps(value).decode(), MAX_SHOWN)

@@ -10,6 +10,7 @@ import click
 import orjson
 
 from console.cli.options import pipeline_argument
+from console.cli.tables import shorter
 
 if TYPE_CHECKING:
     from operations.push.told import Told
@@ -110,5 +111,4 @@ def _print(told: Told, *, as_json: bool) -> None:
 
 
 def _short(document: object) -> str:
-    text = orjson.dumps(document).decode()
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return shorter(orjson.dumps(document).decode(), MAX_SHOWN)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.cli.options import json_option, master_option, pipeline_argument, print_json, sink_option
+from console.cli.tables import shorter
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -122,11 +123,11 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
             )
             for kind in KINDS:
                 if view[kind]:
-                    click.echo(f"    {kind}: {', '.join(view[kind])}")
+                    click.echo(f"    {kind}: {', '.join(map(shorter, view[kind]))}")
             for key, told in view["columns"].items():
-                click.echo(f"    {key}: {', '.join(map(_told, told)) or 'right by now'}")
+                click.echo(f"    {shorter(key)}: {', '.join(map(_told, told)) or 'right by now'}")
             for one in view["not_repaired"]:
-                click.echo(f"    not repaired: {one['key']}: {one['why']}")
+                click.echo(f"    not repaired: {shorter(one['key'])}: {shorter(one['why'], 500)}")
             if view["caught_up"] is False:
                 click.echo(f"    {_behind(pipeline, sink, wait)}")
     if report["sample"]:

@@ -10,7 +10,7 @@ import pytest
 
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
-from console.cli.verify import _behind
+from console.cli.verify import _behind, _print
 from operations.explain.differences import Difference
 from operations.state_folder import register_of
 from operations.verify.columns import _named, source_faults
@@ -99,3 +99,20 @@ def test_a_second_row_is_named_with_its_place_and_is_the_reason_why_nothing_mend
     assert source_faults(told) == {"1": name}
     values = [Difference(("last",), {"id": 1}, said).to_dict("sink", "expected")]
     assert source_faults({"1": values, "2": [{"field": "(held twice)"}]}) == {"1": name}
+
+
+def test_a_key_as_long_as_a_row_does_not_hide_the_rest(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    view = {"view": "flight", "expected": 2, "seconds": 0.1, "columns": {}, "not_repaired": [], "caught_up": True}
+    view |= dict.fromkeys(("undecided", "doubtful", "within", "repaired"), 0)
+    view |= {
+        "equal": False,
+        "differences": 2,
+        "missing": ["a" * 150_000, "7"],
+        "extra": [],
+        "changed": [],
+        "moving": [],
+    }
+    sink = {"sink": "search", "error": None, "paused": None, "views": [view]}
+    _print({"sinks": [sink], "sample": None, "equal": False}, pipeline, 10.0)
+    said = capsys.readouterr().out
+    assert "missing: aaa" in said and "a… (150,000 characters), 7\n" in said and len(said) < 1000

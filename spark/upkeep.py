@@ -46,7 +46,7 @@ class Upkeep:
         self._policy, self._folder, self._clock = policy, folder, clock
         self._tables: dict[str, Memory] = {}
 
-    def after(self, spark: SparkSession, table: str) -> list[str]:
+    def after(self, spark: SparkSession, table: str, *, loading: bool = False) -> list[str]:
         """Do what is most due to a table, if anything is; cheap where nothing is (some milliseconds).
 
         It never fails: what can't be done is told in the log, and tried again later.
@@ -54,6 +54,7 @@ class Upkeep:
         Args:
             spark: the session that has just committed to the table.
             table: ``catalog.namespace.table``, each part quoted.
+            loading: whether more is waiting than a batch holds; see ``due``.
 
         Returns:
             what was done, in words; mostly nothing.
@@ -65,7 +66,7 @@ class Upkeep:
             opened, now = open_table(spark, table), self._clock()
             whole = memory.looks(opened.operations().current().snapshots().size(), now)
             signs = signs_of(spark, opened, whole=whole)
-            act = due(signs, memory, self._policy, now)
+            act = due(signs, memory, self._policy, now, loading=loading)
             if act is None:
                 return []
             said = do(act, spark, table, signs, self._policy, now)

@@ -176,20 +176,30 @@ class Memory:
         self.paused[act] = (now + pause, pause)
 
 
-def due(signs: Signs, memory: Memory, policy: Policy, now: float) -> Act | None:
+def due(signs: Signs, memory: Memory, policy: Policy, now: float, *, loading: bool = False) -> Act | None:
     """The one step that is to be done now; None if nothing is worth it.
 
     The rare ones first: each is done with for long, so that they never keep the others waiting.
+
+    Args:
+        signs: the table's.
+        memory: what is remembered of it.
+        policy: what the pipeline file says.
+        now: epoch seconds.
+        loading: more is waiting than a batch holds. Each batch brings a few files, and what is put together now is put
+            together again with the next ones: only when the debt is grave.
     """
     if not policy.on or signs.current is None:
         return None
-    wanted = [act for act in _wanted(signs, memory, policy, now) if memory.paused.get(act, (0.0, 0.0))[0] <= now]
+    wanted = [
+        act for act in _wanted(signs, memory, policy, now, loading) if memory.paused.get(act, (0.0, 0.0))[0] <= now
+    ]
     if now < memory.rests_until and not _grave(signs, memory):
         wanted = [act for act in wanted if act is Act.STAMP]
     return wanted[0] if wanted else None
 
 
-def _wanted(signs: Signs, memory: Memory, policy: Policy, now: float) -> Iterable[Act]:
+def _wanted(signs: Signs, memory: Memory, policy: Policy, now: float, loading: bool) -> Iterable[Act]:
     if signs.orphans_at is None:
         yield Act.STAMP  # a day from now: a table that has just been made has none
     elif now - signs.orphans_at >= ORPHANS_EVERY:
@@ -204,7 +214,8 @@ def _wanted(signs: Signs, memory: Memory, policy: Policy, now: float) -> Iterabl
         yield Act.DELETES
     if signs.manifests >= memory.manifests + MANY_MANIFESTS:
         yield Act.MANIFESTS
-    if signs.files >= memory.files + MANY_FILES or too_many_deleted(signs, memory):
+    many = signs.files >= memory.files + MANY_FILES and (not loading or _grave(signs, memory))
+    if many or too_many_deleted(signs, memory):
         yield Act.COMPACT
 
 

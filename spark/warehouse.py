@@ -45,6 +45,8 @@ from spark.write import OWN, letter_of
 
 # Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
 GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
+# A batch of this share of what one may hold was cut off: more is waiting.
+FULL = 0.9
 
 
 def table_rows(entries: DataFrame, view: View, *more: Column) -> DataFrame:
@@ -102,16 +104,25 @@ class Merger:
         spec: the flow's work: one view.
         checkpoint: the flow's checkpoint, whose id and offsets go into the snapshot summary.
         lease, upkeep: of the generation.
+        most: records that a batch holds at the most; None for any number.
 
     Attributes:
         counts: batch -> what was counted of it, of the newest ``KEPT_COUNTS``.
     """
 
-    def __init__(self, place: TablePlace, spec: FlowSpec, checkpoint: Path, lease: Lease, upkeep: Upkeep) -> None:
+    def __init__(
+        self,
+        place: TablePlace,
+        spec: FlowSpec,
+        checkpoint: Path,
+        lease: Lease,
+        upkeep: Upkeep,
+        most: int | None = None,
+    ) -> None:
         (self.view,) = spec.views.values()
         self.about = {"sink": spec.sink, "generation": spec.generation, "flow": self.view.name}
         self.place, self.spec, self.checkpoint, self.lease, self.upkeep = place, spec, checkpoint, lease, upkeep
-        self.table, self._small = "", False
+        self.table, self._small, self._most = "", False, most
         self.counts: dict[int, Counts] = {}
         self._reader, self._packed = NativeReader.of(spec), spec.pack()
 
@@ -145,9 +156,10 @@ class Merger:
         # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
         for name, value in marks.items():
             spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
-        self._small = self._records(batch_id) <= SMALL_RECORDS
+        records = self._records(batch_id)
+        self._small = records <= SMALL_RECORDS
         insisting(lambda: self._once(batch, batch_id, marks))
-        self.upkeep.after(spark, self.table)
+        self.upkeep.after(spark, self.table, loading=self._most is not None and records >= FULL * self._most)
 
     def _once(self, batch: DataFrame, batch_id: int, marks: Mapping[str, str]) -> None:
         spark = batch.sparkSession
@@ -359,6 +371,7 @@ def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, le
         lease: of the generation.
     """
     place = ready_place(spark, flow, sink, catalog, lease)
-    merger = Merger(place, flow.spec, flow.checkpoint, lease, Upkeep(policy_of(sink), flow.folder.parent))
+    upkeep = Upkeep(policy_of(sink), flow.folder.parent)
+    merger = Merger(place, flow.spec, flow.checkpoint, lease, upkeep, flow.reading.max_offsets)
     writer = changelog(spark, flow, turns=MERGING).writeStream.queryName(flow.title).foreachBatch(brief(merger))
     return CountedQuery(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow), merger.counts)

@@ -88,6 +88,14 @@ def test_after_a_step_the_table_rests_unless_the_debt_is_grave() -> None:
     assert due(replace(CALM, files=MANY_FILES * GRAVE), memory, POLICY, NOW) is Act.COMPACT
 
 
+def test_a_load_puts_files_together_at_its_end_unless_they_become_too_many() -> None:
+    few, many = replace(CALM, files=MANY_FILES), replace(CALM, files=MANY_FILES * GRAVE)
+    assert due(few, Memory(), POLICY, NOW, loading=True) is None
+    assert due(few, Memory(), POLICY, NOW) is Act.COMPACT
+    assert due(many, Memory(), POLICY, NOW, loading=True) is Act.COMPACT
+    assert due(replace(CALM, deleted=100), Memory(), POLICY, NOW, loading=True) is Act.COMPACT
+
+
 def test_what_has_failed_is_left_alone_for_longer_each_time_and_keeps_nothing_else_waiting() -> None:
     memory, signs = Memory(), replace(CALM, files=MANY_FILES, manifests=MANY_MANIFESTS)
     assert due(signs, memory, POLICY, NOW) is Act.MANIFESTS

@@ -206,7 +206,7 @@ def identity_of(view: View) -> Callable[[Row], str]:
 
 def sampled_ids(connection: Connection, view: View, count: int, seed: int) -> list[str]:
     """Random documents' ids: of a large table from random blocks, so that little of it is read."""
-    known = estimated_rows(connection, [view.table.qualified]).get(view.table.qualified, 0)
+    known = rows_of(connection, view.table)
     pick = random.Random(seed)  # noqa: S311 (a sample, not a secret)
     columns = _columns(view.table, view.key)
     source: sql.Composable = _named(view.table)
@@ -232,6 +232,11 @@ def reservoir(rows: Iterator[Any], count: int, pick: random.Random) -> list[Any]
         if at < count:
             found[at] = row
     return found
+
+
+def rows_of(connection: Connection, table: Table) -> int:
+    """About how many rows a table has; see ``estimated_rows``."""
+    return estimated_rows(connection, [table.qualified]).get(table.qualified, 0)
 
 
 def is_small(connection: Connection, table: Table, most: int) -> int | None:

@@ -37,7 +37,7 @@ from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.settle import PAGE, Settler
 from operations.verify.told import reading
 from truth.expected import Expected, Form, digests, expected, needs_spark
-from truth.rows import estimated_rows, sampled_ids, snapshot
+from truth.rows import rows_of, sampled_ids, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -218,7 +218,7 @@ class Verifier:
         """Compare everything; returns the keys that differ in each sink."""
         spark = self.session() if needs_spark(view) else None
         with snapshot(self.pipeline.source) as connection:
-            rows = estimated_rows(connection, view.table)
+            rows = rows_of(connection, view.table)
             buckets = bucket_count(rows)
             held = {build.sink: Side(folder / f"{build.sink}-held", buckets) for build in holders}
             # What is compared within bounds can't be read before these are known.

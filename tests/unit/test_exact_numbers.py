@@ -13,8 +13,10 @@ from truth.values import exact
     [
         b'{"big":12345678901234567890.123}',
         b'{"a":[1,-9223372036854775808,18446744073709551616,0.1,1e+400],"b":{"c":0.10000000000000000001}}',
+        b'{"long":%s}' % (b"9" * 5_000),
         b'{"plain":"12345678901234567890.123","none":null,"so":true}',
     ],
+    ids=["one", "several", "thousands of digits", "none"],
 )
 def test_as_it_came(text: bytes) -> None:
     assert orjson.dumps(exact(text)) == text

@@ -15,8 +15,9 @@ from connectors.servers import Servers
 
 # Who is at it waits for Connect to stop and to start a connector, for two minutes each at the most.
 ALONE_SECONDS, LOOK_SECONDS = 300.0, 0.5
-# A machine that has gone away without a word keeps its lock until the server asks for it: after two hours, as it comes.
-DEAD_NETWORK = """
+# A machine that has gone away without a word keeps its lock until the server asks for it: after two hours, as it
+# comes. (What ends the wait at our end is ``connectors.postgres.DEAD_NETWORK``.)
+ASKED_FOR = """
 SELECT set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
        set_config('tcp_keepalives_count', '3', false)
 """
@@ -55,7 +56,7 @@ def alone(connection: Connection, name: str, what: str, seconds: float = ALONE_S
         return bool(row and row[0])
 
     with explained(f"waiting for {what}"):
-        connection.execute(DEAD_NETWORK)
+        connection.execute(ASKED_FOR)
         if not poll(taken, bool, seconds, LOOK_SECONDS):
             raise _busy(what, seconds, connection.execute(HOLDER, [name]).fetchone())
     try:

@@ -21,7 +21,7 @@ from pathlib import Path
 from cdc.errors import SourceChanged, StateError, TopicRecreated
 from spark.files import write_atomic
 from spark.lease import Lease
-from spark.status import FlowStatus
+from spark.status import FlowStatus, state_of
 
 # In a flow's folder: the lease token with which its targets were claimed last (operations/generations/elsewhere.py).
 CLAIM = "claim.json"
@@ -94,6 +94,11 @@ class Generation:
     def flows(self) -> list[str]:
         """Names of the flows that have left anything on disk."""
         return sorted(path.name for path in self.folder.glob("*/") if path.is_dir())
+
+    def states(self) -> dict[str, str]:
+        """The state of each flow, by its name: one that is silent while its process renews the lease is busy."""
+        holder = self.lease.holder()
+        return {flow: state_of(FlowStatus.read(self.flow_folder(flow)), holder) for flow in self.flows()}
 
     def end_others(self, flows: Sequence[str]) -> None:
         """Its flows are these now: one of a table that was let go must not stay `failed` for ever."""

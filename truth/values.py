@@ -146,9 +146,12 @@ def _digits(text: str) -> Any:
 
 
 def _whole_digits(text: str) -> Any:
-    if len(text) > _LONGEST or not -(2**63) <= int(text) < 2**64:  # Python refuses to read thousands of digits
-        return orjson.Fragment(text)
-    return int(text)
+    return int(text) if _fits(text) else orjson.Fragment(text)
+
+
+def _fits(text: str) -> bool:
+    """Whether a whole number has 64 bits; Python refuses to read one of thousands of digits."""
+    return len(text) <= _LONGEST and -(2**63) <= int(text) < 2**64
 
 
 def canonical(document: Any) -> bytes:
@@ -178,8 +181,7 @@ def _far(text: str) -> float | str:
 
 
 def _far_whole(text: str) -> int | float | str:
-    value = int(text)
-    return value if -(2**63) <= value < 2**64 else _far(text)
+    return int(text) if _fits(text) else _far(text)
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ import orjson
 from rich.text import Text
 
 from console.cli import tables
+from console.cli.cut import cut
 from console.cli.options import json_option, master_option, pipeline_argument, print_json
 from console.cli.patience import patient
 
@@ -180,8 +181,7 @@ def _side(one: Mapping[str, Any], name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
+    return cut(orjson.dumps(value).decode(), MAX_VALUE)
 
 
 def _document(document: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from console.cli.cut import shorter
 from console.cli.options import (
     cause_option,
     confirm,
@@ -20,7 +21,7 @@ from console.cli.options import (
     since_option,
     together,
 )
-from console.cli.tables import ago, print_table, shorter
+from console.cli.tables import ago, print_table
 from console.cli.webhook_letters import webhooks
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from typing import Any
 import click
 import orjson
 
+from console.cli.cut import cut
+
 MAX_DOCUMENTS, MAX_FIELDS, MAX_VALUE = 40, 20, 100
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -47,5 +49,4 @@ def _show(view: str, one: Mapping[str, Any]) -> None:
 
 
 def _value(value: Any) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
+    return cut(orjson.dumps(value).decode(), MAX_VALUE)

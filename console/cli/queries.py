@@ -10,8 +10,8 @@ import click
 import orjson
 
 from cdc.errors import ConfigError
+from console.cli.cut import cut
 from console.cli.options import json_option, pipeline_argument, print_json
-from console.cli.tables import shorter
 
 if TYPE_CHECKING:
     from operations.push.told import Told
@@ -170,4 +170,4 @@ def _print(told: Told, *, as_json: bool) -> None:
 
 
 def _short(value: Any) -> str:
-    return shorter(orjson.dumps(value).decode(), MAX_SHOWN)
+    return cut(orjson.dumps(value).decode(), MAX_SHOWN)

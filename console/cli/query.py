@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from console.cli.cut import cut
 from console.cli.options import json_option, pipeline_argument, print_json, sink_option
 from console.cli.patience import patient
 
@@ -164,8 +165,7 @@ def _records(answer: Answer) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = _text(value)
-    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
+    return cut(_text(value), MAX_VALUE)
 
 
 def _text(value: Any) -> str:

@@ -20,12 +20,6 @@ def ago(at: float) -> str:
     return f"{seconds:.0f} s ago"
 
 
-def shorter(text: str, most: int = 100) -> str:
-    """A text that stands among others, no longer than so many characters: a key may be as long as a row. ``--json`` and
-    the verbs that show one thing have all of it."""
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
 def print_table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """Print rows below headings; see ``show``."""
     table = plain_table(*headings)

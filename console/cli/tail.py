@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from console.cli.cut import cut
 from console.cli.options import pipeline_argument
-from console.cli.tables import shorter
 
 if TYPE_CHECKING:
     from operations.push.told import Told
@@ -111,4 +111,4 @@ def _print(told: Told, *, as_json: bool) -> None:
 
 
 def _short(document: object) -> str:
-    return shorter(orjson.dumps(document).decode(), MAX_SHOWN)
+    return cut(orjson.dumps(document).decode(), MAX_SHOWN)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from console.cli.cut import shorter
 from console.cli.options import json_option, master_option, pipeline_argument, print_json, sink_option
-from console.cli.tables import shorter
 
 if TYPE_CHECKING:
     from cdc.pipeline import Pipeline
@@ -144,13 +144,11 @@ def _print(report: Mapping[str, Any], pipeline: Pipeline, wait: float) -> None:
 def _behind(pipeline: Pipeline, sink: Mapping[str, Any], wait: float) -> str:
     """Why a sink was not seen to catch up, as far as its flows tell: what differs may only be late."""
     from operations.state_folder import register_of
-    from spark.status import FlowStatus, state_of
 
     if sink["paused"]:
         return f"the sink is paused: what differs may only be late; `headwater resume FILE {sink['sink']}`"
     generation = register_of(pipeline, sink["sink"]).generation(sink["generation"])
-    holder = generation.lease.holder()  # as status asks: a silent flow of a process that renews its lease is busy
-    states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow)), holder) for flow in generation.flows()}
+    states = generation.states()
     idle = sorted(flow for flow, state in states.items() if state not in ("running", "filling", "starting"))
     if states and not idle:
         return (

@@ -24,7 +24,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     from operations.pausing import paused
     from operations.state_folder import chosen_sinks, register_of
     from operations.status.facts import judged
-    from spark.status import FlowStatus, state_of
+    from spark.status import state_of
 
     found: list[str] = []
     for sink in chosen_sinks(pipeline, only):
@@ -38,11 +38,9 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
         if generation.refused():
             found.append(f"{sink}: refused")
             continue
-        flows = generation.flows()
-        holder = generation.lease.holder()
-        states = {flow: state_of(FlowStatus.read(generation.flow_folder(flow)), holder) for flow in flows}
+        states = generation.states()
         found += [f"{sink}, {flow}: {state}" for flow, state in states.items() if state not in _WELL]
-        if not flows and state_of(None, holder) not in _WELL:
+        if not states and state_of(None, generation.lease.holder()) not in _WELL:
             found.append(f"{sink}: never run")
         hanging = judged(pipeline, [sink]).sinks[sink].flows
         found += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from truth.values import exact
+from truth.values import exact, parse
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,7 @@ def test_a_double_is_one() -> None:
     assert exact(b'{"a":1.50,"b":7}') == {"a": 1.5, "b": 7}
     with pytest.raises(ValueError, match="NaN is not JSON"):
         exact(b'{"a":NaN}')
+
+
+def test_a_number_that_python_refuses_to_read_is_compared_by_its_text() -> None:
+    assert parse(b'{"a":%s}' % (b"9" * 5_000)) == {"a": "9" * 5_000}

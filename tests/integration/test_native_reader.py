@@ -1,15 +1,15 @@
-"""Spark's own functions beside the Python codec, record by record, on what a real Debezium wrote.
+"""What the virtual machine reads beside the Python codec, record by record, on what a real Debezium wrote.
 
-A plain record must give the very entry that the codec makes of it; and of what Debezium writes for the types that Spark
-reads, hardly any may be odd.
+A plain record must give the very entry that the codec makes of it, by our jar and by Spark's own functions; and of what
+Debezium writes for the types that Spark reads, hardly any may be odd.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,29 +19,26 @@ from cdc.catalogue import Column, Table
 from cdc.types import unsupported
 from cdc.types.native import native
 from cdc.view import View
+from spark import native_rows
 from spark.entries import Decoded, EntryDecoder
 from spark.expressions import PREFIX, entry_batch
 from spark.native import ODD, NativeReader
 from spark.record import RECORD_DDL, batch_of
-from spark.session import JAVA_OPTIONS
 from spark.spec import FlowSpec
 from tests.support.codec_cases import fixture
-from tests.support.plain_spark import session_of
+from tests.support.own_session import own_session
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 TOPIC = "topic"
+DAMAGED = 8_000
 Raw = tuple[bytes | None, bytes | None]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.ansi.enabled", "true")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        with session_of(builder) as session:
-            yield session
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with own_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+        session.stop()
 
 
 def spec_of(table: Table, snapshot_lsn: int = 0) -> FlowSpec:
@@ -49,8 +46,17 @@ def spec_of(table: Table, snapshot_lsn: int = 0) -> FlowSpec:
     return FlowSpec("s", {"v": view}, {TOPIC: ("v",)}, {TOPIC: table}, {}, {}, epoch=3, snapshot_lsn=snapshot_lsn)
 
 
+@pytest.fixture(params=["by our jar", "by Spark's functions"])
+def without_jar(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Each of the two ways of the virtual machine."""
+    without = request.param != "by our jar"
+    if without:
+        monkeypatch.setattr(native_rows, "seen", lambda raw, records: None)
+    return without
+
+
 def plain_entries(spark: SparkSession, spec: FlowSpec, records: Sequence[Raw]) -> list[dict[str, Any] | None]:
-    """What Spark makes of each record; None for an odd one."""
+    """What the virtual machine makes of each record; None for an odd one."""
     reader = NativeReader.of(spec)
     assert reader is not None
     rows = [(key, value, TOPIC, 0, offset) for offset, (key, value) in enumerate(records)]
@@ -111,7 +117,7 @@ def _cut(value: bytes, names: Sequence[str]) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["types", "toasty"])
-def test_every_type_of_real_records(spark: SparkSession, name: str) -> None:
+def test_every_type_of_real_records(spark: SparkSession, without_jar: bool, name: str) -> None:
     read, odd = 0, dict[str, int]()
     for column, spec, records in single(name):
         if native(column) is None:
@@ -120,11 +126,11 @@ def test_every_type_of_real_records(spark: SparkSession, name: str) -> None:
         read += 1
         if plain < len(records):
             odd[column.name] = len(records) - plain
-    print(read, odd)
+    print(without_jar, read, odd)
     assert read >= 10
 
 
-def test_what_has_the_form_of_a_moment_and_is_none_is_left_to_the_codec(spark: SparkSession) -> None:
+def test_what_has_the_form_of_a_moment_and_is_none_is_left_to_the_codec(spark: SparkSession, without_jar: bool) -> None:
     keys = (Column("id", "integer", "int4", nullable=False, ordinal=1),)
     table = Table("public", "t", (*keys, Column("at", "timestamp with time zone", "timestamptz", ordinal=2)), ("id",))
     source = {"schema": "public", "table": "t", "lsn": 5, "sequence": '["4","5"]', "snapshot": "false", "ts_ms": 1}
@@ -134,3 +140,69 @@ def test_what_has_the_form_of_a_moment_and_is_none_is_left_to_the_codec(spark: S
         records.append((b'{"id":1}', json.dumps(event, separators=(",", ":")).encode()))
     found = plain_entries(spark, spec_of(table), records)
     assert [entry is not None for entry in found] == [True, False, False]
+
+
+SCRAPS = [
+    b'"',
+    b"\\",
+    b",",
+    b":",
+    b"{}",
+    b"[",
+    b"]",
+    b"null",
+    b"true",
+    b"-",
+    b"0",
+    b"1e3",
+    b".5",
+    b" ",
+    b"\\u0041",
+    b"\xff",
+]
+SCRAPS += [
+    b"\\ud800",
+    b"\xc3\xa4",
+    b"99999999999999999999",
+    b'"op":"c",',
+    b'"after":null,',
+    b"\x00",
+    b"\\n",
+    b"NaN",
+    b"Infinity",
+]
+
+
+def damaged(random: Random, text: bytes) -> bytes:
+    """A record as no Debezium writes it."""
+    at = random.randrange(len(text) + 1)
+    kind = random.randrange(5)
+    if kind == 0:
+        return text[:at] + random.choice(SCRAPS) + text[at:]
+    if kind == 1:
+        return text[:at] + random.choice(SCRAPS) + text[at + random.randrange(4) :]
+    if kind == 2:
+        return text[:at] + text[at + random.randrange(1, 6) :]
+    if kind == 3:
+        return text[:at]
+    other = random.randrange(len(text) + 1)
+    return text[:at] + text[other : other + random.randrange(40)] + text[at:]
+
+
+def test_of_damaged_records_none_is_plain_that_the_codec_reads_otherwise(spark: SparkSession) -> None:
+    """By our jar; Spark's functions pass over damage where nobody reads."""
+    captured, _ = fixture("types")
+    whole = captured.table
+    # Of JSON that Postgres has checked, Spark looks at the text alone.
+    read = [one for one in whole.columns if unsupported(one) is None and native(one) and "json" not in one.base_type]
+    table = replace(whole, columns=tuple(read))
+    names, random = [one.name for one in read], Random(20261127)
+    sound = [(key, _cut(value, names)) for key, value, _ in captured.records if key and value]
+    records: list[Raw] = []
+    for _ in range(DAMAGED):
+        key, value = random.choice(sound)
+        in_key = random.randrange(8) == 0
+        records.append((damaged(random, key), value) if in_key else (key, damaged(random, value)))
+    plain = compare(spec_of(table), records, plain_entries(spark, spec_of(table), records))
+    print(plain)
+    assert DAMAGED > plain > DAMAGED / 100

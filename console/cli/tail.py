@@ -61,7 +61,8 @@ def command(
     from operations.push.source import Source, place_of
     from operations.push.told import Changes
 
-    lens = Lens.of(filter_, [name for name in (fields or "").split(",") if name])
+    names = [name.strip() for name in (fields or "").split(",") if name.strip()]
+    lens, unknown = Lens.of(filter_, names), _Unknown(names, view)
     source = Source(place_of(load(file), view, sink))
     documents = start == "snapshot" or cursor is not None
     waiting = _Waiting()
@@ -69,6 +70,7 @@ def command(
         for found in follow(source, Changes(lens), cursor, documents=documents, on_wait=waiting.say):
             for one in found:
                 waiting.over()
+                unknown.look(one)
                 _print(one, as_json=as_json)
             if found:
                 sys.stdout.flush()
@@ -89,6 +91,31 @@ class _Waiting:
 
     def over(self) -> None:
         self._said = ""
+
+
+class _Unknown:
+    """Says which of the fields that were asked for no document has: all documents of a view have the same ones."""
+
+    def __init__(self, names: list[str], view: str) -> None:
+        self._names, self._view = names, view
+
+    def look(self, told: Told) -> None:
+        """Look at the first document that is told of."""
+        if not self._names:
+            return
+        found = next((one for one in _documents(told) if isinstance(one, dict)), None)
+        if found is None:
+            return
+        for name in self._names:
+            if name not in found:
+                click.echo(f"no field {name!r} in documents of {self._view!r}: is it misspelt?", err=True)
+        self._names = []
+
+
+def _documents(told: Told) -> list[object]:
+    if told.name == "change":
+        return [told.value["after"], told.value["before"]]
+    return [one["document"] for one in told.value["documents"]] if told.name == "snapshot" else []
 
 
 def _print(told: Told, *, as_json: bool) -> None:

@@ -35,7 +35,8 @@ from spark.guard import with_computed
 from spark.iceberg_history import BATCH, OFFSETS, QUERY, History
 from spark.large_merge import CHANGES, LARGE_ROWS, SMALL_BYTES, SMALL_RECORDS, held, held_bytes, merge_new, merge_small
 from spark.lease import Lease
-from spark.native import KEY, ODD, NativeReader
+from spark.native import ODD, NativeReader
+from spark.native_raw import KEY
 from spark.pulse import GROUP, MERGES, MERGING
 from spark.source import turn_done
 from spark.spec import FlowSpec

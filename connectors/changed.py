@@ -76,6 +76,8 @@ def difference(known: Sighting, now: Sighting | None, elsewhere: Sighting | None
         said.append(f"has the key ({', '.join(now.key)}), and had ({', '.join(known.key)})")
     elif not now.carried and known.carried:
         said.append("has a replica identity that lacks its key")
+    elif now.oid == known.oid and now.carried and known.named_keyless(now):
+        said.append("had a replica identity that lacks its key for a while")
     return Change(", ".join(said), key=key) if said else None
 
 
@@ -163,7 +165,7 @@ def note_gaps(
 
 
 def remember(connection: Connection, names: Names, captured: Mapping[str, Captured], seen: Seen) -> None:
-    """Remember tables of which nothing was remembered yet, and new owners.
+    """Remember tables of which nothing was remembered yet, new owners, and new indexes.
 
     Raises:
         SourceError: Postgres refused (SourceUnavailable: transient).
@@ -174,8 +176,17 @@ def remember(connection: Connection, names: Names, captured: Mapping[str, Captur
     with explained("noting what the captured tables are"):
         for table, entry in captured.items():
             now, known = seen.by_name.get(table), entry.identity
-            if now is not None and (known is None or (known.oid == now.oid and known.owner != now.owner)):
-                connection.execute(update, [json.dumps(now.to_dict()), table])
+            if now is not None and (held := _kept(known, now)) != known:
+                connection.execute(update, [json.dumps(held.to_dict()), table])
+
+
+def _kept(known: Sighting | None, now: Sighting) -> Sighting:
+    """What is remembered of a table that was looked at. Pure."""
+    if known is None:
+        return now
+    if known.oid != now.oid:
+        return known
+    return now if known.owner != now.owner else known.with_indexes(now)
 
 
 def close_gaps(connection: Connection, names: Names, publication: str, tables: Iterable[str]) -> None:

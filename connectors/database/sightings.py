@@ -9,13 +9,16 @@ a word. Three numbers of Postgres's catalogue tell of it, also afterwards, when 
   with a filter;
 - the *transaction that last wrote the table's row type* (``pg_type.xmin``) is another after a rename, and after the
   rename back. Nothing else writes it but a change of the owner, which is looked at too: no ALTER of columns, no VACUUM
-  FULL, no CLUSTER, no TRUNCATE, no index, no GRANT on the table.
+  FULL, no CLUSTER, no TRUNCATE, no index, no GRANT on the table;
+- the *transaction that last wrote an index* (``pg_index.xmin``) is another after the replica identity named it, and
+  after it does so no more. While it named one without the key, deletes came with a key of zeros. CLUSTER writes it
+  too, which a flag beside it tells; a valid index is written by little else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connectors.catalogue import KEYS, REPLICA_IDENTITY, key_of
@@ -35,6 +38,15 @@ WHERE c.relkind IN ('r', 'p') AND c.oid IN (
     UNION ALL SELECT unnest(%(oids)s::oid[]))
 """
 
+# Unique indexes that a replica identity may name, besides the primary key's.
+INDEXES = """
+SELECT i.indrelid::bigint, i.indexrelid::text, i.xmin::text || CASE WHEN i.indisclustered THEN '/clustered' ELSE '' END,
+       ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey))
+FROM pg_index i
+WHERE i.indrelid = ANY(%s) AND i.indisunique AND NOT i.indisprimary AND i.indimmediate AND i.indisvalid
+  AND i.indpred IS NULL
+"""
+
 
 @dataclass(frozen=True)
 class Sighting:
@@ -49,6 +61,7 @@ class Sighting:
         named: the transaction that last wrote its row type.
         member: the oid of its row in the publication's list; 0 where the publication holds it with all tables, or with
             its schema; None where it does not.
+        keyless: oid -> when it was last written, of each unique index that lacks the key.
         name: ``schema.table``, as it is called now.
         lacks: what of it the publication does not send, in words.
     """
@@ -62,11 +75,12 @@ class Sighting:
     member: int | None
     name: str = ""
     lacks: str = ""
+    keyless: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """What is remembered, as plain data."""
         kept = ("oid", "identity", "carried", "owner", "named", "member")
-        return {**{name: getattr(self, name) for name in kept}, "key": list(self.key)}
+        return {**{name: getattr(self, name) for name in kept}, "key": list(self.key), "keyless": dict(self.keyless)}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Sighting:
@@ -79,7 +93,26 @@ class Sighting:
             owner=int(raw["owner"]),
             named=str(raw["named"]),
             member=raw["member"],
+            keyless=dict(raw.get("keyless", {})),
         )
+
+    def named_keyless(self, now: Sighting) -> bool:
+        """Whether an index without the key was the replica identity for a while, between this look and ``now``."""
+        both = [(self.keyless[oid], now.keyless[oid]) for oid in self.keyless.keys() & now.keyless.keys()]
+        return any(then != since and _clustered(then) == _clustered(since) for then, since in both)
+
+    def with_indexes(self, now: Sighting) -> Sighting:
+        """This one with the indexes that there are now: those that were there stay as they were."""
+        kept = {
+            oid: then
+            for oid, then in self.keyless.items()
+            if _clustered(then) == _clustered(now.keyless.get(oid, then))
+        }
+        return replace(self, keyless={oid: kept.get(oid, stamp) for oid, stamp in now.keyless.items()})
+
+
+def _clustered(stamp: str) -> bool:
+    return stamp.endswith("/clustered")
 
 
 @dataclass(frozen=True)
@@ -118,12 +151,17 @@ def look(connection: Connection, publication: str, names: Sequence[str], oids: C
         indexes: dict[int, list[tuple[Any, ...]]] = {}
         for oid, *index in connection.execute(KEYS, [[row[0] for row in found]]):
             indexes.setdefault(int(oid), []).append(tuple(index))
-    sightings = [_sighting(row, indexes.get(row[0], []), sent) for row in found]
+        others: dict[int, list[tuple[Any, ...]]] = {}
+        for oid, *index in connection.execute(INDEXES, [[row[0] for row in found]]):
+            others.setdefault(int(oid), []).append(tuple(index))
+    sightings = [_sighting(row, indexes.get(row[0], []), others.get(row[0], []), sent) for row in found]
     wanted = set(names)
     return Seen({s.name: s for s in sightings if s.name in wanted}, {s.oid: s for s in sightings})
 
 
-def _sighting(row: Sequence[Any], indexes: Sequence[tuple[Any, ...]], sent: Publication | None) -> Sighting:
+def _sighting(
+    row: Sequence[Any], indexes: Sequence[tuple[Any, ...]], others: Sequence[tuple[Any, ...]], sent: Publication | None
+) -> Sighting:
     oid, name, replica, owner, named, member, partitioned = row
     identity = REPLICA_IDENTITY[replica]
     key = key_of(identity, indexes)
@@ -132,7 +170,8 @@ def _sighting(row: Sequence[Any], indexes: Sequence[tuple[Any, ...]], sent: Publ
     if member is None and sent is not None and sent.all_tables and name in sent.tables:
         member = 0
     lacks = _lacks(sent, name, partitioned=partitioned) if sent is not None and member is not None else ""
-    return Sighting(int(oid), key, identity, carried, int(owner), named, member, name, lacks)
+    keyless = {index: stamp for index, stamp, names in others if not set(key) <= set(names)}
+    return Sighting(int(oid), key, identity, carried, int(owner), named, member, name, lacks, keyless)
 
 
 def _lacks(sent: Publication, table: str, *, partitioned: bool) -> str:

@@ -15,7 +15,8 @@ from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
 from connectors.names import Names
 
-KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t")
+KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t", keyless={"70": "500", "71": "501"})
+AWAY = "had a replica identity that lacks its key for a while"
 
 
 @pytest.mark.parametrize(
@@ -31,12 +32,21 @@ KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t")
         (replace(KNOWN, lacks="its updates"), "does not get its updates sent by publication p", False),
         (replace(KNOWN, key=("id", "v")), "has the key (id, v), and had (id)", True),
         (replace(KNOWN, key=()), "has the key (), and had (id)", True),
+        (replace(KNOWN, keyless={"70": "500", "72": "503"}), None, False),
+        (replace(KNOWN, keyless={"70": "502"}), AWAY, False),
+        (replace(KNOWN, keyless={"70": "502/clustered"}), None, False),
+        (replace(KNOWN, oid=8, keyless={"70": "502"}), "was dropped and made again", False),
         (replace(KNOWN, identity="index", carried=False), "has a replica identity that lacks its key", False),
     ],
 )
 def test_what_happened_is_told(now: Sighting, what: str | None, key: bool) -> None:
     found = difference(KNOWN, now, now if now.oid == KNOWN.oid else None, "p")
     assert (found.what if found else None, found.key if found else False) == (what, key)
+
+
+def test_new_indexes_are_remembered_and_known_ones_stay_as_they_were() -> None:
+    now = replace(KNOWN, named="600", keyless={"70": "502", "71": "503/clustered", "72": "504"})
+    assert KNOWN.with_indexes(now) == replace(KNOWN, keyless={"70": "500", "71": "503/clustered", "72": "504"})
 
 
 def test_a_table_that_lost_its_name() -> None:

@@ -157,11 +157,19 @@ def not_a_join(key: ForeignKey, tables: Mapping[str, Table]) -> LeftOut | None:
 
 
 def sides(table: Table, keys: Iterable[ForeignKey]) -> tuple[ForeignKey, ForeignKey] | None:
-    """The two foreign keys of which the primary key of a table between two others is made; None for other tables."""
+    """The two foreign keys that a table between two others is made of; None for other tables.
+
+    They are its primary key; or they are unique and there is nothing else but a key of its own, as Django makes the
+    tables of its many-to-many fields. With more columns, such a table is about something: it is shown as itself.
+    """
     mine = [key for key in keys if key.table == table.qualified]
+    every, unique = sorted(table.by_name), [sorted(one) for one in table.unique_keys]
     for at, one in enumerate(mine):
         for other in mine[at + 1 :]:
-            if sorted((*one.columns, *other.columns)) == sorted(table.primary_key):
+            both = sorted((*one.columns, *other.columns))
+            if both == sorted(table.primary_key):
+                return one, other
+            if both in unique and sorted((*both, *table.primary_key)) == every:
                 return one, other
     return None
 
@@ -316,13 +324,14 @@ class _Proposer:
         The one place where many-to-many is written.
         """
         one, other = self.between[key.table]
+        own = {*self.tables[key.table].primary_key, *one.columns, *other.columns}
         other = one if key == other else other
         table, target = self.tables[key.table], self.tables[other.target]
         far = names.pointed_at(other.columns, target.name, other.keys)
         name = names.free(names.field(names.plural(far)), taken, names.field(names.plural(table.name)))
         if not self._near(key):
             return [Join(self._take(f"{name}_total", taken), "aggregates", self._said(key.table), key.backward)]
-        if set(table.by_name) <= set(table.primary_key):  # it says nothing but which belong together
+        if set(table.by_name) <= own:  # it says nothing but which belong together
             ref = Join(self._take(name, taken), "refs", self._said(other.target), other.forward)
             ref = replace(ref, columns=shown_columns(target)[0])
             step = self._list(key, self._take(names.field(names.plural(table.name)), taken))

@@ -138,6 +138,22 @@ def test_a_table_between_two_and_parts_of_others_have_no_view() -> None:
     assert [ref.name for ref in step.refs] == ["group"]
 
 
+def test_a_table_between_two_may_have_a_key_of_its_own() -> None:
+    """So Django makes the tables of its many-to-many fields: an id, and the two foreign keys unique together."""
+    pair = (("user_id", "group_id"),)
+    django = SHOP | tables(replace(table("user_groups", "id", "user_id", "group_id"), unique_keys=pair))
+    proposal = propose_views(django, KEYS, NOBODY_KNOWS, joins=True)
+    assert proposal.between == ["public.user_groups"]
+    [step] = [join for join in views(proposal)["user"].joins if join.hide]
+    assert (step.table, step.on, step.shown) == ("user_groups", {"id": "user_id"}, ("groups",))
+    # Not unique together, or with something to say: rows of their own.
+    for other in (
+        table("user_groups", "id", "user_id", "group_id"),
+        replace(table("user_groups", "id", "user_id", "group_id", "rank"), unique_keys=pair),
+    ):
+        assert propose_views(SHOP | tables(other), KEYS, NOBODY_KNOWS, joins=True).between == []
+
+
 def test_a_row_that_there_can_be_but_one_of_is_no_list() -> None:
     profiles = table("profiles", "user_id", "motto", "created_at", kinds={"created_at": "timestamptz"})
     badges = replace(table("badges", "id", "holder_id"), unique_keys=(("holder_id",),))

@@ -17,9 +17,10 @@ from cdc.pipeline.loading import loads
 from cdc.resolve import resolve_view
 from connectors.postgres import connect
 from connectors.survey import LeftOut, Survey, survey
+from operations.propose.hidden import hidden_columns, is_secret
 from operations.propose.names import snake
 from operations.propose.roles import propose_roles
-from operations.propose.views import hidden_columns, is_secret, propose_views
+from operations.propose.views import propose_views
 from operations.propose.writing import SETUP_PASSWORD, SOURCE_PASSWORD, Draft, unique, variables, written
 
 SINKS = ("elasticsearch", "opensearch", "redis", "iceberg")

@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdc.catalogue import Column, Table
+from cdc.catalogue import Table
 from cdc.join.comparable import not_joined, not_sorted
-from cdc.masking import looks_secret
-from cdc.pipeline.checks import SEARCH_FIELDS
 from cdc.types import supported, type_key
 from connectors.foreign_keys import ForeignKey, Sizes
 from connectors.survey import LeftOut
 from operations.propose import names
+from operations.propose.hidden import has_secret_key, is_secret, shown_columns, without_view
 
 # Rows that are shown in a document, and up to how many there may be at the row that has most of them. All children of a
 # row are read when its document is made.
@@ -41,7 +40,6 @@ _MADE = (
 )
 _CHANGED = re.compile(r"updat|modif|chang|edit|expire|until|last", re.IGNORECASE)
 _MOMENTS = frozenset(("timestamptz", "timestamp", "date"))
-_WORDS = frozenset(("text", "varchar", "bpchar", "citext", "bytea", "json", "jsonb"))
 
 
 @dataclass(frozen=True)
@@ -185,8 +183,12 @@ class _Proposer:
         written: Mapping[str, Sequence[str]],
     ) -> None:
         self.tables, self.sizes, self.found, self.written = tables, sizes, Proposal(), written
+        self.secret = [name for name, table in tables.items() if has_secret_key(table)]
+        self.found.left_out += [without_view(name) for name in self.secret]
         self.keys = []
         for key in keys if joins else ():
+            if key.table in self.secret or key.target in self.secret:
+                continue
             wrong = not_a_join(key, tables)
             if wrong is None:
                 self.keys.append(key)
@@ -197,7 +199,8 @@ class _Proposer:
 
     def proposal(self) -> Proposal:
         details = {name: owner for name in self.tables if (owner := self._owner(name)) is not None}
-        shown = [name for name in self.tables if name not in self.between and name not in details]
+        apart = {*self.between, *details, *self.secret}
+        shown = [name for name in self.tables if name not in apart]
         for name in shown:
             self.found.views.append(self._view(self.tables[name]))
         self.found.between, self.found.details = list(self.between), details
@@ -352,39 +355,6 @@ class _Proposer:
         schema, _, bare = name.partition(".")
         alike = [other for other in self.tables if other.partition(".")[2] == bare]
         return bare if schema == "public" and len(alike) == 1 else name
-
-
-def shown_columns(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(the columns to write down, those that are left out because of their names); no columns to write for all of them.
-
-    What looks like a password does not belong into an index, and Elasticsearch has fields of its own.
-    """
-    every = [column.name for column in supported(table).columns]
-    hidden = [c.name for c in supported(table).columns if is_secret(c) or c.name in SEARCH_FIELDS]
-    hidden = [name for name in hidden if name not in table.primary_key]
-    return (tuple(name for name in every if name not in hidden), tuple(hidden)) if hidden else ((), ())
-
-
-def hidden_columns(tables: Mapping[str, Table]) -> list[LeftOut]:
-    """The columns that ``shown_columns`` leaves out of every document, each with the reason."""
-    return [
-        LeftOut(
-            f"{name}.{column}", _why_hidden(table.by_name[column]), "name it in a view's `columns` to have it there"
-        )
-        for name, table in tables.items()
-        for column in shown_columns(table)[1]
-    ]
-
-
-def _why_hidden(column: Column) -> str:
-    if is_secret(column):
-        return "in no document: it looks like a secret, by its name (it is captured, with its table)"
-    return "in no document: Elasticsearch has a field of that name"
-
-
-def is_secret(column: Column) -> bool:
-    """Whether a column seems to hold passwords, keys or tokens: text or bytes, and called so."""
-    return type_key(column) in _WORDS and looks_secret(column.name)
 
 
 def newest_first(table: Table, written: Sequence[str] = ()) -> str:

@@ -23,6 +23,7 @@ from connectors.database.sightings import Seen, Sighting, look
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
+RENAMED = "was renamed to"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -55,13 +56,11 @@ def difference(known: Sighting, now: Sighting | None, elsewhere: Sighting | None
         publication: for the message.
     """
     if now is None:
-        return Change(f"was renamed to {elsewhere.name}" if elsewhere else "was dropped", gone=True)
+        return Change(f"{RENAMED} {elsewhere.name}" if elsewhere else "was dropped", gone=True)
     said = []
     if now.oid != known.oid:
         said.append(
-            f"was renamed to {elsewhere.name}, and another table has its name"
-            if elsewhere
-            else "was dropped and made again"
+            f"{RENAMED} {elsewhere.name}, and another table has its name" if elsewhere else "was dropped and made again"
         )
     elif now.named != known.named and now.owner == known.owner:
         said.append("was renamed, and renamed back")
@@ -133,7 +132,9 @@ def refusal(table: str, gap: Gap, *, gone: bool = False) -> TableChanged:
     fix = TOPIC_ANEW if gap.key else READ_AGAIN
     if gone:
         named = "take it out of source.tables if it is named there"
-        fix = f"give {table} its name back, or, if it is gone for good, {named}; then {fix}"
+        renamed = any(reason.startswith(RENAMED) for reason in gap.reasons)
+        anew = ", or write its new name into the file" if renamed else ""
+        fix = f"give {table} its name back{anew}, or, if it is gone for good, {named}; then {fix}"
     state = " (it is being read again)" if gap.mending else ""
     return TableChanged(
         f"table {table} {'; '.join(gap.reasons)}{state}",

@@ -99,7 +99,7 @@ def with_way_out(pipeline: Pipeline, sink: str, number: int, error: HeadwaterErr
         retire = f"`headwater retire {file} {sink} --generation {number}`, which readers do not see"
         fix = retire if isinstance(error, ConfigError) or not fix else f"{fix}; or {retire}"
     elif isinstance(error, ConfigError) and register_of(pipeline, sink).generation(number).started:
-        fix = f"correct the view in {file}, then `headwater rebuild {file} {sink} --auto` makes it anew"
+        fix = f"correct {file} there, then `headwater rebuild {file} {sink} --auto` makes it anew"
     if isinstance(error, ConfigError):
         means = "nothing of it was changed, and it is not kept up to date; the other sinks go on"
     told = copy(error)

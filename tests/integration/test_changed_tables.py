@@ -197,7 +197,7 @@ def test_a_gap_stays_until_it_is_mended(source: SourceDatabase, watch: list[Tabl
     for verb in (plan_pipeline, apply, lambda pipeline: resnapshot(pipeline, Wish(["public.u"]))):
         with pytest.raises(TableChanged, match=r"table public\.t was renamed to public\.gone") as error:
             verb(pipeline)
-        assert "give public.t its name back, or, if it is gone for good, take it out" in error.value.fix
+        assert "or write its new name into the file, or, if it is gone for good, take it out" in error.value.fix
     assert said(watch[0].look()) == {"public.t": "table public.t was renamed to public.gone"}
     source.execute("ALTER TABLE gone RENAME TO t")
     assert said(watch[0].look()).keys() == {"public.t"}

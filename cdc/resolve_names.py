@@ -81,7 +81,7 @@ def keyed(pipeline: Pipeline, table: Table, path: Path, where: str = "") -> None
             path,
             f"{where}{table.qualified} has no primary key, so its changes can't be told apart",
             f"ALTER TABLE {sql_table(table.qualified)} ADD PRIMARY KEY (…), "
-            "or REPLICA IDENTITY USING INDEX of a unique index",
+            "or REPLICA IDENTITY USING INDEX of a unique index (a key that is DEFERRABLE counts as none)",
         )
     for name in table.primary_key:
         if (reason := unsupported(table.by_name[name])) is not None:

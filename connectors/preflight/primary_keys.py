@@ -21,7 +21,15 @@ def run(site: Site) -> Iterator[Finding]:
 def key_findings(table: Table, fact: TableFacts) -> Iterator[Finding]:
     """What keeps a table's changes from being matched with rows."""
     name = table.qualified
-    if not table.primary_key:
+    if not table.primary_key and fact.has_primary_key:
+        message = f"{name} has a primary key that is DEFERRABLE: Postgres does not log rows by such a key"
+        fix = (
+            f"make it anew without DEFERRABLE: ALTER TABLE {sql_table(name)} DROP CONSTRAINT …, ADD PRIMARY KEY (…);"
+            " or a unique index on NOT NULL columns and"
+            f" ALTER TABLE {sql_table(name)} REPLICA IDENTITY USING INDEX …"
+        )
+        yield Finding(Level.ERROR, name, message, fix)
+    elif not table.primary_key:
         message = f"{name} has no primary key: updates and deletes could not be matched with rows"
         fix = (
             f"ALTER TABLE {sql_table(name)} ADD PRIMARY KEY (…); or a unique index on NOT NULL columns and"

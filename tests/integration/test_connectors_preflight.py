@@ -148,6 +148,7 @@ def test_whole_schema_and_partitioned_root_are_fine(check: Callable[..., str]) -
     ("ddl", "message"),
     [
         ("CREATE TABLE t (id int)", "public.t has no primary key"),
+        ("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE)", "public.t has a primary key that is DEFERRABLE"),
         ("CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY NOTHING", "replica identity NOTHING"),
         (
             "CREATE TABLE t (id int PRIMARY KEY, u int NOT NULL UNIQUE);"

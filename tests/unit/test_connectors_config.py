@@ -216,6 +216,8 @@ def test_a_table_without_any_key_is_the_check_of_keys_business_alone() -> None:
     assert [finding.message for finding in key_findings(table, keyless)] == [
         "public.log has no primary key: updates and deletes could not be matched with rows"
     ]
+    [late] = key_findings(table, replace(keyless, has_primary_key=True))
+    assert "has a primary key that is DEFERRABLE" in late.message and "without DEFERRABLE" in late.fix
     for facts, said in ((keyless, 0), (replace(keyless, unique_keys=2), 1)):
         site = SimpleNamespace(pipeline=pipeline(), facts={"public.log": facts}, catalogue=catalogue(table))
         assert len(list(toast.run(site))) == said  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ test-failover: setup ## a primary is killed under load and its standby promoted:
 	@$(BIN)/python -m pytest -m '' tests/faults/test_promoted_standby.py
 
 test-cluster: setup ## joined views, windows and matches on a Spark master with two workers and a Redis Cluster, workers killed and paused (a quarter of an hour)
-	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/faults/test_spark_cluster_state.py tests/integration/test_spark_cluster_checks.py
+	@$(BIN)/python -m pytest -m '' tests/faults/test_spark_cluster.py tests/faults/test_spark_cluster_state.py tests/integration/test_spark_cluster_checks.py tests/integration/test_spark_cluster_reading.py
 
 test-alerts: setup ## the alert rules by promtool, which is built first if it is not there (minutes, once; needs Go)
 	@$(BIN)/python -m tests.support.promtool

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ValidationError
@@ -31,7 +31,15 @@ def explain(error: ValidationError, model: type[Part], root: FileNode) -> list[P
         model: the whole file's.
         root: the document that was validated.
     """
-    return [_explain(detail, model, root) for detail in error.errors(include_url=False, include_input=False)]
+    details = error.errors(include_url=False, include_input=False)
+    return [_explain(detail, model, root) for detail in details if not _counts_wrong(detail, details)]
+
+
+def _counts_wrong(detail: ErrorDetails, details: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is called too short only because pydantic leaves out what is wrong in it."""
+    path = detail["loc"]
+    inside = any(len(one["loc"]) > len(path) and one["loc"][: len(path)] == path for one in details)
+    return detail["type"] == "too_short" and inside
 
 
 def parts_at(model: type[Part], location: Path) -> tuple[Path, type[Part] | None]:

@@ -136,6 +136,12 @@ def test_several_mistakes_are_told_together_in_the_file_s_order() -> None:
     assert [line.split(" ")[0] for line in lines] == ["p.yaml:2:7:", "p.yaml:3:1:", "p.yaml:7:1:", "p.yaml:8:3:"]
 
 
+def test_a_list_is_not_called_empty_for_what_is_wrong_in_it() -> None:
+    said = bad(changed("[public.customers, public.orders]", "['public.shop_*']"))
+    assert "source.tables[1]: expected schema.table" in said and "at least" not in said
+    assert "source.tables: expected at least 1 of them" in bad(changed("[public.customers, public.orders]", "[]"))
+
+
 def test_no_more_than_twenty_are_told() -> None:
     lines = bad(MINIMAL + "".join(f"x{n}: 1\n" for n in range(30))).splitlines()
     assert len(lines) == 21

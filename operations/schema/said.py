@@ -27,7 +27,7 @@ from operations.kept_shapes import (
 )
 from operations.schema.act import Case, cases, changed_tables, in_words
 from operations.schema.decide import Verdict, together
-from operations.schema.statements import controls_transaction, statements
+from operations.schema.statements import controls_transaction, statements, unframed
 from operations.state_folder import numbered_state_dir
 
 ROLLED_BACK = "it was tried out in a transaction that was rolled back; nothing was changed"
@@ -121,13 +121,13 @@ def _statements(migration: Path) -> list[tuple[int, str]]:
             f"{migration} can't be read: {error}", means="nothing was tried", fix="name a file with SQL in UTF-8"
         ) from error
     found = []
-    for line, statement, words in statements(text):
+    for line, statement, words in unframed(list(statements(text))):
         if controls_transaction(words):
             raise ConfigError(
                 f"{migration}:{line}: {' '.join(statement.split())[:60]}: a migration is tried out in one transaction,"
                 " which it must not begin or end",
                 means="nothing of it was executed",
-                fix="leave BEGIN, COMMIT and the like out of the file that is tried",
+                fix="leave such statements out; one BEGIN before all of it and one COMMIT behind it may stay",
             )
         found.append((line, statement))
     return found

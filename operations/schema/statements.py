@@ -24,6 +24,8 @@ _ROUTINE = re.compile(r"create (or replace )?(function|procedure)\b")
 _CONTROL = re.compile(
     r"(begin|start transaction|commit|end|rollback|abort|savepoint|release|prepare transaction|set transaction)\b"
 )
+_BEGIN = re.compile(r"begin( work| transaction)?|start transaction")
+_COMMIT = re.compile(r"(commit|end)( work| transaction)?")
 
 
 def statements(text: str) -> Iterator[tuple[int, str, str]]:
@@ -61,6 +63,19 @@ def statements(text: str) -> Iterator[tuple[int, str, str]]:
         at = end
     if not empty:
         yield text.count("\n", 0, start) + 1, text[start:], " ".join(words)
+
+
+def unframed(parts: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    """Statements without the one transaction that Django's ``sqlmigrate`` and Alembic's ``--sql`` write around them.
+
+    Args:
+        parts: of ``statements``.
+
+    Returns:
+        the same if they are not framed by a plain BEGIN and COMMIT; what is between may still control transactions.
+    """
+    framed = len(parts) > 1 and _BEGIN.fullmatch(parts[0][2]) and _COMMIT.fullmatch(parts[-1][2])
+    return parts[1:-1] if framed else parts
 
 
 def _depth(word: str, words: list[str], body: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operations.schema.statements import controls_transaction, statements
+from operations.schema.statements import controls_transaction, statements, unframed
 
 
 def texts(sql: str) -> list[str]:
@@ -52,3 +52,23 @@ def test_what_does_not() -> None:
     for sql in ("ALTER TABLE t ADD begin int", "PREPARE p AS SELECT 1", "SET search_path = x", "DO $$ BEGIN END $$"):
         ((_, _, words),) = statements(sql)
         assert not controls_transaction(words), sql
+
+
+def framed(sql: str) -> list[str]:
+    return [text.strip() for _, text, _ in unframed(list(statements(sql)))]
+
+
+def test_the_one_transaction_around_all_of_it_is_taken_off() -> None:
+    django = "BEGIN;\n--\n-- Add field rank\n--\nALTER TABLE t ADD rank int;\nCOMMIT;\n"
+    assert [text.rpartition("\n")[2] for text in framed(django)] == ["ALTER TABLE t ADD rank int"]
+    assert framed("start transaction; SELECT 1; SELECT 2; END WORK") == ["SELECT 1", "SELECT 2"]
+    for sql in (
+        "BEGIN; SELECT 1",
+        "SELECT 1; COMMIT",
+        "BEGIN; SELECT 1; COMMIT AND CHAIN",
+        "COMMIT",
+        "BEGIN; SELECT 1; ROLLBACK",
+    ):
+        assert framed(sql) == texts(sql), sql
+    inside = framed("BEGIN; SELECT 1; COMMIT; SELECT 2; BEGIN; SELECT 3; COMMIT")
+    assert inside[1:4:2] == ["COMMIT", "BEGIN"], "which is refused"

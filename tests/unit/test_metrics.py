@@ -170,10 +170,10 @@ def test_a_scrape_takes_milliseconds(tmp_path: Path) -> None:
     many = [pipeline(tmp_path / f"p{number}", f"p{number}") for number in range(10)]
     seconds = []
     for _ in range(9):
-        began = time.perf_counter()
+        began = time.process_time()  # our own: a machine that others use takes as long as it takes
         metrics(many)
-        seconds.append(time.perf_counter() - began)
-    assert min(seconds) < 0.05, seconds  # the others had to wait for a busy machine
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 0.05, seconds
 
 
 def test_a_server_answers_with_it(tmp_path: Path) -> None:

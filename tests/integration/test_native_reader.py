@@ -27,6 +27,7 @@ from spark.record import RECORD_DDL, batch_of
 from spark.spec import FlowSpec
 from tests.support.codec_cases import fixture
 from tests.support.own_session import own_session
+from tests.support.sampling import in_turn
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 TOPIC = "topic"
@@ -46,7 +47,7 @@ def spec_of(table: Table, snapshot_lsn: int = 0) -> FlowSpec:
     return FlowSpec("s", {"v": view}, {TOPIC: ("v",)}, {TOPIC: table}, {}, {}, epoch=3, snapshot_lsn=snapshot_lsn)
 
 
-@pytest.fixture(params=["by our jar", "by Spark's functions"])
+@pytest.fixture(params=in_turn("by our jar", "by Spark's functions"))
 def without_jar(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Each of the two ways of the virtual machine."""
     without = request.param != "by our jar"

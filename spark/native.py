@@ -89,20 +89,18 @@ class NativeReader:
             seen = native_json.seen(self.raw, records)
         if self.raw.events:
             seen = seen.withColumn(ROWKEY, F.col(AFTER))
-        plain = f"{STATE} <> {IS_ODD} AND {self._is_plain()}"
-        judged = seen.withColumn(ODD, ~F.coalesce(F.expr(plain), F.lit(False)))
-        return judged.select(*self._own(), *self._typed(), KEY, ODD)
+        judged = seen.withColumn(STATE, F.expr(f"IF({self._is_plain()}, {STATE}, {IS_ODD})"))
+        return judged.select(*self._own(), *self._typed(), KEY, (F.col(STATE) == IS_ODD).alias(ODD))
 
     # -- what it makes of it ------------------------------------------------------------------------------------------
 
     def _own(self) -> list[Column]:
-        state = f"IF({ODD}, {IS_ODD}, {STATE})"
         made = {
             "view": literal(self.view.name),
-            "id": f"IF({ODD}, NULL, {self._id()})",
-            "version": f"CASE {state} WHEN {IS_ODD} THEN NULL WHEN {IS_GONE} THEN {UNVERSIONED} "
+            "id": f"IF({STATE} = {IS_ODD}, NULL, {self._id()})",
+            "version": f"CASE {STATE} WHEN {IS_ODD} THEN NULL WHEN {IS_GONE} THEN {UNVERSIONED} "
             f"ELSE {self._position()} END",
-            "document": f"IF({state} = {IS_UPSERT}, X'', NULL)",
+            "document": f"IF({STATE} = {IS_UPSERT}, X'', NULL)",
             "ts_ms": TS,
         }
         return [F.expr(made.get(name, name)).cast(kind).alias(PREFIX + name) for name, (_, kind) in META.items()]
@@ -110,16 +108,16 @@ class NativeReader:
     def _typed(self) -> list[Column]:
         """Each column of the row; of a row that is gone those of its key."""
         keys, found = set(self.view.table.primary_key), []
-        for column, how in zip(self.view.table.columns, self.raw.columns, strict=True):
-            row = how.value(f"{AFTER}.{quoted(column.name)}")
-            other = how.value(f"{ROWKEY}.{quoted(column.name)}") if column.name in keys else "NULL"
-            made = f"CASE WHEN {ODD} THEN NULL WHEN {STATE} = {IS_UPSERT} THEN {row} ELSE {other} END"
-            found.append(F.expr(made).alias(column.name))
+        for name, how in self.raw.of_row():
+            row = how.value(f"{AFTER}.{quoted(name)}")
+            other = how.value(f"{ROWKEY}.{quoted(name)}") if name in keys else "NULL"
+            made = f"CASE {STATE} WHEN {IS_ODD} THEN NULL WHEN {IS_UPSERT} THEN {row} ELSE {other} END"
+            found.append(F.expr(made).alias(name))
         return found
 
     def _id(self) -> str:
         """As ``cdc.keys.document_id``."""
-        by_name = dict(zip((column.name for column in self.view.table.columns), self.raw.columns, strict=True))
+        by_name = dict(self.raw.of_row())
         texts = []
         for name in self.view.key:
             text = by_name[name].key
@@ -141,8 +139,8 @@ class NativeReader:
         for name, how in self.raw.of_key():
             raw = f"{ROWKEY}.{quoted(name)}"
             conditions += [f"{raw} IS NOT NULL", *([how.plain(raw)] if how.plain else [])]
-        for column, how in zip(self.view.table.columns, self.raw.columns, strict=True):
+        for name, how in self.raw.of_row():
             if how.plain:
-                raw = f"{AFTER}.{quoted(column.name)}"
+                raw = f"{AFTER}.{quoted(name)}"
                 conditions.append(f"({raw} IS NULL OR {how.plain(raw)})")
         return all_of(conditions)

@@ -37,18 +37,20 @@ class RawTable:
 
     def row_ddl(self) -> str:
         """The columns of a row with the types of their raw values."""
-        return _ddl(zip((column.name for column in self.table.columns), self.columns, strict=True))
+        return _ddl(self.of_row())
 
     def key_ddl(self) -> str:
         """Likewise of its key."""
         return _ddl(self.of_key())
 
+    def of_row(self) -> Iterator[tuple[str, Native]]:
+        """The table's columns, in its order: name and how it is read."""
+        return zip((column.name for column in self.table.columns), self.columns, strict=True)
+
     def of_key(self) -> Iterator[tuple[str, Native]]:
-        """The key's columns, in the table's order."""
+        """Likewise the key's, in the table's order."""
         keys = set(self.table.primary_key)
-        for column, how in zip(self.table.columns, self.columns, strict=True):
-            if column.name in keys:
-                yield column.name, how
+        return ((name, how) for name, how in self.of_row() if name in keys)
 
 
 def _ddl(columns: Iterator[tuple[str, Native]]) -> str:

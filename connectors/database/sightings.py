@@ -2,7 +2,7 @@
 
 Changes go by names: the connector's list says ``public.orders``, and Postgres sends a table's changes under the name
 that it has at that moment. So a table that was renamed, swapped or taken out of the publication loses changes without
-a word. Three numbers of Postgres's catalogue tell of it, also afterwards, when all looks as before:
+a word. Four numbers of Postgres's catalogue tell of it, also afterwards, when all looks as before:
 
 - the table's *oid* is another after DROP and CREATE, and after a swap by rename;
 - the *row of the publication's list* (``pg_publication_rel``) is another after the table left it and came back, also
@@ -103,12 +103,11 @@ class Sighting:
 
     def with_indexes(self, now: Sighting) -> Sighting:
         """This one with the indexes that there are now: those that were there stay as they were."""
-        kept = {
-            oid: then
-            for oid, then in self.keyless.items()
-            if _clustered(then) == _clustered(now.keyless.get(oid, then))
-        }
-        return replace(self, keyless={oid: kept.get(oid, stamp) for oid, stamp in now.keyless.items()})
+        return replace(self, keyless={oid: self._written(oid, since) for oid, since in now.keyless.items()})
+
+    def _written(self, oid: str, since: str) -> str:
+        then = self.keyless.get(oid, since)
+        return then if _clustered(then) == _clustered(since) else since
 
 
 def _clustered(stamp: str) -> bool:
@@ -148,15 +147,19 @@ def look(connection: Connection, publication: str, names: Sequence[str], oids: C
             },
         ).fetchall()
         sent = read_publication(connection, publication)
-        indexes: dict[int, list[tuple[Any, ...]]] = {}
-        for oid, *index in connection.execute(KEYS, [[row[0] for row in found]]):
-            indexes.setdefault(int(oid), []).append(tuple(index))
-        others: dict[int, list[tuple[Any, ...]]] = {}
-        for oid, *index in connection.execute(INDEXES, [[row[0] for row in found]]):
-            others.setdefault(int(oid), []).append(tuple(index))
+        tables = [row[0] for row in found]
+        indexes, others = _by_table(connection, KEYS, tables), _by_table(connection, INDEXES, tables)
     sightings = [_sighting(row, indexes.get(row[0], []), others.get(row[0], []), sent) for row in found]
     wanted = set(names)
     return Seen({s.name: s for s in sightings if s.name in wanted}, {s.oid: s for s in sightings})
+
+
+def _by_table(connection: Connection, query: str, tables: list[int]) -> dict[int, list[tuple[Any, ...]]]:
+    """What a query tells of tables' indexes, by the tables' oids, which are its first column."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for oid, *index in connection.execute(query, [tables]):
+        found.setdefault(int(oid), []).append(tuple(index))
+    return found
 
 
 def _sighting(

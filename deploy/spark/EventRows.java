@@ -101,28 +101,27 @@ public final class EventRows implements Serializable {
   /** One record. */
   public InternalRow read(byte[] key, byte[] value) {
     try {
-      InternalRow id = null;
-      if (!events) {
-        if (key == null) {
-          return row(ODD, 0, false, 0, null, null);
-        }
-        JsonBytes in = new JsonBytes(encoded(key));
-        id = keyForm.read(in);
-        if (!in.atEnd()) {
-          throw JsonBytes.ODD;
-        }
+      InternalRow id = events ? null : id(key);
+      if (value != null) {
+        Event event = new Event(new JsonBytes(encoded(value)));
+        return row(event.state(), event.place(), event.alone(), event.ts, event.after, id);
       }
-      if (value == null && !events) {
-        return row(GONE, 0, false, 0, null, id);
-      }
-      if (value == null) {
-        throw JsonBytes.ODD;
-      }
-      Event event = new Event(new JsonBytes(encoded(value)));
-      return row(event.state(), event.place(), event.alone(), event.ts, event.after, id);
+      return row(events ? ODD : GONE, 0, false, 0, null, id);
     } catch (JsonBytes.Odd error) {
       return row(ODD, 0, false, 0, null, null);
     }
+  }
+
+  private InternalRow id(byte[] key) {
+    if (key == null) {
+      throw JsonBytes.ODD;
+    }
+    JsonBytes in = new JsonBytes(encoded(key));
+    InternalRow id = keyForm.read(in);
+    if (!in.atEnd()) {
+      throw JsonBytes.ODD;
+    }
+    return id;
   }
 
   private static byte[] named(String field) {
@@ -286,17 +285,16 @@ public final class EventRows implements Serializable {
       if (pair.tookNull()) {
         return 0;
       }
-      UTF8String digits = pair.text();
-      int size = digits.numBytes();
+      byte[] digits = pair.text().getBytes();
+      if (digits.length == 0 || digits.length > DIGITS_OF_LSN) {
+        throw JsonBytes.ODD;
+      }
       long found = 0;
-      for (byte one : digits.getBytes()) {
+      for (byte one : digits) {
         if (one < '0' || one > '9') {
           throw JsonBytes.ODD;
         }
         found = found * 10 + (one - '0');
-      }
-      if (size == 0 || size > DIGITS_OF_LSN) {
-        throw JsonBytes.ODD;
       }
       return found;
     }

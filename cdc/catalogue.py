@@ -114,6 +114,7 @@ class Catalogue:
         lsn: of the source's log in bytes, just before this was read; 0 if that is not known.
         doubts: a newer value that does not fit may be of a shape that nobody has seen yet; False once a look that was
             taken because of one has found nothing new: it is what it is then.
+        gone: tables that were there once, as they were last.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -122,6 +123,7 @@ class Catalogue:
     database: str = ""
     lsn: int = 0
     doubts: bool = True
+    gone: Mapping[str, Table] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """JSON text; stable, so that two catalogues can be compared as text."""

@@ -187,12 +187,15 @@ class Shapes:
         return tuple(sorted(found.items()))
 
     def told_to(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue whose tables know what their columns were called, and since when they are what they are."""
-        tables = {
-            name: replace(table, renamed=self.renamed(name), since=self._rewritten(name), later=self._later(name))
-            for name, table in catalogue.tables.items()
-        }
-        return replace(catalogue, tables=tables)
+        """The catalogue whose tables know what their columns were called, and since when they are what they are; and
+        that knows of the tables which are gone."""
+
+        def told(name: str, table: Table) -> Table:
+            return replace(table, renamed=self.renamed(name), since=self._rewritten(name), later=self._later(name))
+
+        tables = {name: told(name, table) for name, table in catalogue.tables.items()}
+        gone = {name: told(name, known[-1].table) for name, known in self.tables.items() if name not in tables}
+        return replace(catalogue, tables=tables, gone=gone)
 
     def _rewritten(self, table: str) -> int:
         """LSN of the newest shape for which values were written anew that are in no log; 0 for none."""

@@ -49,7 +49,7 @@ def source_catalogue(pipeline: Pipeline, say: Callable[[str], None] = _warn) -> 
     if absent and not catalogue.tables:
         raise absent[0]
     for missing in absent:
-        say(f"warning: {missing.what}; what needs it is left out")
+        say(f"warning: {missing.what}; what reads it stands still")
     write_atomic(remembered, catalogue.to_json())
     return remember_shapes(pipeline, shapes).told_to(catalogue)
 

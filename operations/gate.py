@@ -24,7 +24,7 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
-from operations.kept_shapes import known_shapes
+from operations.kept_shapes import known_shapes, with_gone
 from operations.state_folder import register_of, state_dir
 from sinks.configure import check_mapping
 from spark.files import write_atomic
@@ -113,7 +113,7 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
                 continue
             try:
                 defined = as_defined(pipeline, generation)
-                views = resolve_views(defined, catalogue, sink)
+                views = resolve_views(defined, with_gone(pipeline, sink, catalogue), sink)
             except HeadwaterError as error:
                 wrong.append((sink, number, error))
                 continue

@@ -19,6 +19,7 @@ from cdc.history_names import GAPS, VERSIONS
 from cdc.history_names import HISTORY as NAME
 from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_roots
+from operations.kept_shapes import with_gone
 from operations.state_folder import chosen_sinks, state_dir
 from spark.lease import Lease
 
@@ -74,8 +75,10 @@ def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str
         ConfigError: a root is not there or has no key, two of them are of one name, or a view has the name that one's
             history is to have (terminal).
     """
-    roots = resolve_roots(pipeline, catalogue, sink)
-    tables = {table.qualified: catalogue.tables[table.qualified] for table in roots.values()}
+    # One that is gone has its past: what the log has of it is written as before.
+    whole = with_gone(pipeline, sink, catalogue)
+    roots = resolve_roots(pipeline, whole, sink)
+    tables = {table.qualified: whole.tables[table.qualified] for table in roots.values()}
     taken = {view: f"view {view}" for view in roots} | {GAPS: "the table of gaps"}
     for table in tables.values():
         for name in (table.name + NAME, table.name + VERSIONS):

@@ -292,6 +292,40 @@ def _known_as(frozen: Table, now: Table) -> Table:
     return replace(frozen, renamed=tuple(sorted({*frozen.renamed, *found})), present=others)
 
 
+def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> Catalogue:
+    """The tables as a generation that goes on knows them: as they were, where its target can't hold what is new; and
+    one that is gone as it was last, though the file has it captured.
+
+    Whoever was at work when it went has it so too: what reads it is stopped by name, and the rest of the sink goes on,
+    also after a start (docs/decisions/changed-tables.md).
+
+    Args:
+        pipeline: the loaded file.
+        generation: the generation.
+        catalogue: the captured tables that are there.
+
+    Raises:
+        StateError: what is kept of it can't be read (terminal).
+    """
+    return read_frozen(generation).over(with_gone(pipeline, generation.sink, catalogue))
+
+
+def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> Catalogue:
+    """The tables with those that are gone although the file has them captured, as they were last. Pure.
+
+    Of a schema that is captured whole nobody says that a table should be there: a sink of all tables is one of those
+    that are.
+    """
+    every = sink in pipeline.sinks and pipeline.sinks[sink].tables == "all"
+    named = pipeline.source.tables
+    gone = {
+        name: table
+        for name, table in catalogue.gone.items()
+        if name in named or (not every and pipeline.captures(name))
+    }
+    return replace(catalogue, tables={**catalogue.tables, **gone}) if gone else catalogue
+
+
 def read_frozen(generation: Generation) -> Frozen:
     """What a generation goes on with; nothing for most.
 

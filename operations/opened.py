@@ -15,7 +15,7 @@ from cdc.pipeline.sinks import Sink
 from cdc.resolve import resolve_views, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
-from operations.kept_shapes import read_frozen
+from operations.kept_shapes import known_to, read_frozen
 from operations.pausing import refuse_paused
 from operations.rowstore import row_store_settings
 from operations.state_folder import followed_timelines, numbered_state_dir
@@ -130,9 +130,10 @@ def open_generation(
         # Only now: who pauses writes that down first, and then waits for the lease.
         refuse_paused(pipeline, [sink], "nothing is written to it")
         frozen = read_frozen(generation)
-        catalogue = frozen.over(catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started
+        if started:
+            catalogue = known_to(pipeline, generation, catalogue)
         known = generation.known() if started else None
         if known is not None and not (generation.folder / "definition.json").exists():
             # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
@@ -217,7 +218,7 @@ def peek(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> Op
         ConfigError: its views do not fit the source's tables (terminal).
     """
     holder = generation.lease.holder()
-    catalogue = read_frozen(generation).over(catalogue)
+    catalogue = known_to(pipeline, generation, catalogue)
     defined = without_absent(pipeline, as_defined(pipeline, generation), generation.sink, catalogue)
     return Opened(
         defined, generation, resolve_views(defined, catalogue, generation.sink), holder.token if holder else 0

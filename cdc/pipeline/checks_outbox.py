@@ -41,9 +41,8 @@ def is_root(outbox: Outbox, name: str) -> bool:
 
 
 def _table(pipeline: Pipeline, outbox: Outbox) -> Iterator[Wrong]:
-    tables = pipeline.source.tables
-    if outbox.table not in tables and f"{outbox.table.partition('.')[0]}.*" not in tables:
-        fix = near(outbox.table, tables) or "add it there: what is not captured is not in the log"
+    if not pipeline.captures(outbox.table):
+        fix = near(outbox.table, pipeline.source.tables) or "add it there: what is not captured is not in the log"
         yield Wrong((*AT, "table"), f"source.outbox.table: {shown(outbox.table)} is not in source.tables", fix)
 
 

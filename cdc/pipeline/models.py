@@ -234,6 +234,14 @@ class Pipeline(Part):
 
     # -- names --------------------------------------------------------------------------------------------------------
 
+    def captures(self, table: str) -> bool:
+        """Whether the file has a table captured, by its name or with its whole schema.
+
+        Args:
+            table: ``schema.table``.
+        """
+        return not {table, f"{table.partition('.')[0]}.*"}.isdisjoint(self.source.tables)
+
     def topic(self, table: str) -> str:
         """The topic of a table.
 

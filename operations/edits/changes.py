@@ -142,8 +142,4 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
 def _loses_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
     """Whether a sink of all tables keeps one that is captured no more: its flow has nothing to do."""
     tables = named_tables(defined.sinks[sink]) if new.sinks[sink].tables == "all" else []
-    return any(_captures(old, table) and not _captures(new, table) for table in tables)
-
-
-def _captures(pipeline: Pipeline, table: str) -> bool:
-    return not {table, f"{table.partition('.')[0]}.*"}.isdisjoint(pipeline.source.tables)
+    return any(old.captures(table) and not new.captures(table) for table in tables)

@@ -15,7 +15,7 @@ from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
 from operations.erase.subject import Subject
 from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables
-from operations.kept_shapes import read_frozen
+from operations.kept_shapes import known_to
 from operations.opened import Opened
 from operations.state_folder import register_of
 from sinks.rowstore.redis import RedisRowStore
@@ -64,7 +64,7 @@ def builds_of(subject: Subject) -> list[Build]:
             generation = register.generation(entry.number)
             if not generation.started:
                 continue  # nothing was written
-            catalogue = read_frozen(generation).over(subject.catalogue)
+            catalogue = known_to(subject.pipeline, generation, subject.catalogue)
             defined = as_defined(subject.pipeline, generation)
             views = resolve_views(defined, catalogue, sink)
             mine = tuple(view for view in views if subject.name in view_tables(view))

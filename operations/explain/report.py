@@ -23,7 +23,7 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
 from operations.held import Found, held_under
-from operations.kept_shapes import read_frozen
+from operations.kept_shapes import known_to
 from operations.logged_events import logged
 from operations.no_key import no_key
 from operations.opened import Opened
@@ -156,14 +156,15 @@ def _views(pipeline: Pipeline, sink: str, *, live: bool) -> list[View]:
     generation that may go on with tables as they were before."""
     from operations.catalogue import source_catalogue
 
-    frozen = read_frozen(register_of(pipeline, sink).generation())
+    generation = register_of(pipeline, sink).generation()
     remembered = state_dir(pipeline) / pipeline.name / "catalogue.json"
     if remembered.exists() and not live:
         try:
-            return resolve_views(pipeline, frozen.over(Catalogue.from_json(remembered.read_text())), sink)
+            last = Catalogue.from_json(remembered.read_text())
+            return resolve_views(pipeline, known_to(pipeline, generation, last), sink)
         except (ConfigError, ValueError):  # the file may name tables that were added since
             pass
-    return resolve_views(pipeline, frozen.over(source_catalogue(pipeline)), sink)
+    return resolve_views(pipeline, known_to(pipeline, generation, source_catalogue(pipeline)), sink)
 
 
 @contextmanager

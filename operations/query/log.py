@@ -19,7 +19,7 @@ from connectors.marker import last_attempt
 from operations.catalogue import remembered_catalogue, source_catalogue
 from operations.freshness.log import SourceLog
 from operations.freshness.wait import Wait, judge
-from operations.kept_shapes import read_frozen
+from operations.kept_shapes import known_to, read_frozen
 from operations.opened import Opened, peek
 from operations.query.answer import Told
 from operations.query.as_of import AsOf, Ends, committed, read_ends
@@ -109,8 +109,8 @@ class LogSide:
         found = []
         for one, opened, view in tables:
             _refuse_made_anew(one, opened, ends)
-            frozen = read_frozen(opened.generation)
-            spec = spec_of(opened.pipeline, one.name.sink, view, frozen.over(catalogue), frozen, snapshot_lsn)
+            frozen, known = read_frozen(opened.generation), known_to(self.pipeline, opened.generation, catalogue)
+            spec = spec_of(opened.pipeline, one.name.sink, view, known, frozen, snapshot_lsn)
             applied = _applied(one, opened, view)
             tail = read_tail(self._reader, spec, one, applied, ends.entry.offsets, until, retention)
             found.append(Told(one, ends.of(_topics(opened, view)), tail, view))

@@ -20,7 +20,7 @@ from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic
 from operations.generations.elsewhere import refuse_elsewhere
-from operations.kept_shapes import read_frozen
+from operations.kept_shapes import known_to, read_frozen
 from operations.opened import Opened
 from operations.rowstore import away_seconds, row_store_settings
 from operations.run.fits import fits_of
@@ -75,7 +75,7 @@ def spec_of(
     """The whole work of a generation, or that of one view; arguments and errors as ``flows_of``."""
     pipeline, generation = build.pipeline, build.generation
     sink, frozen = pipeline.sinks[build.sink], read_frozen(generation)
-    catalogue = frozen.over(catalogue)
+    catalogue = known_to(pipeline, generation, catalogue)
     found, views = Gathering(), list[View]()
     computed: dict[str, Mapping[str, str]] = {}
     for view in (view for view in build.views if only in (None, view.name)):

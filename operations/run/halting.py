@@ -21,6 +21,7 @@ from cdc.resolve import resolve_views, view_tables
 from connectors.marker_watch import MarkerWatch
 from connectors.tablewatch import TableWatch
 from operations.catalogue import source_catalogue
+from operations.kept_shapes import with_gone
 
 if TYPE_CHECKING:
     from operations.opened import Opened
@@ -38,7 +39,8 @@ def refuse_changed(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> None:
         changed = watch.look()
     finally:
         watch.close()
-    read = {table for view in resolve_views(pipeline, catalogue, sink) for table in view_tables(view)}
+    views = resolve_views(pipeline, with_gone(pipeline, sink, catalogue), sink)
+    read = {table for view in views for table in view_tables(view)}
     for table in sorted(read & changed.keys()):
         raise changed[table]
 

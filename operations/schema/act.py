@@ -16,7 +16,7 @@ from cdc.resolve import resolve_views, view_tables
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
 from cdc.used import used_columns
-from operations.kept_shapes import Evolution, Todo, freeze, owe, read_frozen, thaw
+from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
 from operations.schema.after import after, resolved
 from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
@@ -122,7 +122,7 @@ def cases(
             continue  # it takes the tables as they are
         defined = as_defined(pipeline, generation)
         frozen = read_frozen(generation)
-        own = frozen.over(before)
+        own = known_to(pipeline, generation, before)
         for name in view_names(defined, sink, generation):
             was = resolved(defined, own, name)
             if isinstance(was, ConfigError):
@@ -154,13 +154,14 @@ def owed_to(
         generation = register.generation(number)
         defined = as_defined(pipeline, generation) if generation.started else pipeline
         try:
-            views = resolve_views(defined, read_frozen(generation).over(catalogue), sink)
+            known = known_to(pipeline, generation, catalogue) if generation.started else catalogue
+            views = resolve_views(defined, known, sink)
         except ConfigError:
             continue  # it is not run
         for view in views:
             for table in view_tables(view).keys() & owed.keys():
                 used = used_columns(view, table)
-                columns = catalogue.tables[table].columns
+                columns = known.tables[table].columns
                 names = [one.name for one in columns if one.ordinal in owed[table] and one.name in used]
                 found[table] = [*found.get(table, []), *(name for name in names if name not in found.get(table, []))]
     return {table: names for table, names in found.items() if names}

@@ -27,7 +27,7 @@ from connectors.postgres import connect
 from operations.catalogue import captured_table, source_catalogue
 from operations.held import held_under
 from operations.holding import with_later
-from operations.kept_shapes import read_frozen
+from operations.kept_shapes import known_to
 from operations.opened import Opened
 from operations.state_folder import register_of, state_dir
 from operations.trace.backwards import Newest, newest_record
@@ -102,7 +102,7 @@ class _Role:
         name, register = case.table.qualified, register_of(case.pipeline, sink)
         try:
             generation = register.generation()
-            catalogue = read_frozen(generation).over(case.catalogue)  # as its documents show the tables
+            catalogue = known_to(case.pipeline, generation, case.catalogue)  # as its documents show the tables
             views = resolve_views(as_defined(case.pipeline, generation), catalogue, sink)
         except HeadwaterError as error:
             return cls([], [], error.what)

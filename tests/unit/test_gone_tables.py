@@ -1,0 +1,93 @@
+"""A captured table that is gone: who goes on knows it as it was, who begins is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.errors import ConfigError, HeadwaterError
+from cdc.pipeline import Pipeline, loads
+from cdc.shapes import Shape, Shapes
+from operations import gate, opened
+from operations.kept_shapes import with_gone
+from operations.state_folder import register_of
+
+TEXT = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [TABLES]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+sinks:
+  warehouse:
+    {type: iceberg, tables: CHOSEN, catalog_uri: sqlite.db, warehouse: /nowhere, namespace: shop}
+engine: {state_dir: STATE}
+"""
+NAMED, WHOLE = "public.orders, public.lines", '"public.*"'
+
+
+def table(name: str) -> Table:
+    return Table("public", name, (Column("id", "integer", "int4", nullable=False, ordinal=1),), ("id",))
+
+
+ORDERS, LINES = table("orders"), table("lines")
+BOTH = Catalogue({one.qualified: one for one in (ORDERS, LINES)}, system_identifier="7")
+KNOWN = Shapes({one.qualified: (Shape(one, 0, 9, "f", ()),) for one in (ORDERS, LINES)})
+# As they are read when one of them is gone.
+LEFT = KNOWN.told_to(replace(BOTH, tables={"public.orders": ORDERS}))
+
+
+def load(state: Path, tables: str = NAMED, chosen: str = "[orders, lines]") -> Pipeline:
+    text = TEXT.replace("TABLES", tables).replace("CHOSEN", chosen).replace("STATE", str(state))
+    return loads(text, "shop.yaml", {})
+
+
+def test_what_was_there_once_is_known_as_it_was() -> None:
+    assert KNOWN.told_to(BOTH).gone == {}
+    assert LEFT.gone == {"public.lines": LINES} and list(LEFT.tables) == ["public.orders"]
+
+
+@pytest.mark.parametrize(
+    ("tables", "chosen", "there"),
+    [
+        (NAMED, "[orders, lines]", True),
+        (NAMED, "all", True),
+        (WHOLE, "[orders, lines]", True),
+        (WHOLE, "all", False),  # nobody has said that it should be there
+        ("public.orders", "all", False),  # the file does not have it captured any more
+        ("public.orders", "[orders]", False),
+    ],
+)
+def test_who_goes_on_with_it(tmp_path: Path, tables: str, chosen: str, there: bool) -> None:
+    known = with_gone(load(tmp_path, tables, chosen), "warehouse", LEFT)
+    assert ("public.lines" in known.tables) is there and "public.orders" in known.tables
+
+
+@pytest.mark.parametrize("chosen", ["[orders, lines]", "all"])
+def test_a_sink_is_opened_with_it_once_it_has_written(
+    tmp_path: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
+    pipeline = load(tmp_path, chosen=chosen)
+    generation = register_of(pipeline, "warehouse").generation(1)
+    with pytest.raises(ConfigError, match="lines"):
+        opened.open_generation(pipeline, LEFT, "warehouse", 1)
+    build = opened.open_generation(pipeline, BOTH, "warehouse", 1)
+    opened.accept(build)
+    build.generation.unlock()
+    flow = generation.flow_folder("orders")
+    flow.mkdir()
+    (flow / "status.json").write_text(json.dumps({"state": "failed", "batch_id": 0}))
+    build = opened.open_generation(pipeline, LEFT, "warehouse", 1)
+    build.generation.unlock()
+    assert {view.name for view in build.views} == {"orders", "lines"}
+    assert gate.wrong_in_generations(pipeline, LEFT, no_spark) == []
+    assert {view.name for view in opened.peek(pipeline, LEFT, generation).views} == {"orders", "lines"}
+
+
+def no_spark(line: str) -> None:
+    raise HeadwaterError(line)

@@ -84,6 +84,7 @@ class Tables(Migrating):
         self.wait(
             lambda report: (
                 not report["evolving"]
+                and not report["file"]["building"]
                 and all(
                     flow["state"] == ("finished" if flow["flow"] in self.let_go else "running")
                     for sink in report["sinks"]

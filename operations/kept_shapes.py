@@ -293,8 +293,8 @@ def _known_as(frozen: Table, now: Table) -> Table:
 
 
 def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> Catalogue:
-    """The tables as a generation that goes on knows them: as they were, where its target can't hold what is new; and
-    one that is gone as it was last, though the file has it captured.
+    """The tables as a generation knows them: as they were, where its target can't hold what is new; and, once it has
+    written, one that is gone as it was last, though the file has it captured.
 
     Whoever was at work when it went has it so too: what reads it is stopped by name, and the rest of the sink goes on,
     also after a start (docs/decisions/changed-tables.md).
@@ -307,7 +307,9 @@ def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -
     Raises:
         StateError: what is kept of it can't be read (terminal).
     """
-    return read_frozen(generation).over(with_gone(pipeline, generation.sink, catalogue))
+    if catalogue.gone and generation.started:
+        catalogue = with_gone(pipeline, generation.sink, catalogue)
+    return read_frozen(generation).over(catalogue)
 
 
 def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> Catalogue:
@@ -316,7 +318,7 @@ def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> Catalogue:
     Of a schema that is captured whole nobody says that a table should be there: a sink of all tables is one of those
     that are.
     """
-    every = sink in pipeline.sinks and pipeline.sinks[sink].tables == "all"
+    every = pipeline.sinks[sink].tables == "all"
     named = pipeline.source.tables
     gone = {
         name: table

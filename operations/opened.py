@@ -130,10 +130,9 @@ def open_generation(
         # Only now: who pauses writes that down first, and then waits for the lease.
         refuse_paused(pipeline, [sink], "nothing is written to it")
         frozen = read_frozen(generation)
+        catalogue = known_to(pipeline, generation, catalogue)
         # One that has written nothing yet takes the file as it is now, whatever an earlier attempt was made of.
         started = generation.started
-        if started:
-            catalogue = known_to(pipeline, generation, catalogue)
         known = generation.known() if started else None
         if known is not None and not (generation.folder / "definition.json").exists():
             # Filled by a Headwater that did not keep definitions: the file must still say what it said then.
@@ -164,13 +163,14 @@ def named_tables(part: Sink) -> list[str]:
 
 
 def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: Catalogue) -> Pipeline:
-    """A warehouse of all tables goes on without those that are gone or not captured any more. Pure.
+    """A warehouse of all tables goes on without those that nobody has named and that are gone, and those that are not
+    captured any more. Pure.
 
     Args:
         pipeline: the loaded file.
         defined: the same with the sink as its generation was made of.
         sink: the sink's name.
-        catalogue: the captured tables that are there.
+        catalogue: the captured tables as the generation knows them.
     """
     part = defined.sinks[sink]
     # Documents of all plain views are kept by one flow, whose checkpoint has the gone topic's offsets.

@@ -154,14 +154,13 @@ def owed_to(
         generation = register.generation(number)
         defined = as_defined(pipeline, generation) if generation.started else pipeline
         try:
-            known = known_to(pipeline, generation, catalogue) if generation.started else catalogue
-            views = resolve_views(defined, known, sink)
+            views = resolve_views(defined, known_to(pipeline, generation, catalogue), sink)
         except ConfigError:
             continue  # it is not run
         for view in views:
-            for table in view_tables(view).keys() & owed.keys():
+            for table in view_tables(view).keys() & owed.keys() & catalogue.tables.keys():
                 used = used_columns(view, table)
-                columns = known.tables[table].columns
+                columns = catalogue.tables[table].columns
                 names = [one.name for one in columns if one.ordinal in owed[table] and one.name in used]
                 found[table] = [*found.get(table, []), *(name for name in names if name not in found.get(table, []))]
     return {table: names for table, names in found.items() if names}

@@ -29,7 +29,10 @@ from spark.warehouse_table import catalog_settings
 from tests.support.plain_spark import session_of
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.sampled(turn=1, of=2),
+]
 COLUMNS = ("a", "b", "v", "_hw_version")
 # Two columns of a key; of each: newer, older, gone, gone without a version, gone and older, new, gone and never there.
 THERE = [(1, "x", "old", 10), (2, "x", "newer", 50), (3, "y", "old", 10), (4, "y", "old", 10), (5, "z", "newer", 50)]

@@ -18,7 +18,7 @@ from operations.letters.writes import verdict
 from tests.support.lettered import LONG, Lettered
 from tests.support.servers import servers
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=0, of=2)]
 
 
 @pytest.fixture(scope="module")

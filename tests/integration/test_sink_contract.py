@@ -11,6 +11,7 @@ import pytest
 from cdc.errors import ConfigError, SinkUnavailable
 from sinks.contract import MAX_VERSION, STALE, UNVERSIONED, WRITTEN, Item, Outcome, Sink
 from tests.support.proxy import proxy_to
+from tests.support.sampling import in_turn
 from tests.support.servers import servers
 from tests.support.sinks import SEARCH, VIEW, State, Subject, doc, held, items, one_by_one, subject_on
 from tests.support.source import eventually
@@ -18,7 +19,7 @@ from tests.support.source import eventually
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(params=[*SEARCH, "redis"])
+@pytest.fixture(params=[*in_turn(*SEARCH), "redis"])
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     with subject_on(servers(), request.param) as made:
         yield made

@@ -17,9 +17,10 @@ from sinks.elasticsearch.bulk import encode
 from sinks.elasticsearch.rehearsal import refusals
 from sinks.retry import Patience
 from tests.support.proxy import HttpGate
+from tests.support.sampling import in_turn
 from tests.support.sinks import PROPERTIES, SEARCH, VIEW, Subject, doc, held, items, opened
 
-pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", SEARCH, indirect=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", in_turn(*SEARCH), indirect=True)]
 
 
 def target(subject: Subject, **over: Any) -> dict[str, Any]:

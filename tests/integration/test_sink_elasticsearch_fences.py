@@ -8,9 +8,10 @@ import pytest
 from elasticsearch import Elasticsearch
 
 from sinks.contract import WRITTEN, Item
+from tests.support.sampling import in_turn
 from tests.support.sinks import SEARCH, VIEW, Subject, doc, opened
 
-pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", SEARCH, indirect=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", in_turn(*SEARCH), indirect=True)]
 
 
 def fences(client: Elasticsearch, subject: Subject) -> set[str]:

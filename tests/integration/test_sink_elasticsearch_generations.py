@@ -8,9 +8,10 @@ from elasticsearch import Elasticsearch
 from cdc.errors import Fenced, SinkRefused
 from sinks.contract import WRITTEN, Item
 from sinks.elasticsearch import ElasticsearchSink
+from tests.support.sampling import in_turn
 from tests.support.sinks import SEARCH, VIEW, Subject, doc, held, items
 
-pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", SEARCH, indirect=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", in_turn(*SEARCH), indirect=True)]
 
 
 def aliases(client: Elasticsearch, subject: Subject) -> dict[str, set[str]]:

@@ -9,9 +9,10 @@ from elasticsearch import Elasticsearch, NotFoundError
 
 from cdc.keys import document_id, is_stray
 from sinks.contract import STALE, UNVERSIONED, WRITTEN, Item
+from tests.support.sampling import in_turn
 from tests.support.sinks import PROPERTIES, SEARCH, VIEW, Subject, doc, opened
 
-pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", SEARCH, indirect=True)]
+pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", in_turn(*SEARCH), indirect=True)]
 
 SHARDS = 5
 KEYS = {document_id([f"tenant {n % 7}|\\é", n]): f"tenant {n % 7}|\\é" for n in range(40)}

@@ -23,7 +23,7 @@ from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from tests.support.lakes import CREDENTIAL, KEYS, TOKEN, free_port, rest_server, s3_server
 
-pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]
+pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=3, of=4)]
 
 CATALOG = "hw_lake"
 SCHEMA = pa.schema([("id", pa.int64()), ("made_by", pa.string())])

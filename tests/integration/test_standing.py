@@ -25,7 +25,7 @@ from sinks.redis import RedisSink
 from tests.support.pushed import Listening
 from tests.support.sampling import in_turn
 from tests.support.servers import servers
-from tests.support.sinks import VIEW, client_of, subject_on
+from tests.support.sinks import SEARCH, VIEW, client_of, subject_on
 from tests.support.source import eventually
 from tests.support.standing import SAVED, Matching, StandingWorld, folded
 from tests.unit.test_docs_json import example
@@ -33,7 +33,7 @@ from tests.unit.test_docs_json import example
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(params=in_turn("opensearch", "elasticsearch", "elasticsearch-9"))
+@pytest.fixture(params=in_turn(*SEARCH))
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StandingWorld]:
     """OpenSearch has a percolator; the local Elasticsearch, a minimal one, has none, and documents are searched."""
     with subject_on(servers(), "redis") as cache, subject_on(servers(), request.param) as search:

@@ -58,6 +58,10 @@ class Revival:
             if now < self._due:
                 return None
             self.check()
+            if not client.offsets(name):
+                # It failed before its first record, and Connect keeps an empty offset of that: Debezium would take it
+                # for the end of the initial snapshot, and read no row. `apply` says what to do.
+                return None
             self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
             client.restart(name)
         except ConnectError:  # down, or in a rebalance: looked at again

@@ -33,7 +33,9 @@ SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relrepliden
                  JOIN pg_class pc ON pc.oid = t.oid JOIN pg_namespace pn ON pn.oid = pc.relnamespace
                  WHERE t.root = c.oid AND t.oid <> c.oid AND pc.relreplident <> 'f'), '{}'),
        coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-                 WHERE a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped), '{}')
+                 WHERE a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped), '{}'),
+       coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(tables)s)
 """)
@@ -72,6 +74,7 @@ class TableFacts:
         partitions: all tables below a partitioned one.
         partial: those of them without REPLICA IDENTITY FULL.
         stored: those of ``generated`` whose values are kept.
+        columns: all of its columns, generated ones too, in its order.
     """
 
     name: str
@@ -92,6 +95,7 @@ class TableFacts:
     partitions: tuple[str, ...]
     partial: tuple[str, ...]
     stored: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     @property
     def not_full(self) -> list[str]:
@@ -103,11 +107,11 @@ def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, Table
     """Facts of those tables that exist, by name."""
     with explained("reading facts of the tables"):
         out = {}
-        for *row, generated, virtual, unique, parts, partial, stored in connection.execute(
+        for *row, generated, virtual, unique, parts, partial, stored, columns in connection.execute(
             FACTS, {"tables": sorted(tables)}
         ):
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
-            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored)])
+            fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns)])
             out[fact.name] = fact
         return out
 

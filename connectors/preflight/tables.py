@@ -73,6 +73,10 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
     elif fact.kind == "r" and (fact.has_children or fact.parent):
         message = f"{fact.name} is part of an inheritance tree: a snapshot would read children's rows as the parent's"
         yield Finding(Level.ERROR, fact.name, message, "use declarative partitioning, or leave the tree out")
+    for twins in spellings(fact.columns).values():
+        if len(twins) > 1:  # Debezium keeps columns by their names in lower case, and gives up at such a table
+            message = f"{fact.name} has columns that differ only in case: {', '.join(twins)}; Debezium refuses it"
+            yield Finding(Level.ERROR, fact.name, message, "rename one of them, or leave the table out")
     if fact.generated:
         message = f"generated columns are not captured: {', '.join(fact.generated)} (Postgres does not send them)"
         yield Finding(Level.NOTE, fact.name, message, "compute them in the pipeline's views, as fields")

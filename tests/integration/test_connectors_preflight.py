@@ -119,6 +119,11 @@ def test_brokers_and_worker_that_are_away(source: SourceDatabase) -> None:
             "public.case",
             "public.Case differs from public.case only in case",
         ),
+        (
+            ['CREATE TABLE t (id int PRIMARY KEY, "Word" text, g int GENERATED ALWAYS AS (id) STORED, word text)'],
+            "public.t",
+            "public.t has columns that differ only in case: Word, word",
+        ),
     ],
 )
 def test_tables_that_cannot_be_captured(

@@ -8,11 +8,13 @@ import time
 import pytest
 from psycopg import sql
 
-from cdc.errors import SourceError
+from cdc.errors import ConnectError, SourceError
+from connectors import plan
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import mark, read_captured
 from connectors.debezium import marker_topic
 from connectors.names import Names
+from connectors.revival import Revival
 from connectors.servers import open_servers
 from connectors.snapshot import Progress, unfinished, wait_snapshot
 from tests.support.source import SourceDatabase, eventually
@@ -103,3 +105,24 @@ def test_lost_signal_is_noticed_and_sent_again(source: SourceDatabase) -> None:
 def test_waiting_before_applying_is_told(source: SourceDatabase) -> None:
     with pytest.raises(SourceError, match="nothing is captured yet"):
         wait_snapshot(source.pipeline("public.t"))
+
+
+def test_snapshot_that_failed_before_its_first_record_is_not_taken_for_a_complete_one(
+    source: SourceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connect keeps an empty offset then, which Debezium, started again, takes for the end of the snapshot."""
+    source.execute('CREATE TABLE t (id int PRIMARY KEY, "Twin" int, twin int)', "INSERT INTO t VALUES (1, 1, 1)")
+    pipeline = source.pipeline("public.t")
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "refuse_unfit", lambda servers: None)  # stands for a cause that no check knows
+        apply(pipeline)
+    with pytest.raises(ConnectError, match="differ only by case"):
+        wait_snapshot(pipeline, seconds=120)
+    source.execute("ALTER TABLE t DROP COLUMN twin")
+    assert Revival(pipeline, lambda: None).look() is None
+    with open_servers(pipeline) as servers:
+        status = servers.connect.status(servers.connector)
+        assert status is not None and status.failed, "started again"
+        servers.connect.restart(servers.connector)  # as somebody may do by hand
+    with pytest.raises(ConnectError, match=r"skipped the initial snapshot of public\.t"):
+        wait_snapshot(pipeline, seconds=120)

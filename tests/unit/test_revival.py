@@ -30,6 +30,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.state, self.restarts, self.fails = "RUNNING", 0, 0
+        self.offset: dict[str, int] = {"lsn": 1}
         worker = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,6 +41,8 @@ class Worker:
                     "trace": "java.lang.IndexOutOfBoundsException: 12\n\tat x",
                 }
                 body = {"name": "c", "connector": {"state": "RUNNING"}, "tasks": [task]}
+                if self.path.endswith("/offsets"):
+                    body = {"offsets": [{"partition": {"server": "shop"}, "offset": worker.offset}]}
                 self._answer(json.dumps(body).encode())
 
             def do_POST(self) -> None:
@@ -122,3 +125,9 @@ def test_a_worker_that_is_away_is_looked_at_again(worker: Worker) -> None:
     worker.server.shutdown()
     worker.server.server_close()
     assert Revival(pipeline, lambda: None).look(0.0) is None
+
+
+def test_what_failed_before_its_first_record_is_left_alone(worker: Worker) -> None:
+    worker.state, worker.offset = "FAILED", {}  # Debezium would take it for the end of its snapshot, and read no row
+    assert Revival(worker.pipeline, lambda: None).look(0.0) is None
+    assert worker.restarts == 0

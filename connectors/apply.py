@@ -38,12 +38,14 @@ def plan_pipeline(pipeline: Pipeline) -> list[Action]:
         return plan(servers, observe(servers))
 
 
-def apply(pipeline: Pipeline, progress: Show = lambda action: None) -> Result:
+def apply(pipeline: Pipeline, progress: Show = lambda action: None, *, forget: bool = True) -> Result:
     """Create or change publication, slot, topics and connector as the file says, and wait until the connector runs.
 
     Args:
         pipeline: the loaded file.
         progress: called after each action that was done.
+        forget: tables of a schema that is captured whole, and that are gone, are let go: who calls this for another
+            reason has not been told so.
 
     Returns:
         What was done. The snapshot may still be under way: see ``connectors.snapshot.wait_snapshot``.
@@ -54,7 +56,7 @@ def apply(pipeline: Pipeline, progress: Show = lambda action: None) -> Result:
     """
     with open_servers(pipeline) as servers, changing(servers):
         actual = observe(servers)
-        actions = plan(servers, actual)
+        actions = plan(servers, actual, forget=forget)
         run_all(servers, actions, progress)
         wait_ready(servers)
         return Result(actions, actual.catalogue, actual.fresh)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,22 @@ class Captured:
 
 def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
     """The list, by table; empty when nothing was applied yet."""
+    return _read(connection, names, sql.SQL("IS NULL"))
+
+
+def read_left(connection: Connection, names: Names) -> dict[str, Captured]:
+    """Tables that were captured once, and whose topics are still there unless somebody has deleted them.
+
+    Each with the gap that it has if it comes back: what was deleted meanwhile must not stay in its topic.
+    """
+    away = Gap(("was not captured for a while",))
+    return {
+        table: replace(entry, gap=replace(away, key=entry.identity is None))  # whether its key is the same is not known
+        for table, entry in _read(connection, names, sql.SQL("IS NOT NULL")).items()
+    }
+
+
+def _read(connection: Connection, names: Names, left: sql.SQL) -> dict[str, Captured]:
     with explained("reading the list of captured tables"):
         if not has_table(connection, names.schema, names.captured):
             return {}
@@ -101,19 +117,9 @@ def read_captured(connection: Connection, names: Names) -> dict[str, Captured]:
             "SELECT table_name, snapshot, signal_id, changed_at, to_jsonb(c) ->> 'condition',"
             " coalesce((to_jsonb(c) ->> 'sweep')::boolean, false), nullif(to_jsonb(c) -> 'identity', 'null'),"
             " nullif(to_jsonb(c) -> 'gap', 'null'), coalesce(nullif(to_jsonb(c) -> 'begins', 'null'), '{{}}')"
-            " FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NULL"
-        ).format(names.identifier(names.captured))
+            " FROM {} c WHERE to_jsonb(c) ->> 'left_at' {}"
+        ).format(names.identifier(names.captured), left)
         return {row[0]: _entry(*row) for row in connection.execute(select)}
-
-
-def read_left(connection: Connection, names: Names) -> list[str]:
-    """Tables that were captured once, and whose topics are still there unless somebody has deleted them."""
-    with explained("reading the list of captured tables"):
-        if not has_table(connection, names.schema, names.captured):
-            return []
-        check_number(connection, names)
-        select = sql.SQL("SELECT table_name FROM {} c WHERE to_jsonb(c) ->> 'left_at' IS NOT NULL")
-        return [table for (table,) in connection.execute(select.format(names.identifier(names.captured)))]
 
 
 def _entry(*row: Any) -> Captured:

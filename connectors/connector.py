@@ -10,7 +10,7 @@ from cdc.errors import ConnectError, LogGap, SlotLost, SourceError
 from cdc.log.client import Topic
 from cdc.polling import poll
 from connectors.actions import Action
-from connectors.captured import read_captured
+from connectors.captured import mark, read_captured
 from connectors.database.slot import Slot, drop_lost_slot, read_slot
 from connectors.debezium import redact
 from connectors.rest import ConnectClient, Status, failure
@@ -69,7 +69,7 @@ def read_connector(client: ConnectClient, name: str) -> RunningConnector | None:
 
 
 def plan_connector(
-    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool = False
+    name: str, wanted: dict[str, str], running: RunningConnector | None, *, slot: bool = False, skipped: bool = False
 ) -> list[Action]:
     """What must change in Kafka Connect. Pure.
 
@@ -78,10 +78,14 @@ def plan_connector(
         wanted: its configuration, with secrets.
         running: as it is.
         slot: whether its slot is there, as it is when somebody has deleted only the connector.
+        skipped: it streams, and has not made its initial snapshot (``marker_watch.has_skipped``).
     """
     if running is None:
         then = "it goes on from what its slot and Connect have kept" if slot else MAKES_SLOT
         return [Action("connector", name, f"create; {then}", None, redact(wanted), _create(name, wanted))]
+    if skipped:
+        detail = "begin anew: Debezium has skipped the initial snapshot"
+        return [Action("connector", name, detail, "RUNNING", "RUNNING", _anew(name, wanted))]
     keys = sorted(k for k in {*wanted, *running.config} if wanted.get(k) != running.config.get(k))
     if keys:
         before, after = redact(dict(running.config)), redact(wanted)
@@ -89,13 +93,34 @@ def plan_connector(
         old, new = {k: before.get(k) for k in keys}, {k: after.get(k) for k in keys}
         return [Action("connector", name, detail, old, new, _change(name, wanted))]  # also starts it
     status = running.status
+    run = lambda servers: start_again(servers.connect, name)  # noqa: E731
     if status is not None and status.connector in ("PAUSED", "STOPPED"):
-        run = lambda servers: servers.connect.resume(name)  # noqa: E731
         return [Action("connector", name, "resume", status.connector, "RUNNING", run)]
     if status is not None and status.failed:
-        run = lambda servers: servers.connect.restart(name)  # noqa: E731
         return [Action("connector", name, f"restart; it failed: {status.trace}", "FAILED", "RUNNING", run)]
     return []
+
+
+def start_again(client: ConnectClient, name: str) -> None:
+    """Start a connector that is paused, stopped or failed.
+
+    Of one that failed before its first record Connect may keep an empty offset. Debezium would take that for the end of
+    the initial snapshot, and read no row: it is forgotten, so that the snapshot begins.
+
+    Raises:
+        ConnectError: Connect refused, or the connector did not stop (ConnectUnavailable: transient).
+    """
+    status = client.status(name)
+    if not client.offsets(name):
+        if status is None or status.connector != "STOPPED":
+            client.stop(name)
+            client.wait_stopped(name)
+        client.delete_offsets(name)
+        client.resume(name)
+    elif status is not None and status.failed:
+        client.restart(name)
+    else:
+        client.resume(name)
 
 
 def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic], *, there: bool) -> list[Action]:
@@ -119,7 +144,7 @@ def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic], *, t
         for topic in topics:
             servers.kafka.create(topic)
         if there:
-            servers.connect.resume(name)
+            start_again(servers.connect, name)
 
     parts = [f"restart, to read the definition of {', '.join(tables)} anew"] if there else []
     if topics:
@@ -144,7 +169,7 @@ def _create(name: str, wanted: dict[str, str]) -> Any:
             servers.connect.delete(name)
             raise
         servers.connect.put_config(name, wanted)
-        servers.connect.resume(name)
+        start_again(servers.connect, name)
 
     return run
 
@@ -155,6 +180,18 @@ def _change(name: str, wanted: dict[str, str]) -> Any:
         servers.connect.stop(name)
         servers.connect.wait_stopped(name)
         servers.connect.put_config(name, wanted)
+        start_again(servers.connect, name)
+
+    return run
+
+
+def _anew(name: str, wanted: dict[str, str]) -> Any:
+    def run(servers: Servers) -> None:
+        servers.connect.stop(name)
+        servers.connect.wait_stopped(name)
+        servers.connect.put_config(name, wanted)
+        mark(servers.setup, servers.names, read_captured(servers.setup, servers.names), "initial")
+        servers.connect.delete_offsets(name)
         servers.connect.resume(name)
 
     return run

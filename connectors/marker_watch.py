@@ -81,6 +81,23 @@ def refuse_lost_marker(
         raise _lost(topic, begins)
 
 
+def has_skipped(kafka: Kafka, pipeline: Pipeline, connector: RunningConnector | None) -> bool:
+    """Whether a connector streams that has never read the tables: its initial snapshot was skipped.
+
+    Connect keeps an empty offset of a notification that Debezium sends before its first record. If the task ends then,
+    it takes that, started again, for the end of the snapshot, and every topic stays empty.
+
+    Raises:
+        KafkaError: Kafka does not answer (transient).
+    """
+    if connector is None or not connector.streaming:
+        return False
+    topic = marker_topic(pipeline)
+    if topic not in kafka.describe([topic]):
+        return False  # that is another trouble
+    return not kafka.ends({topic: 1}, first=True)[topic][0] and read_position(kafka, pipeline) is None
+
+
 def _lost(topic: str, begins: int) -> KafkaError:
     return KafkaError(
         f"topic {topic} has lost the position of the initial snapshot: what was before offset {begins} is deleted",

@@ -13,7 +13,7 @@ from cdc.outbox import is_outbox, topics_of_table, topics_of_tables
 from cdc.pipeline import Pipeline
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
-from connectors.captured import Captured, Gap, mark, plan_captured, read_captured
+from connectors.captured import Captured, Gap, mark, plan_captured, read_captured, read_left
 from connectors.catalogue import read_catalogue
 from connectors.changed import Change, differences, look_at, merged, refusal
 from connectors.connector import RunningConnector, plan_connector, plan_renewal, read_connector, wait_ready
@@ -30,7 +30,7 @@ from connectors.database.write_tokens import plan_write_tokens
 from connectors.debezium import connector_config, marker_topic
 from connectors.failover import plan_failover
 from connectors.lost_records import lost_records
-from connectors.marker_watch import refuse_lost_marker
+from connectors.marker_watch import has_skipped, refuse_lost_marker
 from connectors.preflight import outbox, primary_keys, tables, toast
 from connectors.preflight.model import Level, Site
 from connectors.servers import Servers
@@ -54,7 +54,8 @@ LOST_SECONDS = 60
 class Actual:
     """Everything that is there; ``gaps`` are of tables that must be read again, for changes of theirs are missing.
 
-    ``noted`` is the timeline that is followed, if that is noted; ``plugins`` the classes that Connect's worker has.
+    ``noted`` is the timeline that is followed, if that is noted; ``plugins`` the classes that Connect's worker has;
+    ``skipped`` that the connector streams without having read the tables first.
     """
 
     catalogue: Catalogue
@@ -69,6 +70,7 @@ class Actual:
     now: Moment
     noted: int | None = None
     plugins: frozenset[str] = frozenset()
+    skipped: bool = False
 
     @property
     def fresh(self) -> bool:
@@ -89,6 +91,9 @@ def observe(servers: Servers) -> Actual:
     changed = find_changes(servers, captured)
     places = {t: str(pipeline.locate(("source", "tables", i))) for i, t in enumerate(pipeline.source.tables)}
     catalogue = read_catalogue(servers.setup, pipeline.source.tables, places)
+    left = read_left(servers.setup, servers.names)
+    if back := {table: entry for table, entry in left.items() if table in catalogue.tables}:
+        captured, changed = captured | back, changed | find_changes(servers, back)
     topics = servers.kafka.describe([topic.name for topic in wanted_topics(pipeline, catalogue)])
     counts = {topic.name: topic.partitions for topic in topics.values()}
     first, end = servers.kafka.ends(counts, first=True), servers.kafka.ends(counts)
@@ -99,7 +104,7 @@ def observe(servers: Servers) -> Actual:
     lost = lost_records(pipeline, captured, first, servers.kafka.ids(counts) if captured else {})
     return Actual(
         catalogue=catalogue,
-        facts=read_facts(servers.setup, catalogue.tables),
+        facts=read_facts(servers.setup, catalogue.tables, pipeline.source.user),
         publication=read_publication(servers.setup, pipeline.source.publication),
         slot=slot,
         connector=connector,
@@ -110,6 +115,8 @@ def observe(servers: Servers) -> Actual:
         now=read_moment(servers.source),
         noted=noted_timeline(servers.setup, servers.names),
         plugins=frozenset(servers.connect.plugins(connectors_only=False)),
+        skipped=any(entry.state == "initial" for entry in captured.values())
+        and has_skipped(servers.kafka, pipeline, connector),
     )
 
 
@@ -136,12 +143,14 @@ def find_gaps(captured: Mapping[str, Captured], found: Mapping[str, Change]) -> 
     return gaps
 
 
-def plan(servers: Servers, actual: Actual) -> list[Action]:
+def plan(servers: Servers, actual: Actual, *, forget: bool = True) -> list[Action]:
     """The actions that lead from what is there to what the file asks for, in the order in which they are safe.
 
     Args:
         servers: for questions about rights and triggers, whose answers depend on the names asked for; not changed.
         actual: from ``observe``.
+        forget: captured tables that are gone are not captured any more; without it they stay in the list, with their
+            gap.
 
     Raises:
         SourceError: the slot can't give every change since the connector's last (terminal).
@@ -153,12 +162,19 @@ def plan(servers: Servers, actual: Actual) -> list[Action]:
     config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()), actual.plugins)
     return [
         *first,
-        *plan_connector(servers.connector, config, actual.connector, slot=actual.slot is not None),
+        *plan_connector(
+            servers.connector, config, actual.connector, slot=actual.slot is not None, skipped=actual.skipped
+        ),
         *plan_failover(servers, actual.slot, actual.connector),
         *plan_sweep(servers, actual),
         *plan_snapshot(servers, actual, noted),
-        *last,
+        *(action for action in last if forget or not lets_go(pipeline, action)),
     ]
+
+
+def lets_go(pipeline: Pipeline, action: Action) -> bool:
+    """Whether an action ends the capture of a table that the file still has captured: it is gone. Pure."""
+    return action.kind == "snapshot" and action.after is None and pipeline.captures(action.name)
 
 
 def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], list[Action]]:
@@ -243,7 +259,9 @@ def refuse_discontinued(pipeline: Pipeline, actual: Actual) -> None:
     refuse_future(actual.now, running.offset)
     refuse_unfollowed(actual.noted, actual.now)
     refuse_empty(actual.slot, running.offset, actual.captured)
-    if running.offset is not None or actual.slot is not None:
+    # One that has failed before its first record has made its slot, and begins anew.
+    begun = any(entry.state != "initial" for entry in actual.captured.values())
+    if running.offset is not None or (actual.slot is not None and begun):
         refuse_gap(source.slot, actual.slot, running.offset)
 
 

@@ -24,7 +24,7 @@ from connectors.begins import Begins
 from connectors.captured import Captured, read_captured, want_again
 from connectors.catalogue import near_misses, read_catalogue
 from connectors.conditions import check_condition
-from connectors.connector import RunningConnector, read_connector, wait_ready
+from connectors.connector import RunningConnector, read_connector, start_again, wait_ready
 from connectors.database.grants import plan_grants
 from connectors.database.history import read_moment
 from connectors.database.lost import note_lost
@@ -200,10 +200,8 @@ def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> Slot
 def _start(servers: Servers, running: RunningConnector) -> None:
     """Start a connector that a killed sweep has left stopped, or that has failed."""
     status = running.status
-    if status is not None and status.connector in ("PAUSED", "STOPPED"):
-        servers.connect.resume(servers.connector)
-    elif status is not None and status.failed:
-        servers.connect.restart(servers.connector)
+    if status is not None and (status.failed or status.connector in ("PAUSED", "STOPPED")):
+        start_again(servers.connect, servers.connector)
     wait_ready(servers)
 
 

@@ -195,8 +195,9 @@ class ConnectClient:
         return [entry["offset"] for entry in raw["offsets"] if entry.get("partition") and entry.get("offset")]
 
     def resume(self, name: str) -> None:
-        """Start a paused or stopped connector."""
+        """Start a paused or stopped connector; returns when a failure from before is not told any more."""
         self.request("PUT", f"/connectors/{quote(name)}/resume")
+        self._wait_untold(name)
 
     def pause(self, name: str) -> None:
         """Let the tasks idle; they keep their connections."""
@@ -209,6 +210,9 @@ class ConnectClient:
     def restart(self, name: str) -> None:
         """Restart the connector and its tasks, failed or not; returns when the old failure is not told any more."""
         self.request("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=false")
+        self._wait_untold(name)
+
+    def _wait_untold(self, name: str) -> None:
         poll(
             lambda: self.status(name),
             lambda status: status is None or not status.failed,

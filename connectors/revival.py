@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from cdc.errors import ConnectError
 from cdc.pipeline import Pipeline
+from connectors.connector import start_again
 from connectors.debezium import connector_name
 from connectors.rest import ConnectClient
 
@@ -58,12 +59,8 @@ class Revival:
             if now < self._due:
                 return None
             self.check()
-            if not client.offsets(name):
-                # It failed before its first record, and Connect keeps an empty offset of that: Debezium would take it
-                # for the end of the initial snapshot, and read no row. `apply` says what to do.
-                return None
             self._due, self._pause = now + self._pause, min(self._pause * 2, LONGEST_PAUSE)
-            client.restart(name)
+            start_again(client, name)
         except ConnectError:  # down, or in a rebalance: looked at again
             return None
         finally:

@@ -13,7 +13,7 @@ from connectors.changed import close_gaps
 from connectors.connector import RunningConnector, read_connector
 from connectors.cut_snapshot import sweep
 from connectors.database.lost import end_lost
-from connectors.marker import read_position
+from connectors.marker_watch import has_skipped
 from connectors.missed_deletes import sweep_missed
 from connectors.plan import has_failed, is_complete, lost_requests, request
 from connectors.progress import Progress, SnapshotMeter, TableProgress
@@ -139,11 +139,11 @@ class Waiting:
         """
         running = self._running()
         done = {table for table, entry in entries.items() if entry.state == "initial" and running.streaming}
-        if done and read_position(self.servers.kafka, self.servers.pipeline) is None:
+        if done and has_skipped(self.servers.kafka, self.servers.pipeline, running):
             raise ConnectError(
                 f"Debezium has skipped the initial snapshot of {', '.join(sorted(done))}",
-                means="their topics lack every row that was there before",
-                fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
+                means="it ended before its first record and was started again; rows that do not change are in no topic",
+                fix="`headwater apply FILE --wait` lets it begin anew",
             )
         if done and heard.attempts > 1:
             if not clean:

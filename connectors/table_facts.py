@@ -10,7 +10,10 @@ from connectors.postgres import Connection, explained, unless_locked
 
 FACTS = over_trees("""
 SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relreplident, pg_get_userbyid(c.relowner),
-       c.relrowsecurity, c.reltuples,
+       c.relrowsecurity AND NOT EXISTS (
+           SELECT FROM pg_roles r WHERE r.rolname = coalesce(%(reader)s::text, current_user) AND (r.rolsuper
+           OR r.rolbypassrls OR NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE'))),
+       c.reltuples,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
        c.reltoastrelid <> 0 OR EXISTS (
            SELECT FROM tree t JOIN pg_class p ON p.oid = t.oid WHERE t.root = c.oid AND p.reltoastrelid <> 0),
@@ -61,7 +64,7 @@ class TableFacts:
         persistence: p permanent, u unlogged, t temporary.
         replica_identity: d default, f full, i index, n nothing.
         owner: the owning role.
-        row_security: row-level security is on.
+        row_security: row-level security is on, and holds for who reads it.
         rows: estimate; negative when the table was never analysed.
         has_primary_key: it has one.
         toasted: its values may be stored out of line, so that an update may leave them out.
@@ -103,12 +106,21 @@ class TableFacts:
         return [*([self.name] if self.replica_identity != "f" else []), *self.partial]
 
 
-def read_facts(connection: Connection, tables: Iterable[str]) -> dict[str, TableFacts]:
-    """Facts of those tables that exist, by name."""
+def read_facts(connection: Connection, tables: Iterable[str], reader: str | None = None) -> dict[str, TableFacts]:
+    """Facts of those tables that exist, by name.
+
+    Args:
+        connection: any that may read the system's catalogue.
+        tables: ``schema.table``.
+        reader: the role that captures them; None for the connection's own.
+
+    Raises:
+        SourceError: Postgres refused (SourceUnavailable: transient).
+    """
     with explained("reading facts of the tables"):
         out = {}
         for *row, generated, virtual, unique, parts, partial, stored, columns in connection.execute(
-            FACTS, {"tables": sorted(tables)}
+            FACTS, {"tables": sorted(tables), "reader": reader}
         ):
             below = (tuple(sorted(parts)), tuple(sorted(partial)))
             fact = TableFacts(*[*row, tuple(generated), virtual, unique, *below, tuple(stored), tuple(columns)])

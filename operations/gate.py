@@ -25,10 +25,10 @@ from cdc.view import View
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.kept_shapes import known_shapes, with_gone
+from operations.opened import going_on
 from operations.state_folder import register_of, state_dir
 from sinks.configure import check_mapping
 from spark.files import write_atomic
-from spark.made_of import as_defined
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,8 +112,9 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
             if not generation.started:
                 continue
             try:
-                defined = as_defined(pipeline, generation)
-                views = resolve_views(defined, with_gone(pipeline, sink, catalogue), sink)
+                whole = with_gone(pipeline, sink, catalogue)
+                defined = going_on(pipeline, generation, whole)
+                views = resolve_views(defined, whole, sink)
             except HeadwaterError as error:
                 wrong.append((sink, number, error))
                 continue

@@ -315,10 +315,10 @@ def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -
 def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> Catalogue:
     """The tables with those that are gone although the file has them captured, as they were last. Pure.
 
-    Of a schema that is captured whole nobody says that a table should be there: a sink of all tables is one of those
-    that are.
+    Of a schema that is captured whole nobody says that a table should be there: a warehouse of all tables is one of
+    those that are (``opened.without_absent``). Documents of all of them are kept by one flow, gone or not.
     """
-    every = pipeline.sinks[sink].tables == "all"
+    every = pipeline.sinks[sink].tables == "all" and pipeline.sinks[sink].form == "columns"
     named = pipeline.source.tables
     gone = {
         name: table

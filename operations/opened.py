@@ -140,7 +140,7 @@ def open_generation(
             generation.bind(bound, followed_timelines(pipeline))
         definition = None if started else proposed(generation, pipeline, list(catalogue.tables))
         kept = definition or define(generation, pipeline, list(catalogue.tables))
-        defined = without_absent(pipeline, as_defined(pipeline, generation), sink, catalogue) if started else pipeline
+        defined = going_on(pipeline, generation, catalogue) if started else pipeline
         views = resolve_views(defined, catalogue, sink)
         build = Opened(defined, generation, views, token, rebuilding, throttle, definition)
         # A topic of which it takes nothing any more may be made anew.
@@ -160,6 +160,21 @@ def open_generation(
 def named_tables(part: Sink) -> list[str]:
     """The tables that a sink's part of the file, or a generation's definition, names one by one. Pure."""
     return [] if part.tables is None or isinstance(part.tables, str) else list(part.tables)
+
+
+def going_on(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -> Pipeline:
+    """The pipeline with a sink as one of its generations goes on: as it was made, but for tables that are gone and that
+    nobody has named. Pure but for the definition's file.
+
+    Args:
+        pipeline: the loaded file.
+        generation: one that has written.
+        catalogue: the captured tables as it knows them (``known_to``).
+
+    Raises:
+        StateError: the definition can't be read (terminal).
+    """
+    return without_absent(pipeline, as_defined(pipeline, generation), generation.sink, catalogue)
 
 
 def without_absent(pipeline: Pipeline, defined: Pipeline, sink: str, catalogue: Catalogue) -> Pipeline:
@@ -219,7 +234,7 @@ def peek(pipeline: Pipeline, catalogue: Catalogue, generation: Generation) -> Op
     """
     holder = generation.lease.holder()
     catalogue = known_to(pipeline, generation, catalogue)
-    defined = without_absent(pipeline, as_defined(pipeline, generation), generation.sink, catalogue)
+    defined = going_on(pipeline, generation, catalogue)
     return Opened(
         defined, generation, resolve_views(defined, catalogue, generation.sink), holder.token if holder else 0
     )

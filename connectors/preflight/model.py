@@ -85,7 +85,7 @@ class Site:
     @cached_property
     def facts(self) -> Mapping[str, TableFacts]:
         """Facts of the captured tables."""
-        return read_facts(self.db, self.catalogue.tables)
+        return read_facts(self.db, self.catalogue.tables, self.pipeline.source.user)
 
     def setting(self, name: str) -> str:
         """A setting of the server."""

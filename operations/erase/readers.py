@@ -16,12 +16,11 @@ from cdc.view import View
 from operations.erase.subject import Subject
 from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables
 from operations.kept_shapes import known_to
-from operations.opened import Opened
+from operations.opened import Opened, going_on
 from operations.state_folder import register_of
 from sinks.rowstore.redis import RedisRowStore
 from spark.applied import applied_offsets
 from spark.flow import flow_name
-from spark.made_of import as_defined
 from spark.register import Registered
 from spark.status import FlowStatus
 
@@ -65,7 +64,7 @@ def builds_of(subject: Subject) -> list[Build]:
             if not generation.started:
                 continue  # nothing was written
             catalogue = known_to(subject.pipeline, generation, subject.catalogue)
-            defined = as_defined(subject.pipeline, generation)
+            defined = going_on(subject.pipeline, generation, catalogue)
             views = resolve_views(defined, catalogue, sink)
             mine = tuple(view for view in views if subject.name in view_tables(view))
             holder = generation.lease.holder()

@@ -17,6 +17,7 @@ from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
 from cdc.used import used_columns
 from operations.kept_shapes import Evolution, Todo, freeze, known_to, owe, read_frozen, thaw
+from operations.opened import going_on
 from operations.schema.after import after, resolved
 from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
@@ -152,9 +153,10 @@ def owed_to(
     register = register_of(pipeline, sink)
     for number in register.written() if owed else []:
         generation = register.generation(number)
-        defined = as_defined(pipeline, generation) if generation.started else pipeline
+        own = known_to(pipeline, generation, catalogue)
+        defined = going_on(pipeline, generation, own) if generation.started else pipeline
         try:
-            views = resolve_views(defined, known_to(pipeline, generation, catalogue), sink)
+            views = resolve_views(defined, own, sink)
         except ConfigError:
             continue  # it is not run
         for view in views:

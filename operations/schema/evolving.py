@@ -26,6 +26,7 @@ from operations.apart import Apart
 from operations.kept_shapes import (
     Evolution,
     Todo,
+    known_to,
     read_allowed,
     read_evolution,
     read_frozen,
@@ -33,7 +34,7 @@ from operations.kept_shapes import (
     remember_shapes,
     write_evolution,
 )
-from operations.opened import with_table
+from operations.opened import with_table, without_absent
 from operations.rebuild import build_next
 from operations.run.machines import with_master
 from operations.schema.act import Acted, act, owed_to, still_to_do
@@ -326,8 +327,10 @@ class Evolving:
             generation = register.generation(number)
             if not generation.started:
                 continue  # it takes the tables as they are
+            known = known_to(self.pipeline, generation, engine.catalogue)
             try:
-                resolve_views(with_table(self.pipeline, generation, table), engine.catalogue, sink)
+                defined = with_table(self.pipeline, generation, table)
+                resolve_views(without_absent(self.pipeline, defined, sink, known), known, sink)
             except ConfigError as error:
                 said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
                 return False

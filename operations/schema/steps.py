@@ -104,14 +104,15 @@ def steps_of(
 
 
 def capture(say: Say, pipeline: Pipeline) -> None:
-    """Bring the capture to the tables as they are: what `headwater apply` does.
+    """Bring the capture to the tables as they are: what `headwater apply` does, but that tables which are gone stay in
+    the list, with what reads them stopped: that they are gone for good is for somebody to say.
 
     Raises:
         HeadwaterError: a server refused, or a right is missing.
     """
     from connectors.apply import apply
 
-    for action in apply(pipeline).actions:
+    for action in apply(pipeline, forget=False).actions:
         say(f"{action.kind} {action.name}: {action.detail}")
 
 

@@ -28,7 +28,7 @@ from operations.catalogue import captured_table, source_catalogue
 from operations.held import held_under
 from operations.holding import with_later
 from operations.kept_shapes import known_to
-from operations.opened import Opened
+from operations.opened import Opened, going_on
 from operations.state_folder import register_of, state_dir
 from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
@@ -103,7 +103,7 @@ class _Role:
         try:
             generation = register.generation()
             catalogue = known_to(case.pipeline, generation, case.catalogue)  # as its documents show the tables
-            views = resolve_views(as_defined(case.pipeline, generation), catalogue, sink)
+            views = resolve_views(going_on(case.pipeline, generation, catalogue), catalogue, sink)
         except HeadwaterError as error:
             return cls([], [], error.what)
         roots = [view for view in views if view.table.qualified == name]

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from cdc.catalogue import Catalogue
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, TableChanged
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
+from cdc.resolve import view_tables
 from cdc.stateful import StatefulView
 from cdc.timed import TimedView
 from cdc.view import View
@@ -75,6 +76,15 @@ class Asked:
     seed: int = 0
     generation: int | None = None
     values: bool = False
+
+
+def not_there(view: View, tables: Sequence[str]) -> TableChanged:
+    """The error for a view of tables that were renamed or dropped. Pure."""
+    return TableChanged(
+        f"view {view.name} is made of {', '.join(tables)}, which is not there under that name any more",
+        means="there is nothing to compare its documents with; other views are compared",
+        fix="`headwater status FILE` tells what has become of it, and what to do",
+    )
 
 
 class Verifier:
@@ -148,6 +158,10 @@ class Verifier:
         """Compare, view by view, because what a view must hold is the same for all sinks that hold it."""
         results: dict[tuple[str, str], Comparison] = {}
         for view, holders in _holders(self.builds):
+            if absent := sorted(view_tables(view).keys() - self.catalogue.tables.keys()):
+                for build in holders:
+                    self._fail(build.sink, not_there(view, absent))
+                continue
             self.progress(f"comparing {view.name} · {', '.join(build.sink for build in holders)}")
             for name, result in self._each(view, holders).items():
                 results[name, view.name] = result

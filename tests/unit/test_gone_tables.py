@@ -25,6 +25,7 @@ connect: {url: "http://localhost:1"}
 sinks:
   warehouse:
     {type: iceberg, tables: CHOSEN, catalog_uri: sqlite.db, warehouse: /nowhere, namespace: shop}
+  cache: {type: redis, tables: CHOSEN, url: "redis://localhost:1", key_prefix: "shop:"}
 engine: {state_dir: STATE}
 """
 NAMED, WHOLE = "public.orders, public.lines", '"public.*"'
@@ -67,26 +68,35 @@ def test_who_goes_on_with_it(tmp_path: Path, tables: str, chosen: str, there: bo
     assert ("public.lines" in known.tables) is there and "public.orders" in known.tables
 
 
-@pytest.mark.parametrize("chosen", ["[orders, lines]", "all"])
+@pytest.mark.parametrize("tables", [NAMED, WHOLE])
+def test_documents_of_all_tables_are_one_flow_that_goes_on_with_its_topics(tmp_path: Path, tables: str) -> None:
+    pipeline = load(tmp_path, tables, "all")
+    assert "public.lines" in with_gone(pipeline, "cache", LEFT).tables
+
+
+@pytest.mark.parametrize("sink", ["warehouse", "cache"])
+@pytest.mark.parametrize(("tables", "chosen"), [(NAMED, "[orders, lines]"), (NAMED, "all"), (WHOLE, "all")])
 def test_a_sink_is_opened_with_it_once_it_has_written(
-    tmp_path: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sink: str, tables: str, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opened, "topic_ids", lambda _pipeline, topics: dict.fromkeys(topics, "id"))
-    pipeline = load(tmp_path, chosen=chosen)
-    generation = register_of(pipeline, "warehouse").generation(1)
-    with pytest.raises(ConfigError, match="lines"):
-        opened.open_generation(pipeline, LEFT, "warehouse", 1)
-    build = opened.open_generation(pipeline, BOTH, "warehouse", 1)
+    pipeline = load(tmp_path, tables, chosen)
+    generation = register_of(pipeline, sink).generation(1)
+    if (tables, chosen) != (WHOLE, "all"):  # one that has not written takes the tables that are there
+        with pytest.raises(ConfigError, match="lines"):
+            opened.open_generation(pipeline, LEFT, sink, 1)
+    build = opened.open_generation(pipeline, BOTH, sink, 1)
     opened.accept(build)
     build.generation.unlock()
     flow = generation.flow_folder("orders")
     flow.mkdir()
     (flow / "status.json").write_text(json.dumps({"state": "failed", "batch_id": 0}))
-    build = opened.open_generation(pipeline, LEFT, "warehouse", 1)
+    build = opened.open_generation(pipeline, LEFT, sink, 1)
     build.generation.unlock()
-    assert {view.name for view in build.views} == {"orders", "lines"}
+    whole = {"orders"} if (tables, chosen, sink) == (WHOLE, "all", "warehouse") else {"orders", "lines"}
+    assert {view.name for view in build.views} == whole
     assert gate.wrong_in_generations(pipeline, LEFT, no_spark) == []
-    assert {view.name for view in opened.peek(pipeline, LEFT, generation).views} == {"orders", "lines"}
+    assert {view.name for view in opened.peek(pipeline, LEFT, generation).views} == whole
 
 
 def no_spark(line: str) -> None:

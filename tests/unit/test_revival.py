@@ -30,7 +30,8 @@ class Worker:
 
     def __init__(self) -> None:
         self.state, self.restarts, self.fails = "RUNNING", 0, 0
-        self.offset: dict[str, int] = {"lsn": 1}
+        self.offset: dict[str, int] | None = {"lsn": 1}
+        self.connector, self.done = "RUNNING", list[str]()
         worker = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,7 +41,8 @@ class Worker:
                     "state": worker.state,
                     "trace": "java.lang.IndexOutOfBoundsException: 12\n\tat x",
                 }
-                body = {"name": "c", "connector": {"state": "RUNNING"}, "tasks": [task]}
+                tasks = [task] if worker.connector == "RUNNING" else []
+                body: dict[str, object] = {"name": "c", "connector": {"state": worker.connector}, "tasks": tasks}
                 if self.path.endswith("/offsets"):
                     body = {"offsets": [{"partition": {"server": "shop"}, "offset": worker.offset}]}
                 self._answer(json.dumps(body).encode())
@@ -48,6 +50,19 @@ class Worker:
             def do_POST(self) -> None:
                 worker.restarts += 1
                 worker.state = "RUNNING"
+                self._answer(b"{}")
+
+            def do_PUT(self) -> None:
+                did = self.path.rsplit("/", 1)[-1]
+                worker.done.append(did)
+                worker.connector = "STOPPED" if did == "stop" else "RUNNING"
+                worker.state = "RUNNING"
+                self._answer(b"{}")
+
+            def do_DELETE(self) -> None:
+                assert worker.connector == "STOPPED", "Connect refuses it of one that is not"
+                worker.done.append("forget")
+                worker.offset = None
                 self._answer(b"{}")
 
             def _answer(self, body: bytes) -> None:
@@ -127,7 +142,8 @@ def test_a_worker_that_is_away_is_looked_at_again(worker: Worker) -> None:
     assert Revival(pipeline, lambda: None).look(0.0) is None
 
 
-def test_what_failed_before_its_first_record_is_left_alone(worker: Worker) -> None:
-    worker.state, worker.offset = "FAILED", {}  # Debezium would take it for the end of its snapshot, and read no row
-    assert Revival(worker.pipeline, lambda: None).look(0.0) is None
-    assert worker.restarts == 0
+def test_what_failed_before_its_first_record_begins_anew(worker: Worker) -> None:
+    # Debezium would take the empty offset for the end of its snapshot, and read no row.
+    worker.state, worker.offset = "FAILED", {}
+    assert "started again" in (Revival(worker.pipeline, lambda: None).look(0.0) or "")
+    assert worker.done == ["stop", "forget", "resume"] and worker.restarts == 0

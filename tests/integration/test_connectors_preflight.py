@@ -325,7 +325,7 @@ def test_topic_that_is_gone_under_a_running_connector(source: SourceDatabase) ->
         try:
             apply(pipeline)
             return wait_snapshot(pipeline, seconds=90).done
-        except ConnectError:  # a heartbeat met no topic, and the task ended with its transaction: the next one starts it
+        except ConnectError:  # a heartbeat met no topic, the task ended with its transaction: the next starts it
             return False
 
     assert eventually(mended, 180)

@@ -135,6 +135,7 @@ class Runner:
         for run in self.running if folder is None else self._of(folder):
             topic = next((topic for topic in sorted(run.flow.spec.topics) if topic in reasons), None)
             if topic is not None and not run.failed:
+                run.halted = True
                 self._fail(run, reasons[topic])
                 stopped[run.flow.title] = topic
         return stopped

@@ -47,6 +47,7 @@ class Running:
     retry_at: float = 0.0
     lost: int = 0
     failed: bool = False
+    halted: bool = False  # it has failed for what its topic or table has become, and not for its sink
     finished: bool = False
     doubts: bool = False  # it met a record that does not fit what is known of its table
     taken: bool = False  # another process has the flow now: its status file is that one's

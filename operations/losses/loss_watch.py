@@ -48,6 +48,8 @@ class _Running(Protocol):
     def flow(self) -> _Flow: ...
     @property
     def failed(self) -> bool: ...
+    @property
+    def halted(self) -> bool: ...
 
 
 class LossWatch:
@@ -84,7 +86,9 @@ class LossWatch:
             running: flows; targets of those that have failed are looked at although they were never seen.
         """
         self._ours = frozenset(which for which in ours if which[0] in self.sinks)
-        failed = (run.flow for run in running if run.failed and run.flow.spec.sink in self.sinks)
+        # One that stands still because of a table has told why; a table that was taken up meanwhile has no target yet.
+        stopped = (run for run in running if run.failed and not run.halted)
+        failed = (run.flow for run in stopped if run.flow.spec.sink in self.sinks)
         # One that never came to make its target ready has nothing to lose: it is refused for another reason.
         written = (flow.spec for flow in failed if has_set_up(flow.folder))
         self._suspects = {(spec.sink, spec.generation, view) for spec in written for view in spec.views}

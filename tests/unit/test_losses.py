@@ -107,13 +107,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return made
 
 
-def failed(pipeline: Pipeline, sink: str, generation: int, *, wrote: bool = True) -> Any:
+def failed(pipeline: Pipeline, sink: str, generation: int, *, wrote: bool = True, halted: bool = False) -> Any:
     spec = SimpleNamespace(sink=sink, generation=generation, views={"order": None})
     folder = register_of(pipeline, "cache").generation(generation).flow_folder(f"{sink}-{wrote}")
     folder.mkdir(parents=True, exist_ok=True)
     if wrote:
         (folder / "fill.json").touch()
-    return SimpleNamespace(flow=SimpleNamespace(spec=spec, folder=folder), failed=True)
+    return SimpleNamespace(flow=SimpleNamespace(spec=spec, folder=folder), failed=True, halted=halted)
 
 
 @pytest.fixture
@@ -142,6 +142,18 @@ def test_a_folder_that_takes_no_note_is_told_once(
     said = [record for record in caplog.records if record.name == "operations.losses.loss_watch"]
     assert [(one.levelname, one.exc_info) for one in said] == [("WARNING", None)]
     assert "Read-only" in said[0].getMessage()
+
+
+def test_a_flow_that_stands_still_because_of_a_table_is_no_suspect(
+    pipeline: Pipeline, watch: LossWatch, server: Server
+) -> None:
+    """A cache of all tables took up a new one meanwhile, whose target nobody had made; all of it was made again."""
+    watch.follow([("cache", 1)], [failed(pipeline, "cache", 1, halted=True)])
+    watch.look()
+    assert watch.lost("cache") == []
+    watch.follow([("cache", 1)], [failed(pipeline, "cache", 1)])
+    watch.look()
+    assert watch.lost("cache") == [1]
 
 
 def test_what_was_there_and_is_not_is_lost(watch: LossWatch, server: Server) -> None:

@@ -1,6 +1,7 @@
 """What each generation of a sink was made of: its part of the file and its views, as they were when it began.
 
 <state_dir>/<pipeline>/<sink>/g<N>/definition.json        of generation N (cdc/pipeline/definition.py)
+<state_dir>/<pipeline>/<sink>/g<N>/taken_up.json          tables that it keeps besides, and whose targets are to be made
 """
 
 from __future__ import annotations
@@ -56,6 +57,30 @@ def add_table(generation: Generation, table: str) -> bool:
         return False
     keep_definition(generation, {**kept, "sink": {**kept["sink"], "tables": [*known, table]}})
     return True
+
+
+def note_taken_up(generation: Generation, table: str) -> None:
+    """Note that the target of a table's documents is still to be made, where the flow has long written to others.
+
+    Call it before ``add_table``: a flow that misses a target that it has not heard of takes it for lost.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    write_atomic(generation.folder / "taken_up.json", json.dumps(sorted({*taken_up(generation.folder), table})))
+
+
+def taken_up(folder: Path) -> set[str]:
+    """What ``note_taken_up`` has noted of the generation of a folder, until ``forget_taken_up``."""
+    try:
+        return set(json.loads((folder / "taken_up.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return set()
+
+
+def forget_taken_up(folder: Path) -> None:
+    """Every target is made."""
+    (folder / "taken_up.json").unlink(missing_ok=True)
 
 
 def _definition(path: Path) -> Mapping[str, Any]:

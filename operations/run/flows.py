@@ -37,6 +37,7 @@ from spark.join.tables import JoinedTable, Open
 from spark.kept_columns import refuse_columns
 from spark.kept_tables import StateTable
 from spark.log_gaps import check_log
+from spark.made_of import forget_taken_up, taken_up
 from spark.matches import is_matched, start_matches
 from spark.running import Query, Start
 from spark.spec import FlowSpec
@@ -209,10 +210,13 @@ def _with_setup(start: Start) -> Start:
     def set_up_and_start(spark: SparkSession, flow: Flow) -> Query:
         sink = open_sink(dict(flow.spec.sink_config))
         try:
-            for view in flow.spec.views:
-                if not flow.is_new and not sink.there(view):
-                    flow.refuse_gone(view)
+            awaited = taken_up(flow.folder.parent)
+            for name, view in flow.spec.views.items():
+                if not flow.is_new and not sink.there(name) and view.table.qualified not in awaited:
+                    flow.refuse_gone(name)
             sink.setup()
+            if awaited & {view.table.qualified for view in flow.spec.views.values()}:
+                forget_taken_up(flow.folder.parent)
             if flow.is_new and (filled := sink.filled([*flow.spec.views])) is not None:
                 flow.refuse_filled(filled)
             for view in flow.spec.views:

@@ -142,10 +142,25 @@ def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkS
     return start_history(spark, flow, place, opened.lease)
 
 
+def tables_read(opened: OpenedHistory, catalogue: Catalogue) -> dict[str, Table]:
+    """The tables whose topics a history reads: those that it keeps, and those that it has read before, which were
+    dropped or taken out of the sink since. Its place in the log names their topics: Spark takes it for a loss of data
+    if one of them is not read any more.
+
+    Raises:
+        ConfigError: as ``root_tables`` (terminal).
+    """
+    pipeline = opened.pipeline
+    bound = json.loads((opened.folder / "identity.json").read_text())["topic_ids"]
+    known = {**catalogue.gone, **catalogue.tables}
+    before = {name: table for name, table in known.items() if pipeline.topic(name) in bound}
+    return {**before, **root_tables(pipeline, catalogue, opened.sink)}
+
+
 def spec_of(opened: OpenedHistory, catalogue: Catalogue, snapshot_lsn: int) -> FlowSpec:
     """The history's whole work as plain data."""
     pipeline = opened.pipeline
-    tables = {pipeline.topic(name): table for name, table in root_tables(pipeline, catalogue, opened.sink).items()}
+    tables = {pipeline.topic(name): table for name, table in tables_read(opened, catalogue).items()}
     fits = {}
     for topic, table in tables.items():
         if catalogue.lsn:

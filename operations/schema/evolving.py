@@ -43,7 +43,7 @@ from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Start, Work
 from operations.state_folder import chosen_sinks, register_of
-from spark.made_of import add_table
+from spark.made_of import add_table, note_taken_up
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine
@@ -334,6 +334,8 @@ class Evolving:
             except ConfigError as error:
                 said.append(f"warning: sink {sink} does not keep table {table}: {error.what}")
                 return False
+            if self.pipeline.sinks[sink].form != "columns":
+                note_taken_up(generation, table)
             add_table(generation, table)
         self._work.break_off(self.pipeline, lambda step: step == Step("build", sink))
         for build in [build for build in engine.builds if build.sink == sink]:

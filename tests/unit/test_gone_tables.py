@@ -15,6 +15,7 @@ from cdc.shapes import Shape, Shapes
 from operations import gate, opened
 from operations.kept_shapes import with_gone
 from operations.state_folder import register_of
+from spark.made_of import forget_taken_up, note_taken_up, taken_up
 
 TEXT = """\
 version: 1
@@ -101,3 +102,16 @@ def test_a_sink_is_opened_with_it_once_it_has_written(
 
 def no_spark(line: str) -> None:
     raise HeadwaterError(line)
+
+
+def test_tables_that_were_taken_up_are_known_until_their_targets_are_made(tmp_path: Path) -> None:
+    """A cache of all tables that took up a new one was taken for lost, and was made again from offset 0."""
+    generation = register_of(load(tmp_path), "cache").generation(1)
+    assert taken_up(generation.folder) == set()
+    generation.folder.mkdir(parents=True)
+    note_taken_up(generation, "public.extra")
+    note_taken_up(generation, "public.more")
+    assert taken_up(generation.folder) == {"public.extra", "public.more"}
+    forget_taken_up(generation.folder)
+    forget_taken_up(generation.folder)
+    assert taken_up(generation.folder) == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -299,3 +300,17 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
     checkpoint.mkdir(parents=True)
     bind("two")
     assert checkpoint.exists()
+
+
+def test_topics_that_were_read_go_on_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a schema that is captured whole one table was dropped: Spark took that for a loss of data, for ever."""
+    bound = {name: "id" for name in ("public.kept", "public.dropped", "public.left_out")}
+    (tmp_path / "identity.json").write_text(json.dumps({"topic_ids": bound}))
+    kept, dropped, left_out, old = (Table("public", name, ()) for name in ("kept", "dropped", "left_out", "old"))
+    catalogue = Catalogue(
+        {one.qualified: one for one in (kept, left_out)}, gone={one.qualified: one for one in (dropped, old)}
+    )
+    monkeypatch.setattr(run_history, "root_tables", lambda *_: {kept.qualified: kept})
+    made: Any = SimpleNamespace(pipeline=SimpleNamespace(topic=lambda table: table), folder=tmp_path, sink="w")
+    read = run_history.tables_read(made, catalogue)
+    assert read == {one.qualified: one for one in (kept, dropped, left_out)}, "and none that it never was bound to"

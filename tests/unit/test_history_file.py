@@ -304,7 +304,7 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_topics_that_were_read_go_on_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a schema that is captured whole one table was dropped: Spark took that for a loss of data, for ever."""
-    bound = {name: "id" for name in ("public.kept", "public.dropped", "public.left_out")}
+    bound = dict.fromkeys(("public.kept", "public.dropped", "public.left_out"), "id")
     (tmp_path / "identity.json").write_text(json.dumps({"topic_ids": bound}))
     kept, dropped, left_out, old = (Table("public", name, ()) for name in ("kept", "dropped", "left_out", "old"))
     catalogue = Catalogue(

@@ -211,11 +211,11 @@ def _with_setup(start: Start) -> Start:
         sink = open_sink(dict(flow.spec.sink_config))
         try:
             awaited = taken_up(flow.folder.parent)
-            for name, view in flow.spec.views.items():
-                if not flow.is_new and not sink.there(name) and view.table.qualified not in awaited:
+            for name, kept in flow.spec.views.items():
+                if not flow.is_new and not sink.there(name) and kept.table.qualified not in awaited:
                     flow.refuse_gone(name)
             sink.setup()
-            if awaited & {view.table.qualified for view in flow.spec.views.values()}:
+            if awaited & {kept.table.qualified for kept in flow.spec.views.values()}:
                 forget_taken_up(flow.folder.parent)
             if flow.is_new and (filled := sink.filled([*flow.spec.views])) is not None:
                 flow.refuse_filled(filled)

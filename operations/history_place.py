@@ -10,6 +10,7 @@ It lies beside the generations: none of them is made, promoted or removed with i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def history_folder(pipeline: Pipeline, sink: str) -> Path:
 def history_lease(folder: Path, sink: str) -> Lease:
     """Who writes it."""
     return Lease(folder, f"history of sink {sink}")
+
+
+def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:
+    """The topics that a sink's history has begun to read, whether it still keeps their tables or not."""
+    try:
+        bound = json.loads((history_folder(pipeline, sink) / "identity.json").read_text())["topic_ids"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return frozenset()
+    return frozenset(bound)
 
 
 def root_tables(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> dict[str, Table]:

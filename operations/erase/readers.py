@@ -14,7 +14,7 @@ from cdc.log.ends import Offsets, reached
 from cdc.resolve import resolve_views, view_tables
 from cdc.view import View
 from operations.erase.subject import Subject
-from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables
+from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables, topics_read
 from operations.kept_shapes import known_to
 from operations.opened import Opened, going_on
 from operations.state_folder import register_of
@@ -75,12 +75,13 @@ def builds_of(subject: Subject) -> list[Build]:
 
 
 def histories_of(subject: Subject) -> list[str]:
-    """Sinks that keep the table's history, and have begun to."""
+    """Sinks that keep the table's history, and have begun to; also those that kept it, and go on reading its topic."""
+    pipeline, topic = subject.pipeline, subject.pipeline.topic(subject.name)
     return [
         sink
-        for sink in history_sinks(subject.pipeline)
-        if subject.name in root_tables(subject.pipeline, subject.catalogue, sink)
-        and history_folder(subject.pipeline, sink).exists()
+        for sink in history_sinks(pipeline)
+        if topic in topics_read(pipeline, sink)
+        or (subject.name in root_tables(pipeline, subject.catalogue, sink) and history_folder(pipeline, sink).exists())
     ]
 
 

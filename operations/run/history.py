@@ -21,7 +21,7 @@ from cdc.pipeline import Pipeline
 from cdc.types import supported
 from cdc.view import View
 from operations.catalogue import source_catalogue
-from operations.history_place import STREAM, history_folder, history_lease, root_tables
+from operations.history_place import STREAM, history_folder, history_lease, root_tables, topics_read
 from operations.pausing import refuse_paused
 from operations.run.flows import reading
 from operations.state_folder import numbered_state_dir
@@ -151,7 +151,7 @@ def tables_read(opened: OpenedHistory, catalogue: Catalogue) -> dict[str, Table]
         ConfigError: as ``root_tables`` (terminal).
     """
     pipeline = opened.pipeline
-    bound = json.loads((opened.folder / "identity.json").read_text())["topic_ids"]
+    bound = topics_read(pipeline, opened.sink)
     known = {**catalogue.gone, **catalogue.tables}
     before = {name: table for name, table in known.items() if pipeline.topic(name) in bound}
     return {**before, **root_tables(pipeline, catalogue, opened.sink)}

@@ -85,7 +85,7 @@ def plan_connector(
         return [Action("connector", name, f"create; {then}", None, redact(wanted), _create(name, wanted))]
     if skipped:
         detail = "begin anew: Debezium has skipped the initial snapshot"
-        return [Action("connector", name, detail, "RUNNING", "RUNNING", _anew(name, wanted))]
+        return [Action("connector", name, detail, "RUNNING", "RUNNING", _change(name, wanted, anew=True))]
     keys = sorted(k for k in {*wanted, *running.config} if wanted.get(k) != running.config.get(k))
     if keys:
         before, after = redact(dict(running.config)), redact(wanted)
@@ -174,25 +174,16 @@ def _create(name: str, wanted: dict[str, str]) -> Any:
     return run
 
 
-def _change(name: str, wanted: dict[str, str]) -> Any:
+def _change(name: str, wanted: dict[str, str], *, anew: bool = False) -> Any:
     def run(servers: Servers) -> None:
         # Not in flight: a signal for a new table, read by the task that does not know it yet, would be used up.
         servers.connect.stop(name)
         servers.connect.wait_stopped(name)
         servers.connect.put_config(name, wanted)
+        if anew:
+            mark(servers.setup, servers.names, read_captured(servers.setup, servers.names), "initial")
+            servers.connect.delete_offsets(name)
         start_again(servers.connect, name)
-
-    return run
-
-
-def _anew(name: str, wanted: dict[str, str]) -> Any:
-    def run(servers: Servers) -> None:
-        servers.connect.stop(name)
-        servers.connect.wait_stopped(name)
-        servers.connect.put_config(name, wanted)
-        mark(servers.setup, servers.names, read_captured(servers.setup, servers.names), "initial")
-        servers.connect.delete_offsets(name)
-        servers.connect.resume(name)
 
     return run
 

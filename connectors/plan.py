@@ -157,7 +157,7 @@ def plan(servers: Servers, actual: Actual, *, forget: bool = True) -> list[Actio
         KafkaError: a topic would need another number of partitions, or holds records of an earlier capture (terminal).
     """
     refuse_discontinued(servers.pipeline, actual)
-    first, noted, last = prepare(servers, actual)
+    first, noted, last = prepare(servers, actual, forget=forget)
     pipeline = servers.pipeline
     config = connector_config(pipeline, actual.catalogue, list(actual.facts.values()), actual.plugins)
     return [
@@ -168,17 +168,15 @@ def plan(servers: Servers, actual: Actual, *, forget: bool = True) -> list[Actio
         *plan_failover(servers, actual.slot, actual.connector),
         *plan_sweep(servers, actual),
         *plan_snapshot(servers, actual, noted),
-        *(action for action in last if forget or not lets_go(pipeline, action)),
+        *last,
     ]
 
 
-def lets_go(pipeline: Pipeline, action: Action) -> bool:
-    """Whether an action ends the capture of a table that the file still has captured: it is gone. Pure."""
-    return action.kind == "snapshot" and action.after is None and pipeline.captures(action.name)
-
-
-def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], list[Action]]:
+def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[list[Action], set[str], list[Action]]:
     """The actions on Postgres and on topics: before the connector's, and after them; and which tables it must read.
+
+    Args:
+        servers, actual, forget: as ``plan``.
 
     Raises:
         SourceError, KafkaError: as ``plan``.
@@ -207,6 +205,7 @@ def prepare(servers: Servers, actual: Actual) -> tuple[list[Action], set[str], l
         fresh=actual.fresh,
         emptied={*emptied, *anew},
         gaps=gaps,
+        stay=() if forget else {table for table in actual.captured if pipeline.captures(table)},
     )
     grants = plan_grants(servers.setup, pipeline.source.user, names, captured) if pipeline.source.setup_user else []
     wanted = wanted_topics(pipeline, actual.catalogue)

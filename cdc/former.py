@@ -91,6 +91,8 @@ def _converted(was: Column, now: Column) -> Bring:
     old, new = types.type_key(was), types.type_key(now)
     if was.array or now.array:
         return _same if was.array == now.array and old == new else _never
+    if old == new == "numeric" and was.scale is not None:
+        return partial(_to_scale, max(was.scale, 0))
     if old == new or {old, new} <= _INTEGERS:
         return _same
     if (old in _TEXTS and new in _AS_TEXT) or (old == "numeric" and new in _INTEGERS):
@@ -110,6 +112,15 @@ def _from_before(form: type, value: Any) -> Any:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _to_scale(scale: int, value: Any) -> Any:
+    """Without the zeros that a greater scale put behind: Postgres then writes 1.25 as 1.2500, which says the same."""
+    if type(value) is not str:
+        return value
+    whole, point, fraction = value.partition(".")
+    kept = fraction[:scale] + fraction[scale:].rstrip("0")
+    return whole + point + kept if kept else whole
 
 
 def _never(value: Any) -> Any:

@@ -40,6 +40,9 @@ DATE, STAMP, ZONED = column("date"), column("timestamp"), column("timestamptz")
         (INT, BIG, 7, 7),
         (INT, BIG, 2**40, None),
         (NUMERIC, column("numeric", 12, 4), "1.25", "1.25"),
+        (NUMERIC, column("numeric", 12, 4), "1.2500", "1.25"),  # as Postgres writes it
+        (NUMERIC, column("numeric", 12, 4), "-100.0000", "-100.00"),
+        (column("numeric", 8, 0), column("numeric", 12, 4), "100.0000", "100"),
         (NUMERIC, column("numeric", 12, 4), "1.2575", None),
         (TEXT, INT, 7, "7"),
         (TEXT, INT, "7", "7"),

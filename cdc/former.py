@@ -89,8 +89,8 @@ def _bring(was: Column, now: Column) -> Bring:
 def _converted(was: Column, now: Column) -> Bring:
     """What says the same in the former type; raises any of ``cdc.types.REFUSALS`` where nothing does."""
     old, new = types.type_key(was), types.type_key(now)
-    if was.array or now.array:
-        return _same if was.array == now.array and old == new else _never
+    if was.array != now.array or (was.array and old != new):
+        return _never
     if old == new == "numeric" and was.scale is not None:
         return partial(_to_scale, max(was.scale, 0))
     if old == new or {old, new} <= _INTEGERS:
@@ -116,6 +116,8 @@ def _same(value: Any) -> Any:
 
 def _to_scale(scale: int, value: Any) -> Any:
     """Without the zeros that a greater scale put behind: Postgres then writes 1.25 as 1.2500, which says the same."""
+    if type(value) is list:
+        return [_to_scale(scale, one) for one in value]
     if type(value) is not str:
         return value
     whole, point, fraction = value.partition(".")

@@ -51,7 +51,8 @@ def select_expression(column: Column, alias: str = "") -> str:
     if column.base_type == "money" and not column.array:  # its text depends on the server's locale
         return f"{name}::numeric::text"
     # Not ::text, which is another thing for inet (adds a mask), char(n) (cuts blanks) and bool.
-    return f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END"
+    # Of a composite one of whose fields is null, neither IS NULL nor IS NOT NULL is true.
+    return f"CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END"
 
 
 def expected(column: Column, text: str | None) -> Any:

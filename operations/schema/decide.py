@@ -209,5 +209,6 @@ def _read(changes: Sequence[ColumnChange], was: View, now: View, table: str, sin
     if any(old.ordinal != new.ordinal for old, new in _same_fields(was, now)):
         return ALL_ROWS  # another column bears the name
     added = [change.new.name for change in changes if change.kind == "added" and change.new is not None]
-    # Their values are in the log; but the records around the change may have been read without them.
-    return " OR ".join(f"{quoted(name)} IS NOT NULL" for name in added) if added else None
+    # Their values are in the log; but the records around the change may have been read without them. Not IS NOT NULL,
+    # which is false of a composite with one null in it.
+    return " OR ".join(f"{quoted(name)} IS DISTINCT FROM NULL" for name in added) if added else None

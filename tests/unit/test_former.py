@@ -43,6 +43,8 @@ DATE, STAMP, ZONED = column("date"), column("timestamp"), column("timestamptz")
         (NUMERIC, column("numeric", 12, 4), "1.2500", "1.25"),  # as Postgres writes it
         (NUMERIC, column("numeric", 12, 4), "-100.0000", "-100.00"),
         (column("numeric", 8, 0), column("numeric", 12, 4), "100.0000", "100"),
+        (column("numeric", 8, 2, array=True), column("numeric", 12, 4, array=True), ["1.2500", None], ["1.25", None]),
+        (column("numeric", 8, 2, array=True), column("numeric", 12, 4, array=True), ["1.2575"], None),
         (NUMERIC, column("numeric", 12, 4), "1.2575", None),
         (TEXT, INT, 7, "7"),
         (TEXT, INT, "7", "7"),

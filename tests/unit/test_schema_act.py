@@ -102,7 +102,7 @@ def test_in_place_starts_again_what_shows_the_column_and_reads_what_may_have_bee
     out = done(make(tmp_path), {**BEFORE, "public.orders": MORE})
     assert out.retake == {("search", 1)}
     todo = out.evolution.todo["public.orders"]
-    assert (todo.read, todo.rebuild, todo.waits) == ('"note" IS NOT NULL', False, False)
+    assert (todo.read, todo.rebuild, todo.waits) == ('"note" IS DISTINCT FROM NULL', False, False)
     assert out.evolution.acted["public.orders"] == MORE
     assert out.said[0] == "table public.orders: column note was added"
 
@@ -360,7 +360,7 @@ def test_todo_of_two_changes_adds_up(tmp_path: Path) -> None:
     known = Evolution(BEFORE, {"public.orders": Todo(("x",), 1.0, '"a" IS NOT NULL', True)})
     out = done(make(tmp_path), {**BEFORE, "public.orders": MORE}, known)
     todo = out.evolution.todo["public.orders"]
-    assert todo.read == '("a" IS NOT NULL) OR ("note" IS NOT NULL)'
+    assert todo.read == '("a" IS NOT NULL) OR ("note" IS DISTINCT FROM NULL)'
     assert todo.rebuild
 
 

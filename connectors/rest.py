@@ -33,6 +33,11 @@ EXACTLY_ONCE = (
 # Failures of Debezium's that say nothing to whoever reads them.
 KNOWN = (
     (
+        re.compile(r"\bRecordTooLargeException\b"),
+        "a row is larger than `kafka.max_message_bytes` lets through, and none is skipped: raise it in the file, then"
+        " `headwater apply FILE`",
+    ),
+    (
         re.compile(r"IndexOutOfBoundsException: Index (\d+) out of bounds for length \1\b"),
         "it has miscounted columns, as it does when a table with a stored generated column is read again while it is"
         " written to (dbz#2020; it gets over it in a quiet moment, see docs/schema-changes.md)",

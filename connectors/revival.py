@@ -21,6 +21,8 @@ from connectors.rest import ConnectClient
 
 # Between two attempts: a restart costs Postgres a few queries, and a cause that stays is there in ten minutes too.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
+# One that meets its cause again runs for a while first: Debezium reads the log up to it. Not well until then.
+WELL_SECONDS = 180.0
 REQUEST_SECONDS = 5.0
 
 
@@ -53,7 +55,7 @@ class Revival:
         try:
             status = client.status(name)
             if status is None or not status.failed:
-                if now > self._due + self._pause:  # it has been well for as long as it was left alone
+                if now > self._due + max(self._pause, WELL_SECONDS):
                     self._pause = FIRST_PAUSE
                 return None
             if now < self._due:
@@ -66,4 +68,4 @@ class Revival:
         finally:
             client.close()
         why = (status.trace.splitlines() or ["it does not tell why"])[0]
-        return f"connector {name} had failed, and was started again: {why[:300]}"
+        return f"warning: connector {name} had failed, and was started again: {why[:300]}"

@@ -73,6 +73,7 @@ class Keeper:
         self._source = SourceNote(self.since, self.since, moved_at=self.since)
         self._confirmed: int | None = None
         self._connector: dict[str, Any] = {}
+        self._failure: dict[str, Any] = {}
         self._memory: dict[str, Any] = {}
         self._topics: set[str] = set()
         self._places: dict[str, Place] = {}
@@ -163,7 +164,10 @@ class Keeper:
     def _ask_once(self, client: ConnectClient) -> None:
         name = connector_name(self.pipeline)
         try:
-            self._connector = connector_words(name, client.status(name))
+            status = client.status(name)
+            self._connector = connector_words(name, status)
+            if status is not None and status.failed:
+                self._failure = {"failed_at": time.time(), "failed_why": self._connector["connector_error"]}
         except ConnectError as error:
             self._connector = connector_words(name, None, error.what)
 
@@ -183,7 +187,7 @@ class Keeper:
 
     def _tell_once(self) -> None:
         try:
-            now = replace(self._source, at=time.time(), row_store=self._memory, **self._connector)
+            now = replace(self._source, at=time.time(), row_store=self._memory, **self._connector, **self._failure)
             write_source_note(self.pipeline, now)
         except (DiskFull, OSError) as error:
             _log.debug("the age of the log could not be told: %s", error)

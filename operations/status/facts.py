@@ -130,6 +130,8 @@ def source_facts(
             limit=limit,
             still=now - max(note.moved_at, note.since),
             silent=now - max(note.answered_at, note.since),
+            failed_ago=None if note.failed_at is None else now - note.failed_at,
+            failed_why=note.failed_why,
             **note.words(),
         )
     if live is None or live["connector"] == "unknown":

@@ -43,6 +43,8 @@ HEARTBEATS, SLACK_SECONDS = 3.0, 15.0
 TRIGGERS = 2.0
 # Postgres or Kafka may be away for a restart before that is news.
 SILENT_SECONDS = 10.0
+# `run` leaves a connector that fails again and again alone for ten minutes at most; then it reads up to its cause.
+AGAIN_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class SourceFacts(SourceWords):
         limit: above which age something is wrong.
         still: seconds since the slot was last seen to get on.
         silent: seconds since Postgres, and Kafka if it was asked, last answered.
+        failed_ago: seconds since the connector was last seen to have failed; None for never.
+        failed_why: why.
     """
 
     watched: bool
@@ -125,6 +129,8 @@ class SourceFacts(SourceWords):
     limit: float = 30.0
     still: float = 0.0
     silent: float = 0.0
+    failed_ago: float | None = None
+    failed_why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -224,6 +230,11 @@ def _late(facts: SourceFacts) -> Judgement:
     if facts.connector == "unknown":
         cause = facts.connector_error or "Kafka Connect does not answer"
         return Judgement("stalled", cause, "start Kafka Connect's worker")
+    stuck = facts.slot_active is False or facts.still > facts.limit
+    if stuck and facts.failed_ago is not None and facts.failed_ago <= AGAIN_SECONDS:
+        # Between two failures it says RUNNING, and reads the log up to what it fails at.
+        cause = f"{facts.failed_why or 'the connector fails'}; `run` has started it again"
+        return Judgement("retrying", cause, "remove the cause; `run` starts the connector again and again")
     if facts.slot_active is False:
         return Judgement("stalled", "nobody reads from the slot, though the connector says RUNNING", _APPLY)
     if facts.still <= facts.limit:

@@ -424,7 +424,7 @@ def test_row_over_the_limit_stops_the_connector_and_is_not_skipped(source: Sourc
     name = connector_name(pipeline)
     with pytest.raises(ConnectError, match=r"has failed: .*RecordTooLarge") as error:
         client.wait(name, "fail", lambda status: False, 120)
-    assert "nothing is lost" in error.value.means
+    assert "nothing is lost" in error.value.means and "raise it in the file" in error.value.what
     with pytest.raises(ConnectError, match="has failed"):
         wait_snapshot(source.pipeline("public.doc", kafka={"max_message_bytes": 100_000}), seconds=5)
     assert '{"id": 4}' not in source.latest(pipeline.topic("public.doc"))

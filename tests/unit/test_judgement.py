@@ -89,6 +89,12 @@ def test_a_flow(facts: FlowFacts, source: Judgement, judgement: str, word: str |
         (replace(LOG, slot_there=False), "failed", "no slot"),
         (replace(LOG, age=31.0, slot_active=False), "stalled", "nobody reads"),
         (replace(LOG, age=31.0, still=40.0), "stalled", "has not moved"),  # a WAL sender that hangs
+        # It says RUNNING while it reads up to what it fails at again.
+        (replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"), "retrying", "larger"),
+        (replace(LOG, age=31.0, still=40.0, failed_ago=20.0, failed_why="a row is larger"), "retrying", "larger"),
+        (replace(LOG, age=31.0, slot_active=False, failed_ago=9e3, failed_why="long ago"), "stalled", "nobody reads"),
+        (replace(LOG, age=31.0, still=1.0, failed_ago=20.0, failed_why="over"), "behind", "older commits"),
+        (replace(LOG, age=1.0, failed_ago=20.0, failed_why="over"), "well", ""),
         (replace(LOG, age=31.0, still=1.0), "behind", "older commits"),  # it reads, and has much to read
         (replace(LOG, age=None, still=5.0), "starting", ""),
         (replace(LOG, age=None, still=40.0), "stalled", "has not moved"),

@@ -108,6 +108,18 @@ def test_it_is_tried_at_once_and_then_more_and_more_seldom(worker: Worker) -> No
     assert max(pauses) == LONGEST_PAUSE and worker.restarts == len(at)
 
 
+def test_what_runs_up_to_its_cause_each_time_is_not_well(worker: Worker) -> None:
+    revival, at = Revival(worker.pipeline, lambda: None), list[float]()
+    failed = 0.0
+    for second in range(2000):
+        worker.state = "FAILED" if second >= failed else "RUNNING"
+        if revival.look(float(second)):
+            at.append(second)
+            failed = second + 40.0  # it reads the log for so long, and fails at the same row
+    pauses = [later - sooner for sooner, later in pairwise(at)]
+    assert pauses[:4] == [40, 40, 40, 40] and pauses[5] > 150
+
+
 def test_after_a_good_while_it_is_tried_at_once_again(worker: Worker) -> None:
     revival = Revival(worker.pipeline, lambda: None)
     for second in (0.0, 5.0, 15.0):

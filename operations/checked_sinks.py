@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from cdc.errors import ConfigError, HeadwaterError
+from cdc.errors import ConfigError, HeadwaterError, SinkRefused
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import resolve_views
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.gate import tables_of
 from operations.rowstore import reading_settings
 from operations.run.session import jars_of
+from operations.state_folder import register_of
 from sinks.configure import plain_config, sink_config
 from sinks.elasticsearch.rehearsal import refusals
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
+from spark.made_of import as_defined
 from spark.session import BUILD_OWN_JAR, OWN_JAR, find_jars
 
 SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
@@ -59,6 +61,35 @@ def _ask_sink(pipeline: Pipeline, name: str) -> None:
     sink = open_sink({**plain_config(pipeline, name, 1, [view]), **PATIENCE})
     try:
         sink.there(view)
+    finally:
+        sink.close()
+    if isinstance(pipeline.sinks[name], SearchSink):
+        _refuse_astray(pipeline, name)
+
+
+def _refuse_astray(pipeline: Pipeline, name: str) -> None:
+    """Nothing fails and nothing lags where readers search by an alias that is gone, or leads elsewhere.
+
+    Raises:
+        SinkRefused: for the finding.
+    """
+    register = register_of(pipeline, name)
+    number = register.living()
+    generation = register.generation(number)
+    if not generation.views() or register.promotion() is not None:
+        return
+    defined = as_defined(pipeline, generation)
+    views = tuple(defined.sinks[name].view_names or generation.views())
+    sink = open_sink({**plain_config(defined, name, number, views), **PATIENCE})
+    try:
+        for view in views:
+            if sink.there(view) and (shown := sink.living(view)) != number:
+                raise SinkRefused(
+                    f"sink {name}, view {view}: the alias that readers use leads to "
+                    + (f"generation {shown}" if shown else "no generation of it")
+                    + f", and generation {number} is kept",
+                    fix="`headwater run` sets one that is gone again; one that leads elsewhere: lead it back",
+                )
     finally:
         sink.close()
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
-from cdc.errors import HeadwaterError, SinkUnavailable
-from cdc.pipeline import IcebergSink, Pipeline
+from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
+from cdc.pipeline import IcebergSink, Pipeline, SearchSink
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Sink
@@ -25,6 +26,8 @@ AGAIN_SECONDS = 0.2
 # A server that is up and busy (a merge, a full garbage collection) takes seconds: only silence for two of these counts,
 # which is as long as Postgres may be silent. One that is gone refuses at once.
 REQUEST_SECONDS = 5.0
+# Between two looks at where the names lead that readers use: a request a view.
+READERS_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -40,12 +43,15 @@ class Answering:
 
     Attributes:
         error: why it does not answer; None while it does, or nobody has asked yet.
+        astray: which view's readers see what this sink does not keep; None while all see what it keeps.
     """
 
     def __init__(self, pipeline: Pipeline, sink: str, news: Callable[[], None] = lambda: None) -> None:
         self.pipeline, self.sink, self._news = pipeline, sink, news
         self.error: str | None = None
-        self._opened: tuple[int, str, Sink] | None = None
+        self.astray: str | None = None
+        self._opened: tuple[int, Sequence[str], Sink] | None = None
+        self._led = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"answering {sink}", daemon=True)
 
@@ -68,21 +74,56 @@ class Answering:
         before, self.error = self.error, error
         if (before is None) != (error is None):
             self._news()
+        if error is None and time.monotonic() - self._led >= READERS_SECONDS:
+            self._led = time.monotonic()
+            self.lead()
+
+    def lead(self) -> None:
+        """Look where the names lead that readers search by. An alias that somebody has deleted is set again: the index
+        behind it is written to as ever, and nobody finds it. One that leads elsewhere is somebody's decision, and told.
+        """
+        try:
+            self.astray = self._lead()
+        except HeadwaterError as error:
+            _log.debug("sink %s was not asked what its readers see: %s", self.sink, error)
+
+    def _lead(self) -> str | None:
+        register = register_of(self.pipeline, self.sink)
+        if self._opened is None or not isinstance(self.pipeline.sinks[self.sink], SearchSink):
+            return None
+        number, views, sink = self._opened
+        if register.promotion() is not None or register.living() != number:
+            return None  # the names are being moved
+        for view in views:
+            if not sink.there(view):
+                continue  # not made yet, or lost, which others notice
+            shown = sink.living(view)
+            if shown is None:
+                try:
+                    sink.promote(view, number)
+                except SinkRefused as error:  # something else has that name
+                    return error.what
+                what = "view %s: the alias that readers use was gone, and leads to generation %d again"
+                _log.warning(what, view, number, extra={"sink": self.sink})
+            elif shown != number:
+                other = f"generation {shown}" if shown else "an index that is not of this sink"
+                return f"readers of view {view} see {other}, and this sink keeps generation {number}"
+        return None
 
     def _ask(self) -> str | None:
         try:
             found = self._open()
             if found is not None:
-                view, sink = found
-                sink.there(view)
+                views, sink = found
+                sink.there(views[0])
         except SinkUnavailable as error:
             return error.what
         except HeadwaterError as error:  # it answers; what is wrong is the flow's to say
             _log.debug("sink %s was asked whether it is there: %s", self.sink, error)
         return None
 
-    def _open(self) -> tuple[str, Sink] | None:
-        """A view of what readers see, and who asks for it; None before there is one."""
+    def _open(self) -> tuple[Sequence[str], Sink] | None:
+        """The views that readers see, and who asks for them; None before there are any."""
         number = register_of(self.pipeline, self.sink).living()
         if self._opened is None or self._opened[0] != number:
             self._let_go()
@@ -91,9 +132,9 @@ class Answering:
             views = tuple(defined.sinks[self.sink].view_names or generation.views())
             if not views:
                 return None
-            config = plain_config(defined, self.sink, number, views[:1])
+            config = plain_config(defined, self.sink, number, views)
             patience = {"request_timeout_seconds": REQUEST_SECONDS, "give_up_seconds": AGAIN_SECONDS}
-            self._opened = number, views[0], open_sink({**config, **patience})
+            self._opened = number, views, open_sink({**config, **patience})
         return self._opened[1:]
 
     def _let_go(self) -> None:

@@ -239,8 +239,9 @@ class Keeper:
                 self._before[sink, number, name] = _Before(note, flow)
                 notes.setdefault(number, {})[name] = note
         if notes:  # a folder of a sink that has never run would tell `drop` that its target is ours
-            away = self._answering[sink].error if sink in self._answering else None
-            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away))
+            asked = self._answering.get(sink)
+            away, astray = (asked.error, asked.astray) if asked is not None else (None, None)
+            write_sink_note(pipeline, sink, SinkNote(now, self.since, notes, away, astray))
         return {topic for flows in found.values() for flow in flows.values() for topic in flow.topics}
 
     def _earlier(self, sink: str, number: int, name: str, now: float) -> _Before:

@@ -54,12 +54,14 @@ class SinkNote:
         since: when the process that writes it began to look.
         generations: number -> flow -> how far it is.
         away: why its server does not answer now; None if it does.
+        astray: which view's readers see what the sink does not keep; None if all see what it keeps.
     """
 
     at: float
     since: float
     generations: Mapping[int, Mapping[str, FlowNote]] = field(default_factory=dict)
     away: str | None = None
+    astray: str | None = None
 
     def of(self, numbers: Sequence[int], views: Collection[str] = ()) -> FlowNote:
         """How far generations are together: as their worst flow, with the records that wait for all of them.
@@ -144,7 +146,7 @@ def read_sink_note(pipeline: Pipeline, sink: str) -> SinkNote | None:
             int(number): {name: FlowNote(**_known(FlowNote, one)) for name, one in flows.items()}
             for number, flows in found["generations"].items()
         }
-        return SinkNote(float(found["at"]), float(found["since"]), generations, found.get("away"))
+        return SinkNote(float(found["at"]), float(found["since"]), generations, found.get("away"), found.get("astray"))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 

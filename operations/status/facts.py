@@ -165,7 +165,7 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkR
     own = flows.pop(living)
     facts = _sink_facts(pipeline, name, register.generation(living))
     if note is not None and now - note.at <= STALE_SECONDS:
-        facts = replace(facts, away=note.away)
+        facts = replace(facts, away=note.away, astray=note.astray)
     judgement = judge_sink(facts, [one.judged for one in own.values()])
     moments = [one.as_of for one in own.values()]
     known = [moment for moment in moments if moment is not None]

@@ -145,6 +145,7 @@ class SinkFacts:
         lost: how far it is with being made again; None if nothing was lost.
         refused: why no process runs it.
         away: why its server does not answer; None if it does, or nobody asks.
+        astray: which view's readers see what the sink does not keep; None if none do, or nobody asks.
         evolving: what is under way because its tables were altered; None for nothing.
         waits: that waits for `headwater apply`.
         letters: that stand: rows that readers see as they were before, or not at all.
@@ -157,6 +158,7 @@ class SinkFacts:
     lost: str | None = None
     refused: str | None = None
     away: str | None = None
+    astray: str | None = None
     evolving: str | None = None
     waits: bool = False
     letters: int = 0
@@ -328,6 +330,8 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         worst = Judgement("filling", f"{filling.cause}; meanwhile of another flow {worst.cause}")
     if facts.away is not None and worst.judgement not in _KNOWN:
         return Judgement("retrying", _first(facts.away), "start its server; what waits is written then by itself")
+    if facts.astray is not None:
+        return Judgement("failed", facts.astray, "lead the alias back; `headwater generations FILE` says what is kept")
     if facts.evolving is not None and worst.judgement in ("behind", "evolving", "filling", "starting", "well"):
         more = f"; {_lacking(facts.letters)}" if facts.letters else ""
         return Judgement("evolving", facts.evolving + more, _APPLY if facts.waits else None)

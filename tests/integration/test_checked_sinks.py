@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from elasticsearch import Elasticsearch
 
 from cdc.pipeline import Pipeline, load
 from connectors.preflight import Answer
+from deploy.local.endpoints import Endpoints
 from operations.checked_sinks import CLASSES, SINKS, checked_sinks
+from operations.state_folder import register_of
 from spark.class_archive import VARIABLE
 from spark.session import OWN_JAR, REQUIRED_JARS
 from tests.support.redis_server import redis_servers
@@ -50,6 +54,28 @@ def test_each_server_of_the_way_out_is_asked(tmp_path: Path) -> None:
         assert said(answer) == [("warning", "sink cache")]
         [answer] = checked_sinks(made(tmp_path, cache, NOBODY))
         assert said(answer) == [("warning", "row_store")] and "127.0.0.1:1" in answer.findings[0].message
+
+
+def test_an_alias_that_does_not_lead_to_what_is_kept(tmp_path: Path, stack: Endpoints) -> None:
+    """Nothing fails and nothing lags there, and readers find nothing."""
+    name = f"astray_{os.getpid()}"
+    search = f'type: elasticsearch, url: "{stack.elasticsearch_url}", index: {name}, view: v'
+    path = tmp_path / "pipeline.yaml"
+    text = FILE.format(folder=tmp_path / "state", sink="", store=stack.redis_store_url, outbox="", view="")
+    path.write_text(text.replace('cache: {type: redis, url: "", view: v}', f"search: {{{search}}}"))
+    pipeline = load(path)
+    with Elasticsearch(stack.elasticsearch_url) as client:
+        try:
+            client.indices.create(index=f"{name}_g1", aliases={name: {}})
+            client.indices.create(index=f"{name}_g1_fences")
+            register_of(pipeline, "search").generation(1).note_views(["v"])
+            assert next(checked_sinks(pipeline)).state == "ok"
+            client.indices.delete_alias(index=f"{name}_g1", name=name)
+            answer = next(checked_sinks(pipeline))
+            assert said(answer) == [("error", "sink search")]
+            assert "no generation of it, and generation 1 is kept" in answer.findings[0].message
+        finally:
+            client.indices.delete(index=f"{name}_g1,{name}_g1_fences", ignore_unavailable=True)
 
 
 def test_a_view_that_keeps_a_state_needs_our_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from elasticsearch import Elasticsearch
 
 from cdc.errors import Fenced, SinkRefused
+from cdc.pipeline import load
+from operations.freshness.answering import Answering
 from sinks.contract import WRITTEN, Item
 from sinks.elasticsearch import ElasticsearchSink
 from tests.support.sampling import in_turn
 from tests.support.sinks import SEARCH, VIEW, Subject, doc, held, items
+from tests.support.watched import NOWHERE, ROOT
 
 pytestmark = [pytest.mark.stack, pytest.mark.parametrize("subject", in_turn(*SEARCH), indirect=True)]
 
@@ -77,6 +82,38 @@ def test_a_promotion_shows_what_was_written_the_moment_before(subject: Subject, 
     second.write(VIEW, items(500, 1))
     second.promote(VIEW, 1)
     assert client.count(index=subject.name).body["count"] == 500
+
+
+def test_an_alias_that_was_deleted_is_set_again_and_another_one_told(
+    subject: Subject, client: Elasticsearch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing fails and nothing lags when readers find nothing, because the index is written to by another name."""
+    sink = subject.open()
+    sink.setup()
+    sink.write(VIEW, items(3, 1))
+    pipeline = load(ROOT / "examples/flights/pipeline.yaml", {**NOWHERE, "HEADWATER_HOME": str(tmp_path)})
+    looking = Answering(pipeline, "search")
+    looking._opened = 1, [VIEW], sink
+    looking.lead()
+    assert looking.astray is None and not caplog.messages
+    client.indices.delete_alias(index=f"{subject.name}_g1", name=subject.name)
+    looking.lead()
+    assert looking.astray is None and "was gone, and leads to generation 1 again" in caplog.text
+    assert client.count(index=subject.name).body["count"] == 3
+    client.indices.delete_alias(index=f"{subject.name}_g1", name=subject.name)
+    client.indices.create(index=f"{subject.name}_gx", aliases={subject.name: {}})
+    looking.lead()
+    assert looking.astray is not None and "_gx" in looking.astray
+    second = subject.open(generation=2)
+    second.setup()
+    client.indices.delete(index=f"{subject.name}_gx")
+    second.promote(VIEW, 1)
+    looking.lead()
+    assert looking.astray == f"readers of view {VIEW} see generation 2, and this sink keeps generation 1"
+    second.drop(VIEW)
+    client.indices.create(index=subject.name)
+    looking.lead()
+    assert looking.astray is not None and subject.name in looking.astray
 
 
 def test_an_alias_that_someone_leads_elsewhere_is_not_moved(subject: Subject, client: Elasticsearch) -> None:

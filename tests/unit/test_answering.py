@@ -33,6 +33,9 @@ class Server:
             raise answer
         return answer
 
+    def living(self, _view: str) -> int:
+        return 1
+
     def close(self) -> None:
         self.closed += 1
 

@@ -90,7 +90,11 @@ def test_a_flow(facts: FlowFacts, source: Judgement, judgement: str, word: str |
         (replace(LOG, age=31.0, slot_active=False), "stalled", "nobody reads"),
         (replace(LOG, age=31.0, still=40.0), "stalled", "has not moved"),  # a WAL sender that hangs
         # It says RUNNING while it reads up to what it fails at again.
-        (replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"), "retrying", "larger"),
+        (
+            replace(LOG, age=31.0, slot_active=False, failed_ago=20.0, failed_why="a row is larger"),
+            "retrying",
+            "larger",
+        ),
         (replace(LOG, age=31.0, still=40.0, failed_ago=20.0, failed_why="a row is larger"), "retrying", "larger"),
         (replace(LOG, age=31.0, slot_active=False, failed_ago=9e3, failed_why="long ago"), "stalled", "nobody reads"),
         (replace(LOG, age=31.0, still=1.0, failed_ago=20.0, failed_why="over"), "behind", "older commits"),
@@ -136,6 +140,7 @@ def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
         (SinkFacts(evolving="table t: x"), [WELL], "evolving"),
         (SinkFacts(evolving="table t: x"), [Judgement("failed", "x")], "failed"),
         (SinkFacts(evolving="table t: x"), [Judgement("retrying", "x")], "retrying"),
+        (SinkFacts(astray="readers of view v see generation 2"), [WELL], "failed"),
         (SinkFacts(letters=3), [WELL], "incomplete"),
         (SinkFacts(letters=3), [Judgement("behind", "x")], "behind"),
         (SinkFacts(evolving="table t: x", letters=3), [WELL], "evolving"),

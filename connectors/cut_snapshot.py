@@ -91,6 +91,7 @@ def delete_event(source: dict[str, Any], position: int, now_ms: int) -> dict[str
     by its time, the read's, later than no moment.
     """
     at = {**source, "snapshot": "false", "lsn": position, "sequence": f'[null,"{position}"]', WRITTEN: position - 1}
+    at["txId"] = None  # the one that has read it is not the one that has deleted it
     return {"before": None, "after": None, "source": at, "transaction": None, "op": "d", "ts_ms": now_ms}
 
 

@@ -218,5 +218,7 @@ def ghost_event(source: dict[str, Any], at: str, now_ms: int, here: int) -> dict
     """
     lsn = at.removeprefix("~")
     sequence = f'[null,"{lsn}"]' if at.startswith("~") else f'["{lsn}","{lsn}"]'
-    place = {**source, "snapshot": "false", "lsn": int(lsn), "sequence": sequence, "ts_ms": now_ms, WRITTEN: here}
+    # Of no transaction: which one has deleted it nobody knows, and the template's is a stranger's.
+    now = {"ts_ms": now_ms, "txId": None, WRITTEN: here}
+    place = {**source, "snapshot": "false", "lsn": int(lsn), "sequence": sequence, **now}
     return {"before": None, "after": None, "source": place, "transaction": None, "op": "d", "ts_ms": now_ms}

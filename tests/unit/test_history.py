@@ -218,6 +218,7 @@ def test_a_delete_that_is_found_late_changes_no_cut_that_was_made_before() -> No
     found = [ghost_event(source, standing(source).decode(), 500, 20_000) for source in sources]
     deletes = [(event(key, None, 1)[0], orjson.dumps(one)) for key, one in enumerate(found, 1)]
     before, behind = ([as_event(row) for row in rows(*pairs, snapshot_lsn=SNAPSHOT)] for pairs in (was, was + deletes))
+    assert [one["_hw_tx"] for one in rows(*was, *deletes, snapshot_lsn=SNAPSHOT)] == [None, 7, 7, None, None]
     for cut in (SNAPSHOT, 2000, 7000, 10_000, 20_000):
         assert state_at(behind, cut) == state_at(before, cut)
     assert state_at(behind, 20_001) == {3: "c"}

@@ -161,6 +161,16 @@ def as_of_sql(columns: Sequence[str], key: Sequence[str], place: str, cut: int, 
     )
 
 
+def set_aside(columns: Sequence[str]) -> dict[str, list[str]]:
+    """Column -> the columns beside it that hold what was written while it had another type. Pure.
+
+    Args:
+        columns: of a history, which puts such a column aside as ``<column>__<old type>``.
+    """
+    found = {name: [other for other in columns if other.startswith(f"{name}__")] for name in columns}
+    return {name: others for name, others in found.items() if others}
+
+
 def versions_sql(columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"') -> str:
     """SQL that gives every version of every row, and from when to when it was the current one."""
     shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))

@@ -16,6 +16,9 @@ from cdc.errors import StateError
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 LSN_BITS = 52
 MAX_LSN = (1 << LSN_BITS) - 1
+# A cluster's WAL begins with its second segment (initdb): no change stands before. What a fill of joined documents
+# counts, its slices, does.
+FIRST_LSN = 1 << 24
 MAX_EPOCH = (1 << (63 - LSN_BITS)) - 1
 
 

@@ -164,8 +164,9 @@ class View:
                 kind = self.table.by_name[name].type_name
                 return DecodeError(
                     f"{where}: column {name} of {change.table} does not hold a {kind}: {cause}",
-                    means="the table's definition may have changed since `headwater apply`",
-                    fix="run `headwater apply` and start again; the record is in the dead letters",
+                    means="it is a value that no sink could hold, or the table was altered since `headwater apply`",
+                    fix="mend the row at the source, which clears the letter; of an altered table: `headwater apply`, then "
+                    "`headwater letters FILE replay`",
                 )
         return DecodeError(f"{where}: {error}")
 

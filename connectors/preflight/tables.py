@@ -72,7 +72,12 @@ def kind_findings(fact: TableFacts, server_version: int) -> Iterator[Finding]:
         yield Finding(Level.ERROR, fact.name, message, f"name {fact.parent} in source.tables instead")
     elif fact.kind == "r" and (fact.has_children or fact.parent):
         message = f"{fact.name} is part of an inheritance tree: a snapshot would read children's rows as the parent's"
-        yield Finding(Level.ERROR, fact.name, message, "use declarative partitioning, or leave the tree out")
+        yield Finding(
+            Level.ERROR,
+            fact.name,
+            message,
+            "use declarative partitioning; or leave the tree out: name the other tables in source.tables one by one",
+        )
     for twins in spellings(fact.columns).values():
         if len(twins) > 1:  # Debezium keeps columns by their names in lower case, and gives up at such a table
             message = f"{fact.name} has columns that differ only in case: {', '.join(twins)}; Debezium refuses it"

@@ -115,6 +115,9 @@ def _read(
     named = f", tag {tag}" if tag else ""
     click.echo(f"-- as of {report['lsn']}{named}; history is complete up to {report['frontier']}")
     for table in report["tables"]:
+        for column, aside in table["aside"].items():
+            others = ", ".join(aside)
+            click.echo(f"-- {table['table']}: what {column} was under a former type is in {others}, and null in it")
         for name, text in table["sql"].items():
             if engine in (None, name) and name in ("spark", "duckdb", "pyiceberg"):
                 mark = "#" if name == "pyiceberg" else "--"

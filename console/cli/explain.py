@@ -95,7 +95,7 @@ def _show_held(report: Mapping[str, Any]) -> None:
     if held is None:
         click.echo("\nthe sink holds no such document")
         return
-    counted = "counted for this document" if held["lsn"] is None else _at(held)
+    counted = "counted for this document, no position in the log" if held["lsn"] is None else _at(held)
     click.echo(f"\nheld · version {held['version']} ({counted})")
     _document(held["document"])
     if report["computed"]:

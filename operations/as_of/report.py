@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cdc.history import set_aside
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from operations.as_of.cut import Asked, Cut, Say, with_cut
@@ -44,6 +45,7 @@ def told(pipeline: Pipeline, cut: Cut, tag: str | None) -> dict[str, Any]:
             {
                 "table": name,
                 "history": ".".join(table.name()[-2:]),
+                "aside": set_aside([field.name for field in table.schema().fields]),
                 "snapshot": None if snapshot is None else snapshot.snapshot_id,
                 "sql": texts[name],
             }

@@ -16,7 +16,7 @@ from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
+from cdc.position import FIRST_LSN, format_lsn, unpack
 from cdc.resolve import resolve_views
 from cdc.resolve_names import near
 from cdc.stateful import StatefulView
@@ -207,8 +207,9 @@ def _position(position: int | None) -> dict[str, Any]:
 def _held(view: View, found: Found) -> dict[str, Any] | None:
     if found.document is None:
         return None
-    # What is made of many events counts its own versions.
-    at = _position(None if isinstance(view, StatefulView) else found.version)
+    # What is made of many events counts its own versions; a fill of joined documents counts its slices.
+    sliced = isinstance(view, JoinedView) and found.version is not None and found.version < FIRST_LSN
+    at = _position(None if sliced or isinstance(view, StatefulView) else found.version)
     return {"version": found.version, "epoch": at["epoch"], "lsn": at["lsn"], "document": found.document}
 
 

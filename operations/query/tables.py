@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc.errors import QueryRefused, QueryTooLarge, SinkRefused
@@ -12,6 +12,7 @@ from cdc.pipeline import IcebergSink, Pipeline
 from operations.query.statement import Named
 from operations.state_folder import chosen_sinks, register_of
 from sinks.iceberg import catalogue as iceberg
+from spark.applied import applied_offsets, furthest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,12 +160,17 @@ def held(pipeline: Pipeline, wanted: Collection[Name], *, all_there: bool = True
     """
     found = []
     for sink in sorted({one.sink for one in wanted}):
-        part = pipeline.sinks[sink]
+        part, living = pipeline.sinks[sink], register_of(pipeline, sink).generation()
         with iceberg.open_catalog(part, iceberg.catalog_name(sink)) as catalog:
             for name in (one for one in wanted if one.sink == sink):
+                # First: what its flow says was applied is in the table that is looked at afterwards. The commits of a
+                # fill of joined documents name the slice of their root alone.
+                flow = applied_offsets(living.flow_folder(name.view))
                 try:
                     table = iceberg.load_table(catalog, part, name.view)
-                    found.append(held_at(name, iceberg.generation_of(table), table))
+                    one = held_at(name, iceberg.generation_of(table), table)
+                    mine = flow if one.generation == living.number else {}
+                    found.append(replace(one, applied=furthest(one.applied or {}, mine) or one.applied))
                 except SinkRefused:
                     if all_there:
                         raise

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from operations.freshness.note import SHARED
 from operations.freshness.source_words import SourceWords
 
 # The worst first: a sink is as its worst flow.
@@ -262,7 +263,7 @@ def judge_flow(facts: FlowFacts, source: Judgement) -> Judgement:  # noqa: PLR09
     if facts.state == "retrying":
         return Judgement("retrying", _first(facts.error), _way_out(facts.error))
     if facts.to_do and facts.still is not None and facts.still > facts.watchdog:
-        what = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "there is something to do"
+        what = _waiting(facts) if facts.behind else facts.hold or "there is something to do"
         cause = f"it says that it is {facts.state}, and has not got on for {facts.still:,.0f} s: {what}"
         return Judgement("stalled", cause, _STALLED[facts.state == "starting"])
     if facts.state in _NOT_YET:
@@ -286,7 +287,7 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
         return Judgement("filling", source.cause)
     if facts.age is None and facts.watched is None:
         return Judgement("behind", "the `headwater run` at work does not tell how old it is", "start it again")
-    waits = f"{facts.behind:,} records wait" if facts.behind else facts.hold or "the log was not confirmed since"
+    waits = _waiting(facts) if facts.behind else facts.hold or "the log was not confirmed since"
     if facts.age is None and facts.behind and not source.bad and source.judgement != "paused":
         # It has never been at the log's end, and gets on, else it would be stalled: what was there once keeps its age.
         return Judgement("filling", f"{_BUSY['filling']}: {waits}")
@@ -300,6 +301,11 @@ def _old(facts: FlowFacts, source: Judgement) -> Judgement:
     if source.bad or source.judgement == "paused":
         return Judgement("behind", f"{old}: {source.cause}", source.remedy)
     return Judgement("behind", f"{old}: {waits}")
+
+
+def _waiting(facts: FlowFacts) -> str:
+    """Of one flow of several, whose sum is the sink's."""
+    return f"{facts.behind:,} records wait" + ("" if facts.flow == SHARED else f" for {facts.flow}")
 
 
 def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # noqa: PLR0911 - one line a case

@@ -37,8 +37,8 @@ def load_history(catalog: Catalog, namespace: str, table: str) -> Table:
     except NoSuchTableError as error:
         raise SinkRefused(
             f"no table {namespace}.{table}{HISTORY} in catalogue {catalog.name}",
-            means="history has not begun",
-            fix="say `history: true` of the sink, and let `headwater run` run",
+            means="history has not begun: nothing of the table has been committed to it",
+            fix="let `headwater run` run (`headwater status FILE` says how far it is)",
         ) from error
 
 

@@ -27,6 +27,7 @@ from cdc.history import (
     begins_at,
     cut_at_lsn,
     cut_at_time,
+    set_aside,
     state_at,
     versions_sql,
 )
@@ -281,6 +282,7 @@ def test_the_frontier_is_the_commit_before_the_newest_heartbeat() -> None:
 def test_a_column_of_a_former_type_is_put_aside_under_a_name_of_its_own() -> None:
     assert put_aside("price", "decimal(10,2)", {}) == "price__decimal_10_2"
     assert put_aside("v", "int", {"v__int": "int"}) == "v__int_2"
+    assert set_aside(["id", "price", "price__decimal_10_2", "v"]) == {"price": ["price__decimal_10_2"]}
 
 
 def test_what_opens_a_catalogue_is_printed_without_its_secrets() -> None:

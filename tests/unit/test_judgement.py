@@ -38,6 +38,7 @@ ERROR = "sink 'search' does not answer\n  what it means: offsets stay\n  what to
         (RUNNING, WELL, "well", None),
         (replace(RUNNING, behind=10_000), WELL, "well", None),  # much to do, and quick
         (replace(RUNNING, age=31.0, behind=7), WELL, "behind", "7 records wait"),
+        (replace(RUNNING, flow="visit", age=31.0, behind=7), WELL, "behind", "7 records wait for visit"),
         (replace(RUNNING, age=31.0), DEAD, "behind", "Kafka Connect does not answer"),
         (replace(RUNNING, age=31.0), Judgement("paused", "the connector was paused"), "behind", "was paused"),
         (replace(RUNNING, age=31.0, hold="table t is still being read"), WELL, "behind", "still being read"),

@@ -165,8 +165,8 @@ class View:
                 return DecodeError(
                     f"{where}: column {name} of {change.table} does not hold a {kind}: {cause}",
                     means="it is a value that no sink could hold, or the table was altered since `headwater apply`",
-                    fix="mend the row at the source, which clears the letter; of an altered table: `headwater apply`, then "
-                    "`headwater letters FILE replay`",
+                    fix="mend the row at the source, which clears the letter; of an altered table: `headwater apply`, "
+                    "then `headwater letters FILE replay`",
                 )
         return DecodeError(f"{where}: {error}")
 

@@ -83,8 +83,8 @@ class Patience:
                 f"{self._who} is not available: {reason}",
                 means="the batch is held, nothing was skipped; "
                 + ("the sink was closed." if self._stop.is_set() else f"gave up after {waited:.0f} s."),
-                fix="mend that, or bring the server back (`headwater ps` shows local ones): `headwater run` tries again by "
-                "itself, any other command is to be given again.",
+                fix="mend that, or bring the server back (`headwater ps` shows local ones): `headwater run` tries "
+                "again by itself, any other command is to be given again.",
             )
         _repeating()
         self._on_wait(reason)

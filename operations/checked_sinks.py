@@ -10,6 +10,7 @@ from cdc.errors import ConfigError, HeadwaterError, SinkRefused
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import resolve_views
 from connectors.preflight import Answer, Check, Finding, Level
+from operations.freshness.answering import moving
 from operations.gate import tables_of
 from operations.rowstore import reading_settings
 from operations.run.session import jars_of
@@ -76,7 +77,7 @@ def _refuse_astray(pipeline: Pipeline, name: str) -> None:
     register = register_of(pipeline, name)
     number = register.living()
     generation = register.generation(number)
-    if not generation.views() or register.promotion() is not None:
+    if not generation.views() or moving(pipeline, name):
         return
     defined = as_defined(pipeline, generation)
     views = tuple(defined.sinks[name].view_names or generation.views())

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import IcebergSink, Pipeline, SearchSink
+from operations.kept_shapes import read_evolution
+from operations.pausing import paused
 from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Sink
@@ -29,6 +31,17 @@ REQUEST_SECONDS = 5.0
 # Between two looks at where the names lead that readers use: a request a view.
 READERS_SECONDS = 10.0
 _log = logging.getLogger(__name__)
+
+
+def moving(pipeline: Pipeline, sink: str) -> bool:
+    """Whether what readers' names lead to is not to be looked at: they are being moved, a table is being taken up that
+    they are shown when its rows are there, or the sink is paused, and whoever has paused it works on it.
+
+    Raises:
+        StateError: what is in the state folder can't be read (terminal).
+    """
+    under_way = register_of(pipeline, sink).promotion() is not None or bool(read_evolution(pipeline, sink).todo)
+    return under_way or paused(pipeline, sink) is not None
 
 
 class Answering:
@@ -88,12 +101,11 @@ class Answering:
             _log.debug("sink %s was not asked what its readers see: %s", self.sink, error)
 
     def _lead(self) -> str | None:
-        register = register_of(self.pipeline, self.sink)
         if self._opened is None or not isinstance(self.pipeline.sinks[self.sink], SearchSink):
             return None
         number, views, sink = self._opened
-        if register.promotion() is not None or register.living() != number:
-            return None  # the names are being moved
+        if moving(self.pipeline, self.sink) or register_of(self.pipeline, self.sink).living() != number:
+            return None
         for view in views:
             if not sink.there(view):
                 continue  # not made yet, or lost, which others notice

@@ -254,7 +254,7 @@ class Rebuild:
                 if engine.runner.errors:
                     raise StateError(
                         "; ".join(f"{flow} failed: {why}" for flow, why in engine.runner.errors.items()),
-                        means="the new generation is not complete; the living one goes on as before",
+                        means="the new generation is not complete; the one that readers see is not touched by that",
                         fix=f"put it right, then the same command goes on: `{self._again}`",
                     )
                 if engine.runner.doubting:

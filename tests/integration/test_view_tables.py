@@ -89,7 +89,7 @@ def told(pipeline: Tabled, verb: str, *options: str, ok: tuple[int, ...] = (0,))
 def test_a_filled_table_is_what_the_cache_is(pipeline: Tabled) -> None:
     pipeline.settled(lambda: len(pipeline.in_table("customer")) >= CUSTOMERS, True)
     # A fill's commits name the slice of their root alone: what the flow says counts as well.
-    asked = f"SELECT count(*) FROM {pipeline.name}_customer"  # noqa: S608 (our own name)
+    asked = f"SELECT count(*) FROM {pipeline.name}_customer"
     assert pipeline.settled(lambda: told(pipeline, "query", asked)["as_of"]["reason"], None) is None
     same(pipeline)
     held = pipeline.in_table("customer")

@@ -18,6 +18,8 @@ from cdc.formats import SHAPES, refuse_newer
 from cdc.types import type_key
 
 Kind = Literal["added", "dropped", "renamed", "retyped"]
+# Between a column and its types, in words.
+RETYPED = " changed from "
 # Types of text that differ by a limit alone: without a rewrite of the table its values are what they were.
 _TEXTS = frozenset(("text", "varchar"))
 
@@ -93,7 +95,7 @@ class ColumnChange:
             return f"column {self.old.name} was renamed to {self.new.name}"
         if self.old.type_name == self.new.type_name:
             return f"labels of {self.new.type_name} were changed (column {self.new.name})"
-        return f"column {self.new.name} changed from {self.old.type_name} to {self.new.type_name}"
+        return f"column {self.new.name}{RETYPED}{self.old.type_name} to {self.new.type_name}"
 
 
 def column_changes(old: Shape, new: Shape) -> list[ColumnChange]:

@@ -38,7 +38,8 @@ def refuse_altered(view: View) -> None:
     if found:
         raise StateError(
             f"view {view.name} is of a table as it was before it was altered: {', '.join(found)}",
-            means="Postgres can't tell any more what this generation must hold; nothing is known to be wrong with it",
+            means="Postgres can't tell any more what this generation must hold: what a former type can't hold is null "
+            "in it, and so is a column that is gone in rows that were changed since",
             fix="`headwater run FILE` builds and compares the next generation, which is shown then "
             "(`headwater status FILE` says how far it is)",
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.pipeline import Pipeline
+from cdc.shapes import RETYPED
 from operations.kept_shapes import Progress, Todo, read_evolution, read_progress
 
 
@@ -48,7 +49,10 @@ def line(one: Mapping[str, Any]) -> str:
     """One of ``evolving`` for people."""
     doing = [f"rows of {one['table']} are read again"] if one["reading"] else []
     doing += [f"a new generation of {sink} is built" for sink in one["rebuilding"]]
+    if one["rebuilding"] and any(RETYPED in words for words in one["what"]):
+        doing.append("until it is shown, what the former type can't hold is null")
     doing = ["waits for `headwater apply`"] if one["waits"] else doing
     how_far = f" ({one['progress']})" if one["progress"] else ""
     error = f"; last error: {one['error'].splitlines()[0]}" if one["error"] else ""
-    return f"evolving: table {one['table']}: {', '.join(one['what'])}: {', '.join(doing)}{how_far}{error}"
+    told = ": ".join(filter(None, (", ".join(one["what"]), ", ".join(doing))))
+    return f"evolving: table {one['table']}: {told}{how_far}{error}"

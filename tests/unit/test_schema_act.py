@@ -145,6 +145,9 @@ def test_what_a_target_can_not_hold_is_built_beside_and_the_old_one_goes_on_as_i
     (told,) = evolving(pipeline)
     assert (told["table"], told["rebuilding"], told["reading"]) == ("public.orders", ["search"], True)
     assert "column at changed from integer to bigint: rows of public.orders are read again, a new gen" in line(told)
+    assert "until it is shown, what the former type can't hold is null" in line(told)
+    quiet = {**told, "what": ["the table is new"], "rebuilding": [], "reading": False}
+    assert line(quiet) == "evolving: table public.orders: the table is new"
 
 
 def test_after_a_crash_in_the_middle_it_comes_to_the_same(tmp_path: Path) -> None:

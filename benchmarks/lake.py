@@ -37,7 +37,7 @@ COMMAND = "python -m benchmarks.run lake"
 SINK, TABLE, CEILING = "warehouse", "`hw_warehouse`.`bench`.`bench_flight`", "`hw_warehouse`.`bench`.`ceiling`"
 SOURCE = "public.flights"
 # Loads and appends, in turns; batches, of which the first are left out.
-TURNS, BATCHES, COLD_BATCHES = 3, 9, 3
+TURNS, BATCHES, COLD_BATCHES = 5, 9, 3
 CHANGED, TIMES = 10_000, 10
 # As many tasks as Spark has here, so that an append has them all at work.
 TASKS = 4

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,27 @@ class Former:
             value = row.get(name)
             if value is not None and name not in missing:
                 row[name] = bring(value)
+
+
+def with_digits(frozen: Table, now: Table) -> Table:
+    """A table as it was, but for how many digits its numerics have: a document, and a sum in it, has room for all.
+    Pure.
+
+    Args:
+        frozen: as it was.
+        now: as it is.
+    """
+    present = {column.ordinal: column for column in now.columns}
+    columns = tuple(
+        replace(was, type_name=one.type_name, precision=one.precision, scale=one.scale)
+        if (one := present.get(was.ordinal)) is not None
+        and types.type_key(was) == types.type_key(one) == "numeric"
+        and was.array == one.array
+        and was.name not in frozen.primary_key
+        else was
+        for was in frozen.columns
+    )
+    return replace(frozen, columns=columns)
 
 
 def _differ(was: Column, now: Column) -> bool:

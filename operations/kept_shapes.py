@@ -18,6 +18,7 @@ from pathlib import Path
 from cdc.catalogue import Catalogue, Table, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
+from cdc.former import with_digits
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, Shapes, shape_of
 from operations.state_folder import state_dir
@@ -273,11 +274,16 @@ class Frozen:
     tables: Mapping[str, Table] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
-    def over(self, catalogue: Catalogue) -> Catalogue:
+    def over(self, catalogue: Catalogue, *, documents: bool = False) -> Catalogue:
         """The catalogue as the generation knows it; records, and the database, of today have its columns under their
-        present names."""
+        present names.
+
+        Args:
+            catalogue: the tables as they are.
+            documents: it keeps documents, not columns of a table.
+        """
         tables = {
-            name: _known_as(table, catalogue.tables[name])
+            name: _known_as(with_digits(table, catalogue.tables[name]) if documents else table, catalogue.tables[name])
             for name, table in self.tables.items()
             if name in catalogue.tables
         }
@@ -309,7 +315,8 @@ def known_to(pipeline: Pipeline, generation: Generation, catalogue: Catalogue) -
     """
     if catalogue.gone and generation.started:
         catalogue = with_gone(pipeline, generation.sink, catalogue)
-    return read_frozen(generation).over(catalogue)
+    documents = pipeline.sinks[generation.sink].form != "columns"
+    return read_frozen(generation).over(catalogue, documents=documents)
 
 
 def with_gone(pipeline: Pipeline, sink: str, catalogue: Catalogue) -> Catalogue:

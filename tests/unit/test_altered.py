@@ -11,6 +11,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
+from cdc.former import Former
 from cdc.pipeline import loads
 from cdc.view import View
 from operations.explain.report import find_view
@@ -33,6 +34,24 @@ NOW = replace(WAS, columns=(WIDE, GROUP, BORN))
 def known(now: Table, was: Table = WAS) -> Table:
     """The table as a frozen generation knows it, above a catalogue of today."""
     return Frozen({was.qualified: was}).over(Catalogue({now.qualified: now})).tables[was.qualified]
+
+
+PRICE = Column("price", "numeric(10,2)", "numeric", 10, 2, ordinal=4)
+WIDER = replace(PRICE, type_name="numeric(14,4)", precision=14, scale=4)
+
+
+@pytest.mark.parametrize(("documents", "shown"), [(True, "54.3713"), (False, None)])
+def test_a_document_shows_all_digits_and_a_column_those_that_it_has_room_for(
+    documents: bool, shown: str | None
+) -> None:
+    """A joined view's children were null, and its sum short, while the next generation was built."""
+    was, now = (replace(WAS, columns=(*WAS.columns, price)) for price in (PRICE, WIDER))
+    frozen = Frozen({was.qualified: was})
+    table = frozen.over(Catalogue({now.qualified: now}), documents=documents).tables[was.qualified]
+    row: dict[str, Any] = {"id": 1, "price": "54.3713"}
+    Former(table).bring(row)
+    assert row["price"] == shown
+    assert (stored(table, "price") == table.by_name["price"]) is documents, "and verify compares what it is"
 
 
 class Server:

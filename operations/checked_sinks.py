@@ -10,7 +10,7 @@ from cdc.errors import ConfigError, HeadwaterError, SinkRefused
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import resolve_views
 from connectors.preflight import Answer, Check, Finding, Level
-from operations.freshness.answering import moving
+from operations.freshness.answering import moving, open_living, strays
 from operations.gate import tables_of
 from operations.rowstore import reading_settings
 from operations.run.session import jars_of
@@ -20,7 +20,6 @@ from sinks.elasticsearch.rehearsal import refusals
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.made_of import as_defined
 from spark.session import BUILD_OWN_JAR, OWN_JAR, find_jars
 
 SINKS = Check("sinks", "the sinks' servers and the row store answer", lambda site: ())
@@ -76,21 +75,20 @@ def _refuse_astray(pipeline: Pipeline, name: str) -> None:
     """
     register = register_of(pipeline, name)
     number = register.living()
-    generation = register.generation(number)
-    if not generation.views() or moving(pipeline, name):
+    if not register.generation(number).views() or moving(pipeline, name):
         return
-    defined = as_defined(pipeline, generation)
-    views = tuple(defined.sinks[name].view_names or generation.views())
-    sink = open_sink({**plain_config(defined, name, number, views), **PATIENCE})
+    opened = open_living(pipeline, name, number, PATIENCE)
+    if opened is None:
+        return
+    views, sink = opened
     try:
-        for view in views:
-            if sink.there(view) and (shown := sink.living(view)) != number:
-                raise SinkRefused(
-                    f"sink {name}, view {view}: the alias that readers use leads to "
-                    + (f"generation {shown}" if shown else "no generation of it")
-                    + f", and generation {number} is kept",
-                    fix="`headwater run` sets one that is gone again; one that leads elsewhere: lead it back",
-                )
+        for view, shown in strays(views, sink, number):
+            raise SinkRefused(
+                f"sink {name}, view {view}: the alias that readers use leads to "
+                + (f"generation {shown}" if shown else "no generation of it")
+                + f", and generation {number} is kept",
+                fix="`headwater run` sets one that is gone again; one that leads elsewhere: lead it back",
+            )
     finally:
         sink.close()
 

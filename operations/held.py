@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cdc.join.view import JoinedView
 from cdc.keys import alike
+from cdc.position import FIRST_LSN
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened
@@ -25,6 +27,12 @@ class Found:
     version: int | None = None
     document: dict[str, Any] | None = None
     near: tuple[str, ...] = ()
+
+
+def place_of(view: View, version: int | None) -> int | None:
+    """What a version is in the log, as a position; None where it is none: a fill of joined documents counts its slices.
+    Pure."""
+    return None if isinstance(view, JoinedView) and version is not None and version < FIRST_LSN else version
 
 
 def held_under(generation: Opened, view: View, key: str) -> Found:

@@ -16,13 +16,13 @@ from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
-from cdc.position import FIRST_LSN, format_lsn, unpack
+from cdc.position import format_lsn, unpack
 from cdc.resolve import resolve_views
 from cdc.resolve_names import near
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without
-from operations.held import Found, held_under
+from operations.held import Found, held_under, place_of
 from operations.kept_shapes import known_to
 from operations.logged_events import logged
 from operations.no_key import no_key
@@ -207,9 +207,8 @@ def _position(position: int | None) -> dict[str, Any]:
 def _held(view: View, found: Found) -> dict[str, Any] | None:
     if found.document is None:
         return None
-    # What is made of many events counts its own versions; a fill of joined documents counts its slices.
-    sliced = isinstance(view, JoinedView) and found.version is not None and found.version < FIRST_LSN
-    at = _position(None if sliced or isinstance(view, StatefulView) else found.version)
+    # What is made of many events counts its own versions.
+    at = _position(None if isinstance(view, StatefulView) else place_of(view, found.version))
     return {"version": found.version, "epoch": at["epoch"], "lsn": at["lsn"], "document": found.document}
 
 

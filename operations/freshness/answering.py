@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cdc.errors import HeadwaterError, SinkRefused, SinkUnavailable
 from cdc.pipeline import IcebergSink, Pipeline, SearchSink
@@ -42,6 +42,39 @@ def moving(pipeline: Pipeline, sink: str) -> bool:
     """
     under_way = register_of(pipeline, sink).promotion() is not None or bool(read_evolution(pipeline, sink).todo)
     return under_way or paused(pipeline, sink) is not None
+
+
+def open_living(
+    pipeline: Pipeline, sink: str, number: int, patience: Mapping[str, float]
+) -> tuple[list[str], Sink] | None:
+    """The views of a generation that readers see, and who asks for them; None before there are any.
+
+    Args:
+        pipeline: the loaded file.
+        sink: the sink's name.
+        number: the living generation.
+        patience: with its server, in place of the sink's own.
+    """
+    generation = register_of(pipeline, sink).generation(number)
+    defined = as_defined(pipeline, generation)
+    views = list(defined.sinks[sink].view_names or generation.views())
+    return (views, open_sink({**plain_config(defined, sink, number, views), **patience})) if views else None
+
+
+def strays(views: Sequence[str], sink: Sink, number: int) -> Iterator[tuple[str, int | None]]:
+    """Views whose readers see another generation than this one, and which; None where the alias leads to none of them.
+
+    Args:
+        views: to be looked at; one that is not made yet, or lost, is left out: others notice.
+        sink: of that generation.
+        number: its number.
+
+    Raises:
+        SinkUnavailable: no answer (transient). SinkRefused: it may not look.
+    """
+    for view in views:
+        if sink.there(view) and (shown := sink.living(view)) != number:
+            yield view, shown
 
 
 class Answering:
@@ -106,20 +139,15 @@ class Answering:
         number, views, sink = self._opened
         if moving(self.pipeline, self.sink) or register_of(self.pipeline, self.sink).living() != number:
             return None
-        for view in views:
-            if not sink.there(view):
-                continue  # not made yet, or lost, which others notice
-            shown = sink.living(view)
-            if shown is None:
-                try:
-                    sink.promote(view, number)
-                except SinkRefused as error:  # something else has that name
-                    return error.what
-                what = "view %s: the alias that readers use was gone, and leads to generation %d again"
-                _log.warning(what, view, number, extra={"sink": self.sink})
-            elif shown != number:
-                other = f"generation {shown}" if shown else "an index that is not of this sink"
-                return f"readers of view {view} see {other}, and this sink keeps generation {number}"
+        for view, shown in strays(views, sink, number):
+            if shown is not None:
+                return f"readers of view {view} see generation {shown}, and this sink keeps generation {number}"
+            try:
+                sink.promote(view, number)
+            except SinkRefused as error:  # something else has that name
+                return error.what
+            what = "view %s: the alias that readers use was gone, and leads to generation %d again"
+            _log.warning(what, view, number, extra={"sink": self.sink})
         return None
 
     def _ask(self) -> str | None:
@@ -139,14 +167,11 @@ class Answering:
         number = register_of(self.pipeline, self.sink).living()
         if self._opened is None or self._opened[0] != number:
             self._let_go()
-            generation = register_of(self.pipeline, self.sink).generation(number)
-            defined = as_defined(self.pipeline, generation)
-            views = tuple(defined.sinks[self.sink].view_names or generation.views())
-            if not views:
-                return None
-            config = plain_config(defined, self.sink, number, views)
             patience = {"request_timeout_seconds": REQUEST_SECONDS, "give_up_seconds": AGAIN_SECONDS}
-            self._opened = number, views, open_sink({**config, **patience})
+            opened = open_living(self.pipeline, self.sink, number, patience)
+            if opened is None:
+                return None
+            self._opened = number, *opened
         return self._opened[1:]
 
     def _let_go(self) -> None:

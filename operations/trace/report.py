@@ -19,13 +19,13 @@ from cdc.join.view import JoinedView
 from cdc.log.registry import encoding_of
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
-from cdc.position import FIRST_LSN, format_lsn, unpack
+from cdc.position import format_lsn, unpack
 from cdc.resolve import resolve_views, table_view, view_tables
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
 from operations.catalogue import captured_table, source_catalogue
-from operations.held import held_under
+from operations.held import held_under, place_of
 from operations.holding import with_later
 from operations.kept_shapes import known_to
 from operations.opened import Opened, going_on
@@ -195,7 +195,7 @@ class _Case:
             "state": state,
             "last_error": None if status is None else status.last_error,
             "there": found.document is not None,
-            **_position(_place(view, found.version)),
+            **_position(place_of(view, found.version)),
             "error": None,
             **({"document": found.document} if self.values else {}),
         }
@@ -247,11 +247,6 @@ def _nothing(pipeline: Pipeline, sink: str) -> dict[str, Any]:
         "last_error": None,
         **_position(None),
     }
-
-
-def _place(view: View, version: int | None) -> int | None:
-    """What a version is in the log; a fill of joined documents counts its slices."""
-    return None if isinstance(view, JoinedView) and version is not None and version < FIRST_LSN else version
 
 
 def _position(position: int | None) -> dict[str, Any]:

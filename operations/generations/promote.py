@@ -31,7 +31,7 @@ def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -
     """The generation that is meant: the one of that number, else the newest in one of ``stages``.
 
     Raises:
-        StateError: there is none, or it is in another stage.
+        StateError: there is none, or it is in another stage; or the next one, which is meant, is still being filled.
     """
     chosen_sinks(pipeline, [sink])
     register = register_of(pipeline, sink)
@@ -52,6 +52,8 @@ def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -
             f"sink {sink} has no generation that is {' or '.join(stages)}",
             fix=f"`headwater rebuild FILE {sink}` makes one; `headwater generations FILE` shows all",
         )
+    if "living" in stages and found[-1].stage != "ready":
+        _refuse_filling(register, found[-1].number)
     return found[-1]
 
 
@@ -85,7 +87,6 @@ def refuse_far_behind(pipeline: Pipeline, sink: str, number: int) -> None:
     """
     left = behind(pipeline, sink, number)
     if left > MOST_BEHIND:
-        _refuse_filling(register_of(pipeline, sink), sink, number)
         raise StateError(
             f"sink {sink}: generation {number} is {left:,} records behind the log",
             means="readers would see old documents; nothing was changed",
@@ -93,18 +94,18 @@ def refuse_far_behind(pipeline: Pipeline, sink: str, number: int) -> None:
         )
 
 
-def _refuse_filling(register: Register, sink: str, number: int) -> None:
-    """Who promotes while the next generation is filled means that one; that readers would see old documents in the one
-    that they see already is no answer to him.
+def _refuse_filling(register: Register, number: int) -> None:
+    """Who promotes while the next generation is filled means that one; that readers see the living one already, or one
+    of before, which he has gone back from, is no answer to him.
 
     Raises:
         StateError: that is so.
     """
-    filling = [entry.number for entry in register.entries() if entry.stage == "filling"]
-    if filling and number == register.living() and register.promotion() is None:
+    filling = [entry.number for entry in register.entries() if entry.stage == "filling" and entry.number > number]
+    if filling and register.promotion() is None:
         raise StateError(
-            f"sink {sink}: generation {filling[-1]} is still being filled",
-            means=f"readers go on seeing generation {number}; nothing was changed",
+            f"sink {register.sink}: generation {filling[-1]} is still being filled",
+            means=f"readers go on seeing generation {register.living()}; nothing was changed",
             fix="`headwater generations FILE` says `ready` once it can be promoted",
         )
 

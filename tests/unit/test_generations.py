@@ -143,21 +143,28 @@ def test_a_promotion_to_a_target_that_is_gone_does_not_keep_it_from_being_remove
     assert register.kept() == [1]
 
 
-def test_who_promotes_too_early_is_told_that_the_next_generation_is_being_filled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_promotes_too_early_is_told_that_the_next_generation_is_being_filled(tmp_path: Path) -> None:
     pipeline, register = load(tmp_path), Register(tmp_path, "shop", "search")
-    monkeypatch.setattr(promote, "register_of", lambda _pipeline, _sink: register)
-    monkeypatch.setattr(promote, "behind", lambda *_: promote.MOST_BEHIND + 1)
-    with pytest.raises(StateError, match="generation 1 is 10,001 records behind the log"):
-        promote.refuse_far_behind(pipeline, "search", 1)
+    promotable = ("ready", "previous", "living")
+    assert promote.candidate(pipeline, "search", None, *promotable).number == 1
     register.create("test")
     with pytest.raises(StateError, match="generation 2 is still being filled") as refused:
-        promote.refuse_far_behind(pipeline, "search", 1)
+        promote.candidate(pipeline, "search", None, *promotable)
     assert "readers go on seeing generation 1" in str(refused.value.means)
+    assert promote.candidate(pipeline, "search", 1, *promotable).number == 1  # who names one is taken at his word
     register.move(2, "ready")
+    assert promote.candidate(pipeline, "search", None, *promotable).number == 2
+    register.promote(2)
+    register.promote(1)
+    register.create("another")
+    with pytest.raises(StateError, match="generation 3 is still being filled"):  # not back to 2, which he left
+        promote.candidate(pipeline, "search", None, *promotable)
+
+
+def test_nobody_is_sent_to_a_generation_far_behind_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promote, "behind", lambda *_: promote.MOST_BEHIND + 1)
     with pytest.raises(StateError, match="generation 2 is 10,001 records behind the log"):
-        promote.refuse_far_behind(pipeline, "search", 2)
+        promote.refuse_far_behind(load(tmp_path), "search", 2)
 
 
 def test_a_table_that_was_added_later_does_not_join_an_old_generation(tmp_path: Path) -> None:

@@ -31,7 +31,20 @@ if TYPE_CHECKING:
 MOST_LEFT = 20
 
 
+class _FileFirst(click.Group):
+    """The file comes before the verb, as several verbs have arguments of their own; the other way round is understood,
+    for `headwater queries` has it so."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        verb = self.commands.get(args[0]) if args and not Path(args[0]).exists() else None
+        at = 2 if isinstance(verb, click.Group) else 1
+        if verb is not None and len(args) > at and not args[at].startswith("-"):
+            args = [args[at], *args[:at], *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
 @click.group(
+    cls=_FileFirst,
     epilog="""\b
 Examples:
   headwater letters pipeline.yaml list

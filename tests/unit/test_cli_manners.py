@@ -101,3 +101,10 @@ def test_what_is_asked_without_a_terminal_names_the_way_out(pipeline: Path, word
 )  # fmt: skip
 def test_commands_to_be_copied_have_the_file(words: list[str], said: str) -> None:
     assert _with_file(ODD, words) == said
+
+
+@pytest.mark.parametrize("verb", [("list",), ("webhooks", "list")])
+def test_the_file_and_what_is_to_be_done_with_letters_may_change_places(pipeline: Path, verb: tuple[str, ...]) -> None:
+    usual, swapped = headwater("letters", str(pipeline), *verb), headwater("letters", *verb, str(pipeline))
+    assert usual == swapped
+    assert usual[1] and "No such command" not in usual[1]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cdc.errors import Behind, HeadwaterError, StateError
+from cdc.errors import Behind, HeadwaterError, SinkRefused, StateError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
 from operations.generations.level import failed_flow, level
@@ -153,8 +153,15 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     shown = _Shown(pipeline, sink, part, old, begun)
     opened = open_target(plain_config(defined, sink, number, views))
     try:
-        for view in views:
-            opened.promote(view, shown.expected(view, opened.living(view)))
+        before = [opened.living(view) for view in views]
+        try:
+            for view in views:
+                opened.promote(view, shown.expected(view, opened.living(view)))
+        except SinkRefused:
+            # Nobody was moved: what never began must neither be ended by `run` later nor keep `retire` from its work.
+            if not (begun and begun.moving) and [opened.living(view) for view in views] == before:
+                register.give_up_promotion(number)
+            raise
     finally:
         opened.close()
     register.promote(number)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import StateError
+from cdc.errors import SinkRefused, StateError
 from cdc.pipeline import Pipeline, loads
 from operations.generations.promote import promote
 from operations.generations.retire import retire
@@ -144,3 +144,32 @@ def test_a_view_that_the_living_generation_does_not_have_is_no_obstacle(out: Out
     out.made(3, "ab")
     promote(pipeline, "out", 3, quiet)
     assert out.shown() == {"a": 3, "b": 3}
+
+
+def test_a_promotion_that_the_target_refuses_has_not_begun(out: Out) -> None:
+    pipeline = out.pipeline()
+    for number in (1, 2):
+        out.made(number, "ab")
+    lost = open_sink(plain_config(pipeline, "out", 2, list(out.views.values())))
+    for view in out.views.values():
+        lost.drop(view)
+    lost.close()
+    with pytest.raises(SinkRefused, match="to promote"):
+        promote(pipeline, "out", 2, quiet, behind_too=True)
+    assert out.shown() == {"a": 1, "b": 1}
+    assert register_of(pipeline, "out").promotion() is None
+    retire(pipeline, "out", 2, quiet)  # what the refusal leads to is not refused in its turn
+
+
+def test_a_promotion_that_is_refused_half_way_has_begun(out: Out) -> None:
+    pipeline = out.pipeline()
+    for number in (1, 2):
+        out.made(number, "ab")
+    lost = open_sink(plain_config(pipeline, "out", 2, list(out.views.values())))
+    lost.drop(out.views["b"])
+    lost.close()
+    with pytest.raises(SinkRefused, match="to promote"):
+        promote(pipeline, "out", 2, quiet, behind_too=True)
+    assert out.shown() == {"a": 2, "b": 1}
+    with pytest.raises(StateError, match="has not ended"):
+        retire(pipeline, "out", 2, quiet)

@@ -91,7 +91,7 @@ def differs(token: History, now: History) -> str | None:
     if token.timeline != now.timeline:
         return f"it was taken on timeline {token.timeline}, the database is on {now.timeline}: another server took over"
     if token.installation != now.installation:
-        return "the pipeline was made anew since it was taken"
+        return "it is another pipeline's, or this one was made anew since it was taken"
     if token.life != now.life:
         return "the server has crashed since it was taken, or is a copy: the newest writes may be lost"
     if token.witness > now.witness:

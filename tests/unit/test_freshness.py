@@ -53,6 +53,12 @@ def test_of_another_history_nothing_is_known() -> None:
         assert differs(HERE, now)
 
 
+def test_a_token_of_another_pipeline_is_not_said_to_be_of_this_one_made_anew() -> None:
+    why = differs(HERE, replace(HERE, installation="91922c85"))
+    assert why is not None
+    assert "another pipeline" in why
+
+
 def judged(token: WriteToken, standing: Standing, history: History | None = HERE) -> Wait:
     wait = Wait(token, ["search"])
     judge(wait, Look(history, standing, 0.0))

@@ -16,7 +16,7 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline, loads
 from operations.accepted import Text, accepted_path, note_running, read_accepted, read_running, this_process
-from operations.apart import Apart
+from operations.apart import Apart, end_all
 from operations.catalogue import source_catalogue
 from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
@@ -208,10 +208,9 @@ class FileWatch:
 
     def close(self) -> None:
         """End what it has begun: it goes on at the next start. Idempotent."""
+        end_all(one.child for one in self.building.values() if one.child is not None)
         for one in self.building.values():
-            if one.child is not None:
-                one.child.end()
-                one.child = None
+            one.child = None
 
 
 def _begun(rebuilt: Mapping[str, Sequence[str]]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc.errors import Fenced, HeadwaterError
 from cdc.journal import Line, all_about
 from cdc.pipeline import Pipeline
-from operations.apart import Apart
+from operations.apart import Apart, end_all
 from operations.loss_note import LossNote
 from operations.losses import steps
 from operations.losses.loss_watch import LossWatch
@@ -236,10 +236,9 @@ class Losses:
     def close(self) -> None:
         """End what it has begun: a rebuild goes on at the next start. Idempotent."""
         self.watch.close()
+        end_all(one.child for one in self.healing.values() if one.child is not None)
         for one in self.healing.values():
-            if one.child is not None:
-                one.child.end()
-                one.child = None
+            one.child = None
             self._note_of(one.sink).clear()
 
 

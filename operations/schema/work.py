@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
-from operations.apart import Apart
+from operations.apart import Apart, end_all
 from operations.kept_shapes import write_progress
 from operations.schema.steps import Step
 
@@ -79,8 +79,8 @@ class Work:
             pipeline: the loaded file.
             concerned: chooses which; all if left out.
         """
-        for lane in [lane for lane, doing in self._doing.items() if concerned(doing.step)]:
-            self._doing.pop(lane).child.end()
+        lanes = [lane for lane, doing in self._doing.items() if concerned(doing.step)]
+        end_all(self._doing.pop(lane).child for lane in lanes)
         self._write(pipeline)
 
     def look(self, pipeline: Pipeline) -> tuple[list[tuple[Step, str]], list[str]]:

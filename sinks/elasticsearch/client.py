@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,9 @@ from sinks.elasticsearch.settings import PRODUCTS, Settings
 
 # 408 request timeout, 429 too many requests / disk watermark, 5xx: the same request may succeed later.
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+# Of each request to a server that is away it says so: twice a second for as long as that lasts. We tell it once.
+logging.getLogger("elastic_transport.node_pool").setLevel(logging.ERROR)
 
 _SOURCE = b'"_source":'
 _decoder = json.JSONDecoder()

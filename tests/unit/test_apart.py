@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from cdc.errors import HeadwaterError, SinkRefused
-from operations.apart import Apart
+from operations.apart import Apart, end_all
 
 Say = Callable[[str], None]
 ROOT = Path(__file__).parents[2]
@@ -76,6 +76,22 @@ def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
         while not (said := work.lines()):
             time.sleep(0.05)
     assert not psutil.pid_exists(int(said[0]))
+
+
+def test_several_end_in_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    works = [Apart(deaf) for _ in range(4)]
+    said = [line for work in works for line in _first(work)]
+    monkeypatch.setattr("operations.apart.END_SECONDS", 3.0)
+    began = time.monotonic()
+    end_all(works)
+    assert 3.0 <= time.monotonic() - began < 9.0  # and not four times three
+    assert not any(psutil.pid_exists(int(pid)) for pid in said)
+
+
+def _first(work: Apart[None]) -> list[str]:
+    while not (said := work.lines()):
+        time.sleep(0.05)
+    return said
 
 
 OWNER = """

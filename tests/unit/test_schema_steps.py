@@ -87,7 +87,10 @@ class Child:
         if self.error:
             raise SourceUnavailable(self.error)
 
-    def end(self) -> None:
+    def ask(self) -> None:
+        self.over = True
+
+    def end(self, seconds: float | None = None) -> None:
         self.over = True
 
 

@@ -57,6 +57,9 @@ def known(pipeline: Pipeline, table: Table, name: str, path: Path, where: str = 
     if now != name:
         what = f"{where}{table.qualified} has no column {name} any more: it was renamed to {now}"
         raise error(pipeline, path, what, f"write {now}")
+    if name in table.generated:
+        what = f"{where}{table.qualified}.{name} is a generated column, and those are not captured"
+        raise error(pipeline, path, what, "leave it out; `fields` can compute the same from the columns that are")
     if name not in table.by_name:
         fix = near(name, table.by_name) or f"its columns are {', '.join([*table.by_name][:MAX_SHOWN])}"
         raise error(pipeline, path, f"{where}{table.qualified} has no column {name}", fix)

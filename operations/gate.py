@@ -22,6 +22,7 @@ from cdc.pipeline import Pipeline, SearchSink
 from cdc.resolve import in_tables, resolve_view, resolve_views
 from cdc.stateful import StatefulView
 from cdc.view import View
+from cdc.waits import waiting_for
 from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.kept_shapes import known_shapes, with_gone
@@ -153,7 +154,7 @@ def wrong_expressions(pipeline: Pipeline, placed: Sequence[Placed], say: Say) ->
         say(f"starting Spark to read the expressions of {', '.join(sorted({asked[q][1].name for q in new}))}")
         right = []
         try:
-            with analyser(pipeline) as spark:
+            with waiting_for("Spark: reading the views' expressions"), analyser(pipeline) as spark:
                 for question in new:
                     with found.step():
                         analysed_view(spark, *asked[question])

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from console.cli.options import confirm, is_terminal, json_option, pipeline_argument, print_json
+from console.cli.patience import saying_why
 
 
 @click.command(
@@ -47,11 +48,13 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
 
     data = read_pipeline(file)
     pipeline = loads(data, str(file))
-    refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
-    edits = pending(pipeline)
+    with saying_why():
+        refuse_wrong_views(pipeline, lambda line: click.echo(line, err=True))
+        edits = pending(pipeline)
     if edits is not None and edits.removed and not edits.restart and not yes:
         confirm(f"Let go of {', '.join(edits.removed)}? What they hold stays, and is not kept up to date any more.")
-    result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
+    with saying_why():
+        result = apply(pipeline, (lambda action: None) if as_json else lambda action: show_action(action, done=True))
     let_through(pipeline)
     hand_over(pipeline, text_of(file, data))
     if not as_json:

@@ -113,7 +113,7 @@ def _read(
         print_json(report)
         return
     named = f", tag {tag}" if tag else ""
-    click.echo(f"-- as of {report['lsn']}{named}; history is complete up to {report['frontier']}")
+    click.echo(f"-- as of {report['lsn']}{named}; history is complete up to {report['frontier']} at least")
     for table in report["tables"]:
         for column, aside in table["aside"].items():
             others = ", ".join(aside)

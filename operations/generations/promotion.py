@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cdc.errors import UnknownName
 from cdc.pipeline import Pipeline
 from operations.generations.level import level
 from operations.generations.promote import candidate
@@ -37,10 +38,14 @@ def promotion_report(pipeline: Pipeline, sink: str, number: int) -> dict[str, An
         not be done, a line each.
 
     Raises:
-        ConfigError: no such sink. StateError: no such generation, or it is in a stage that can't be promoted.
+        ConfigError: no such sink, or generation. StateError: it is in a stage that can't be promoted.
     """
-    entry = candidate(pipeline, sink, number, "ready", "previous", "living")
     register = register_of(pipeline, sink)
+    there = [entry.number for entry in register.entries()]
+    if number not in there:  # whoever asks by an address is told that it leads nowhere
+        fix = f"it has {', '.join(map(str, there))}: `headwater generations`"
+        raise UnknownName(f"sink {sink} has no generation {number}", fix=fix)
+    entry = candidate(pipeline, sink, number, "ready", "previous", "living")
     living = register.living()
     new, old = register.generation(number), register.generation(living)
     views, before = set(new.views()), set(old.views())

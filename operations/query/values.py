@@ -27,6 +27,8 @@ def plain_column(array: pa.Array) -> list[Any]:
         micros = pc.cast(array.cast(pa.timestamp("us", kind.tz), safe=False), pa.int64()).to_pylist()
         zone = "Z" if kind.tz else ""
         return [_moment(canonical_timestamp, value, zone) for value in micros]
+    if pa.types.is_float32(kind):  # 1.1 as Postgres and the other sinks have it, not 1.100000023841858
+        array = array.cast(pa.string()).cast(pa.float64())
     if pa.types.is_decimal(kind) and kind.scale == 0:  # DuckDB's sums of whole numbers
         return [None if value is None else _whole(int(value)) for value in array.to_pylist()]
     return _nested(array, kind) if pa.types.is_nested(kind) else [_plain(value) for value in array.to_pylist()]

@@ -16,7 +16,13 @@ def table(schema: str, name: str, *columns: str, key: tuple[str, ...] = ("id",))
     return Table(schema, name, tuple(Column(c, "text", "text") for c in ("id", *columns)), key)
 
 
-SHAPES = Table("public", "shapes", (Column("id", "text", "text"), Column("area", "polygon", "polygon")), ("id",))
+SHAPES = Table(
+    "public",
+    "shapes",
+    (Column("id", "text", "text"), Column("area", "polygon", "polygon")),
+    ("id",),
+    generated=("size",),
+)
 CATALOGUE = Catalogue(
     {
         t.qualified: t
@@ -76,6 +82,7 @@ def test_columns_left_out_are_all_that_can_be_delivered() -> None:
         ({"root": "flights"}, "write old.flights or public.flights"),
         ({"root": "nowhere.at_all"}, "add it to source.tables"),
         ({"root": "planes", "columns": ["ids"]}, "did you mean id"),
+        ({"root": "shapes", "columns": ["size"]}, "public.shapes.size is a generated column, and those are not captured"),
         ({"root": "planes", "columns": [{"x": "y"}]}, "public.planes has no column x"),
         ({"root": "planes", "key": ["idd"]}, "did you mean id"),
         ({"root": "public.flights", "key": ["carrier"]}, "primary key (id)"),

@@ -204,7 +204,7 @@ def test_a_promotion_is_told_before_it_is_done(tmp_path: Path) -> None:
         pause(pipeline, "search", None, lambda line: None)
         assert "resume it first" in promotion_report(pipeline, "search", 1)["refused"][0]
         assert "Lead readers" not in made.browser.get("/sinks/search/promote/1").text
-        assert made.browser.get("/v1/sinks/search/promotions/9").status_code == 500
+        assert made.browser.get("/v1/sinks/search/promotions/9").status_code == 404
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------

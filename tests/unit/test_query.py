@@ -305,6 +305,14 @@ def test_values_are_those_of_documents(duck: Duck) -> None:
     assert plain_rows(pa.record_batch({"a": pa.array([[1], None, [2, 3]]).slice(1)})) == [(None,), ([2, 3],)]
 
 
+def test_a_real_is_what_postgres_and_the_other_sinks_say_it_is() -> None:
+    reals = [1.1, 1.3333334, 1e38, 16777216.0, None]
+    assert plain_rows(pa.record_batch({"a": pa.array(reals, pa.float32())})) == [(one,) for one in reals]
+    assert plain_rows(pa.record_batch({"a": pa.array([[1.1, None]], pa.list_(pa.float32()))})) == [([1.1, None],)]
+    odd = plain_rows(pa.record_batch({"a": pa.array([float("nan"), float("-inf")], pa.float32())}))
+    assert odd == plain_rows(pa.record_batch({"a": pa.array([float("nan"), float("-inf")], pa.float64())}))
+
+
 # -- as of when --------------------------------------------------------------------------------------------------------
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from cdc.errors import CheckpointLost
+from spark.files import write_atomic
 
 
 def check_checkpoint(checkpoint: Path, fix: str) -> None:
@@ -72,6 +73,24 @@ def rewind(checkpoint: Path, batch: int) -> bool:
             (checkpoint / "commits" / str(number)).unlink()
     trim(checkpoint)  # which the next start does again, should this be cut here
     return True
+
+
+def forget_topics(checkpoint: Path, topics: Collection[str]) -> None:
+    """Make a checkpoint forget its place in topics that were made anew: Spark takes them up at their beginning, as it
+    does one that it has not seen before. What was planned and not committed goes with it.
+
+    For a flow whose batches may be of other records when they are run again. Cut, the same again ends it.
+    """
+    commits = _numbers(checkpoint / "commits")
+    last = commits[-1] if commits else -1
+    for number in reversed(_numbers(checkpoint / "offsets")):
+        if number > last:
+            (checkpoint / "offsets" / str(number)).unlink()
+    if last >= 0:
+        path = checkpoint / "offsets" / str(last)
+        version, metadata, source = path.read_text().split("\n")[:3]
+        kept = {topic: parts for topic, parts in json.loads(source).items() if topic not in topics}
+        write_atomic(path, "\n".join((version, metadata, json.dumps(kept, separators=(",", ":")))))
 
 
 def trim(checkpoint: Path, fix: str = "") -> None:

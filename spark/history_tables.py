@@ -73,6 +73,9 @@ class HistoryPlace:
             )
         create_namespace(spark, table.rsplit(".", 1)[0])
         there = spark.catalog.tableExists(table)
+        if there:  # or was, as far as this session remembers: one of another key is put aside by another client
+            spark.catalog.refreshTable(table)
+            there = spark.catalog.tableExists(table)
         if there:
             self._known(spark, view, new=new)
         properties = {

@@ -53,7 +53,7 @@ Examples:
   headwater letters pipeline.yaml replay --cause 'total fields'
   headwater letters pipeline.yaml drop --sink search --key 4711
   headwater letters pipeline.yaml webhooks send
-"""
+""",
 )
 @pipeline_argument
 @click.pass_context

@@ -16,9 +16,9 @@ from typing import Any
 
 from cdc.errors import DiskFull
 from cdc.log.ends import Offsets, reached
+from operations.history_place import FRONTIERS
 from spark.files import write_atomic
 
-FILE = "frontiers.json"
 # How many are kept, and how far apart: half an hour of asking again and again. One that comes sooner is left out, and
 # takes no older one's place: a history that is a minute behind would never come to the newest.
 KEPT, APART_US = 60, 30_000_000
@@ -48,7 +48,7 @@ class Seen:
     """
 
     def __init__(self, folder: Path, topics: Iterable[str], snapshot_lsn: int) -> None:
-        self._path, self._topics, self._snapshot_lsn = folder / FILE, frozenset(topics), snapshot_lsn
+        self._path, self._topics, self._snapshot_lsn = folder / FRONTIERS, frozenset(topics), snapshot_lsn
 
     def note(self, found: Frontier, ends: Offsets) -> None:
         """Write down where the log ended after a frontier was seen."""

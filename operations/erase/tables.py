@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.errors import SinkRefused
-from cdc.history_names import HISTORY
 from operations.erase.places import Place
 from operations.erase.readers import Build, histories_of
 from operations.erase.shown import places_of
 from operations.erase.subject import Subject
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import load_history
+from sinks.iceberg.history import former_histories, load_history
 from sinks.iceberg.remains import Remains, Shown, remains
 
 if TYPE_CHECKING:
@@ -107,13 +106,15 @@ def _current(subject: Subject, catalog: Catalog, build: Build) -> Iterator[Held]
 
 def _history(subject: Subject, catalog: Catalog, sink: str) -> Iterator[Held]:
     namespace = subject.pipeline.sinks[sink].namespace  # type: ignore[union-attr]
-    try:
-        table = load_history(catalog, namespace, subject.table.name)
-    except SinkRefused:
-        return
-    held = _held(subject, sink, None, "", table, [((), tuple(subject.view.key))])
-    held.rows = _records(table, subject) if held.there.rows else {}
-    yield held
+    key = tuple(subject.view.key)
+    found = former_histories(catalog, namespace, subject.table.name, subject.table.qualified)
+    with suppress(SinkRefused):
+        found.append(load_history(catalog, namespace, subject.table.name))
+    for table in found:
+        # Files of a former key that lack the present one's columns count as such that can't be looked into.
+        held = _held(subject, sink, None, "", table, [((), key)])
+        held.rows = _records(table, subject) if held.there.rows else {}
+        yield held
 
 
 def _held(subject: Subject, sink: str, build: Build | None, view: str, table: Table, places: Sequence[Shown]) -> Held:
@@ -137,7 +138,7 @@ def _records(table: Table, subject: Subject) -> dict[int, list[int]]:
     return found
 
 
-def history_name(subject: Subject, sink: str) -> str:
-    """``catalog.namespace.table`` of the table's history, each part quoted."""
-    namespace = subject.pipeline.sinks[sink].namespace  # type: ignore[union-attr]
-    return f"`{catalog_name(sink)}`.`{namespace}`.`{subject.table.name}{HISTORY}`"
+def history_name(held: Held) -> str:
+    """``catalog.namespace.table`` of a history, each part quoted."""
+    namespace, table = held.name.split(".", 1)
+    return f"`{catalog_name(held.sink)}`.`{namespace}`.`{table}`"

@@ -130,7 +130,7 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
 def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> None:
     note = Note(subject.pipeline)
     for one in tables:
-        name = history_name(subject, one.sink) if one.build is None else _place(one)
+        name = history_name(one) if one.build is None else _place(one)
         files = bool(one.there.rows or one.there.hidden)
         noted = f"{one.sink}: {one.name}"
         killed = note.begin(TABLES, noted, {SINCE: f"{time.time():.3f}"})

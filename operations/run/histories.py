@@ -90,7 +90,7 @@ class Histories:
             return [] if told else [Line(f"warning: no history of sink {sink} is written: {error}", sink=sink)]
         self._refused.pop(sink, None)
         self.opened[sink] = opened
-        return []
+        return [Line(line, sink=sink) for line in opened.said]
 
     def _let_go(self, engine: Engine, sink: str) -> None:
         opened = self.opened.pop(sink)

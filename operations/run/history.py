@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,21 +14,32 @@ from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue, Table
 from cdc.debezium_json import Fit
-from cdc.errors import SourceChanged, TopicRecreated
+from cdc.errors import HeadwaterError, SourceChanged, TopicRecreated
 from cdc.log.letters import letters_config
 from cdc.log.topics import topic_ids
 from cdc.pipeline import Pipeline
 from cdc.types import supported
 from cdc.view import View
 from operations.catalogue import source_catalogue
-from operations.history_place import STREAM, history_folder, history_lease, root_tables, topics_read
+from operations.history_place import (
+    FRONTIERS,
+    REFUSED,
+    STREAM,
+    history_folder,
+    history_lease,
+    refuse_history,
+    root_tables,
+    topics_read,
+)
 from operations.pausing import refuse_paused
 from operations.run.flows import reading
 from operations.state_folder import numbered_state_dir
-from sinks.iceberg.catalogue import catalog_name
+from sinks.iceberg.catalogue import catalog_name, open_catalog
+from sinks.iceberg.history import has_key, put_aside
+from spark.checkpoint import forget_topics
 from spark.files import write_atomic
 from spark.flow import Flow
-from spark.history import FLOW, start_history
+from spark.history import BEGUN, FLOW, start_history
 from spark.history_tables import HistoryPlace
 from spark.lease import Lease
 from spark.running import Query, Start
@@ -51,6 +62,7 @@ class OpenedHistory:
         lease: on that.
         token: of the lease.
         source: identity of the source.
+        said: what was done to take it, a line each.
     """
 
     pipeline: Pipeline
@@ -59,6 +71,7 @@ class OpenedHistory:
     lease: Lease
     token: int
     source: str
+    said: tuple[str, ...] = ()
 
     @property
     def about(self) -> dict[str, Any]:
@@ -80,16 +93,26 @@ def open_history(pipeline: Pipeline, catalogue: Catalogue, sink: str) -> OpenedH
     token = lease.take()
     try:
         refuse_paused(pipeline, [sink], "nothing is written to its history")
-        tables = root_tables(pipeline, catalogue, sink)
-        _bind(pipeline, catalogue, sink, folder, tables)
+        said = _bound(pipeline, catalogue, sink, folder)
     except BaseException:
         lease.release()
         raise
-    return OpenedHistory(pipeline, sink, folder, lease, token, str(catalogue.system_identifier))
+    return OpenedHistory(pipeline, sink, folder, lease, token, str(catalogue.system_identifier), tuple(said))
 
 
-def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tables: dict[str, Table]) -> None:
-    """Remember what it is the history of; refuse something else later."""
+def _bound(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path) -> list[str]:
+    """Bind it, and leave word if it can't be."""
+    try:
+        said = _bind(pipeline, catalogue, sink, folder, root_tables(pipeline, catalogue, sink))
+    except HeadwaterError as error:
+        refuse_history(folder, str(error))
+        raise
+    (folder / REFUSED).unlink(missing_ok=True)
+    return said
+
+
+def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tables: dict[str, Table]) -> list[str]:
+    """Remember what it is the history of; refuse something else later. What was done about it, a line each."""
     ids = topic_ids(pipeline, {pipeline.topic(table) for table in tables})
     path = folder / "identity.json"
     known = json.loads(path.read_text()) if path.exists() else {}
@@ -105,20 +128,57 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
             means="two histories in one table could not be told apart; nothing was written",
             fix=elsewhere,
         )
-    for topic, before in known.get("topic_ids", {}).items():
-        if ids.get(topic, before) != before:
-            raise TopicRecreated(
-                f"history of sink {sink}: topic {topic} was deleted and created again",
-                means="its place in the log is of the old topic; nothing was written",
-                fix=elsewhere,
-            )
+    bound = known.get("topic_ids", {})
+    by_topic = {pipeline.topic(name): table for name, table in tables.items()}
+    anew = {topic: by_topic[topic] for topic, before in bound.items() if ids.get(topic, before) != before}
+    said = []
+    if anew:
+        aside = _put_aside(pipeline, sink, anew, elsewhere)
+        _forget(folder / STREAM, anew)
+        said = [
+            f"history of sink {sink}: {table.qualified} has another key, so its history begins anew"
+            + (f"; what was is in {aside[topic]}" if topic in aside else "")
+            for topic, table in anew.items()
+        ]
     kept = {
         "system_identifier": str(catalogue.system_identifier),
-        "topic_ids": {**ids, **known.get("topic_ids", {})},
+        "topic_ids": {**ids, **{topic: one for topic, one in bound.items() if topic not in anew}},
         "namespace": namespace,
     }
     if kept != known:
         write_atomic(path, json.dumps(kept, indent=1, sort_keys=True))
+    return said
+
+
+def _put_aside(pipeline: Pipeline, sink: str, anew: Mapping[str, Table], elsewhere: str) -> dict[str, str]:
+    """Topics are made anew for rows of another key (connectors/plan.py): what such a table's history holds is of keys
+    that come no more, and stays under another name. Topic -> that name.
+
+    Raises:
+        TopicRecreated: one was made anew and the key is what it was: what the log has lost is not known (terminal).
+    """
+    part = pipeline.sinks[sink]
+    namespace = part.namespace  # type: ignore[union-attr]
+    with open_catalog(part, catalog_name(sink)) as catalog:
+        for topic, table in anew.items():
+            if has_key(catalog, namespace, table.name, View.identity(table, table.qualified).key):
+                raise TopicRecreated(
+                    f"history of sink {sink}: topic {topic} was deleted and created again",
+                    means="its place in the log is of the old topic; nothing was written",
+                    fix=elsewhere,
+                )
+        named = {topic: put_aside(catalog, namespace, table.name) for topic, table in anew.items()}
+    return {topic: f"{namespace}.{name}" for topic, name in named.items() if name is not None}
+
+
+def _forget(folder: Path, topics: Collection[str]) -> None:
+    """Read topics from their beginning, as those of a table that was added, and all others from where they were."""
+    forget_topics(folder / "checkpoint", topics)
+    path = folder / BEGUN
+    if path.exists():
+        left = sorted(set(json.loads(path.read_text())["topics"]) - set(topics))
+        write_atomic(path, json.dumps({"topics": left}))
+    (folder / FRONTIERS).unlink(missing_ok=True)  # the log's ends of then are no ends of theirs
 
 
 def history_flow(opened: OpenedHistory, snapshot_lsn: Callable[[], int]) -> tuple[Flow, Start]:

@@ -36,13 +36,16 @@ def history_of(pipeline: Pipeline, sink: str) -> HistoryFolder | None:
     return HistoryFolder(folder, history_lease(folder, sink))
 
 
-def history_status(pipeline: Pipeline, flow: dict[str, Any]) -> dict[str, Any]:
+def history_status(pipeline: Pipeline, flow: dict[str, Any], refused: str | None = None) -> dict[str, Any]:
     """What is told of a history.
 
     Args:
         pipeline: the loaded file.
         flow: its flow's status.
+        refused: why nobody writes it, whatever its flow said last.
     """
+    if refused is not None:
+        flow = {**flow, "state": "failed", "last_error": refused}
     names = ("state", "pid", "batch_id", "lag_events", "lag_seconds", "last_error", "warning", "unread_since")
     kept = pipeline.kafka.compaction_lag_hours * 3600
     return {**{name: flow[name] for name in names}, "restarts": flow["restarts"], "kept_seconds": kept}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
 from operations.accepted import file_status
-from operations.history_place import STREAM
+from operations.history_place import STREAM, history_refused
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
 from operations.push.health import push_report
@@ -117,7 +117,9 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
         "sink": name,
         "type": pipeline.sinks[name].type,
         **living,
-        "history": None if history is None else history_status(pipeline, _flow(history, STREAM, log)),
+        "history": None
+        if history is None
+        else history_status(pipeline, _flow(history, STREAM, log), history_refused(history.folder)),
         "rebuilding": lost,
         "paused": None
         if left_alone is None

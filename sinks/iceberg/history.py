@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused
-from cdc.history_names import GAPS, HISTORY
+from cdc.history_names import FORMER, GAPS, HISTORY, former_name
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -45,6 +45,45 @@ def load_history(catalog: Catalog, namespace: str, table: str) -> Table:
 def key_of(table: Table) -> list[str]:
     """The key's columns."""
     return list(json.loads(table.properties[KEY]))
+
+
+def has_key(catalog: Catalog, namespace: str, table: str, key: Sequence[str]) -> bool:
+    """Whether there is a history of a table (the source's, without its schema), and of rows with this key."""
+    try:
+        return key_of(load_history(catalog, namespace, table)) == list(key)
+    except SinkRefused:
+        return False
+
+
+def put_aside(catalog: Catalog, namespace: str, table: str) -> str | None:
+    """Give a table's history another name, that says which key its rows have; None if there is none.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        table: the source's, without its schema.
+    """
+    try:
+        held = load_history(catalog, namespace, table)
+    except SinkRefused:
+        return None
+    name = former_name(table, key_of(held), {there[-1] for there in catalog.list_tables(namespace)})
+    catalog.rename_table((namespace, table + HISTORY), (namespace, name))
+    return name
+
+
+def former_histories(catalog: Catalog, namespace: str, table: str, qualified: str) -> list[Table]:
+    """What was put aside of a table's history.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        table: the source's, without its schema.
+        qualified: with it.
+    """
+    names = [there[-1] for there in catalog.list_tables(namespace) if there[-1].startswith(table + FORMER)]
+    found = [catalog.load_table((namespace, name)) for name in sorted(names)]
+    return [one for one in found if one.properties.get(TABLE) == qualified]
 
 
 def bounds(table: Table, name: str, where: str) -> tuple[Any, Any] | None:

@@ -282,12 +282,15 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
     """It is what a history of topics that were made anew is told to take, and was refused with the same words."""
     ids = {"shop.public.t": "before"}
     monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(ids))
+    monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
+    monkeypatch.setattr(run_history, "has_key", lambda *_: True)
     place: Any = SimpleNamespace(system_identifier="1")
     checkpoint = tmp_path / "log" / "checkpoint"
+    tables = {"shop.public.t": Table("public", "t", (Column("id", "integer", "int4"),), ("id",))}
 
     def bind(namespace: str) -> None:
         made: Any = SimpleNamespace(sinks={"w": SimpleNamespace(namespace=namespace)}, topic=lambda table: table)
-        run_history._bind(made, place, "w", tmp_path, {})
+        run_history._bind(made, place, "w", tmp_path, tables)
 
     bind("one")
     checkpoint.mkdir(parents=True)

@@ -1,0 +1,119 @@
+"""A table that gets another key: its history begins anew beside what was, and no other's does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField
+
+from cdc.catalogue import Column, Table
+from cdc.errors import TopicRecreated
+from cdc.history_names import former_name
+from operations.history_place import history_refused
+from operations.run import history as run_history
+from sinks.iceberg.history import KEY, TABLE, former_histories
+from spark.checkpoint import committed_offsets, planned
+
+COLUMNS = (Column("id", "integer", "int4"), Column("uid", "text", "text"))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    made = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=str(tmp_path / "w"))
+    made.create_namespace("n")
+    for name in "tu":
+        properties = {KEY: json.dumps(["id"]), TABLE: f"public.{name}"}
+        made.create_table(("n", f"{name}_history"), Schema(NestedField(1, "id", IntegerType())), properties=properties)
+    yield made
+    made.close()
+
+
+class Bound:
+    """A history of two tables in a folder, with a checkpoint."""
+
+    def __init__(self, folder: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.checkpoint = folder, folder / "log" / "checkpoint"
+        self.ids, self.keys = {"public.t": "before", "public.u": "same"}, {"public.t": "id", "public.u": "id"}
+        monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(self.ids))
+        monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext(catalog))
+        monkeypatch.setattr(run_history, "root_tables", lambda *_: self.tables())
+        assert self.bind() == []
+        for number in (3, 4, 5):  # 5 was planned, and never committed
+            self._write("offsets", number, 'v1\n{}\n{"public.t":{"0":9},"public.u":{"0":7}}')
+        for number in (3, 4):
+            self._write("commits", number, "v1\n{}")
+        (folder / "log" / "begun.json").write_text(json.dumps({"topics": ["public.t", "public.u"]}))
+
+    def _write(self, what: str, number: int, text: str) -> None:
+        (self.checkpoint / what).mkdir(parents=True, exist_ok=True)
+        (self.checkpoint / what / str(number)).write_text(text)
+
+    def tables(self) -> dict[str, Table]:
+        return {name: Table("public", name[-1], COLUMNS, (key,)) for name, key in self.keys.items()}
+
+    def bind(self) -> list[str]:
+        sink = SimpleNamespace(namespace="n")
+        made: Any = SimpleNamespace(sinks={"w": sink}, topic=lambda table: table)
+        place: Any = SimpleNamespace(system_identifier="1")
+        return run_history._bound(made, place, "w", self.folder)
+
+
+def test_a_topic_of_another_key_begins_anew_and_no_other_does(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All histories of the sink stood still for good once one table had got another key."""
+    bound = Bound(tmp_path, catalog, monkeypatch)
+    bound.ids["public.t"], bound.keys["public.t"] = "anew", "uid"
+    (line,) = bound.bind()
+    assert "public.t has another key" in line and "n.t_history_by_id" in line
+    assert {name for _, name in catalog.list_tables("n")} == {"t_history_by_id", "u_history"}
+    assert committed_offsets(bound.checkpoint) == (4, {"public.u": {0: 7}})
+    assert planned(bound.checkpoint) == 4
+    assert json.loads((tmp_path / "log" / "begun.json").read_text()) == {"topics": ["public.u"]}
+    assert bound.bind() == []
+    (former,) = former_histories(catalog, "n", "t", "public.t")
+    assert former.name()[-1] == "t_history_by_id"
+    assert former_histories(catalog, "n", "t", "other.t") == []
+
+
+def test_one_that_was_cut_in_between_is_taken_up(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = Bound(tmp_path, catalog, monkeypatch)
+    bound.ids["public.t"], bound.keys["public.t"] = "anew", "uid"
+    with monkeypatch.context() as cut:
+        cut.setattr(run_history, "_forget", lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
+        with pytest.raises(RuntimeError):
+            bound.bind()
+    assert committed_offsets(bound.checkpoint)[1].keys() == {"public.t", "public.u"}
+    (line,) = bound.bind()
+    assert "begins anew" in line
+    assert committed_offsets(bound.checkpoint)[1].keys() == {"public.u"}
+
+
+def test_a_topic_of_the_same_key_that_was_made_anew_is_refused_and_status_knows(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the log has lost of it is not known. `status` told what the flow had died of before, and `apply` for it."""
+    bound = Bound(tmp_path, catalog, monkeypatch)
+    bound.ids["public.u"] = "anew"
+    with pytest.raises(TopicRecreated, match="was deleted and created again"):
+        bound.bind()
+    assert "topic public.u was deleted and created again" in str(history_refused(tmp_path))
+    assert committed_offsets(bound.checkpoint)[1].keys() == {"public.t", "public.u"}
+    bound.ids["public.u"] = "same"
+    assert bound.bind() == [] and history_refused(tmp_path) is None
+
+
+def test_a_former_name_says_the_key_and_takes_nobodys() -> None:
+    assert former_name("t", ["id"], ()) == "t_history_by_id"
+    assert former_name("t", ["a b", "c"], {"t_history_by_a_b_c"}) == "t_history_by_a_b_c_2"

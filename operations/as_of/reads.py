@@ -99,5 +99,5 @@ def _before(name: str, words: str) -> BeforeHistory:
     return BeforeHistory(
         f"the history of {name} begins at {words}",
         means="what it held before is not known; no cut was made",
-        fix="ask for a later one",
+        fix="ask for a later one, or for the tables that had begun (--table)",
     )

@@ -25,6 +25,8 @@ from spark.state import Generation
 MOST_BEHIND = 10_000
 # How long a generation may take to come as far as the one that readers see; writers of both go on meanwhile.
 LEVEL_SECONDS = 30.0
+# One that has come as far within this is as far as the other one, for readers; so often it is tried.
+LEVEL_MOMENT, LEVEL_TRIES = 0.5, 5
 
 
 def candidate(pipeline: Pipeline, sink: str, number: int | None, *stages: str) -> Registered:
@@ -142,18 +144,17 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         old = begun.origin if begun.number == number else begun.number
     if not behind_too and register.generation(old).started:
         _refuse_stateless(pipeline, sink, number)
-    defined = as_defined(pipeline, register.generation(number))
-    part = defined.sinks[sink]
-    started = time.monotonic()
-    register.begin_promotion(number, old)
-    if not behind_too and not (begun is not None and begun.moving and begun.number == number):
-        _level(pipeline, register, old, number, begun, say)
-    register.move_readers(number)
-    views = register.generation(number).views()
-    shown = _Shown(pipeline, sink, part, old, begun)
+    views, defined = register.generation(number).views(), as_defined(pipeline, register.generation(number))
+    part, started = defined.sinks[sink], time.monotonic()
+    # Opened before anything is waited for: what the living generation applies from then until readers are led away is
+    # what they may see go back.
     opened = open_target(plain_config(defined, sink, number, views))
     try:
-        before = [opened.living(view) for view in views]
+        shown, before = _Shown(pipeline, sink, part, old, begun), [opened.living(view) for view in views]
+        register.begin_promotion(number, old)
+        if not behind_too and not (begun is not None and begun.moving and begun.number == number):
+            _level(pipeline, register, old, number, begun, say)
+        register.move_readers(number)
         try:
             for view in views:
                 opened.promote(view, shown.expected(view, opened.living(view)))
@@ -218,7 +219,7 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
     failed = failed_flow(register.generation(number)) if lacks else None
     if lacks and failed is None:
         say(f"generation {number} comes as far as generation {old}: {lacks}")
-        lacks = level(pipeline, register, old, number, LEVEL_SECONDS)
+        lacks = _caught_up(pipeline, register, old, number)
     if lacks:
         if begun is None:  # else readers are in the middle of it, and the register must go on saying so
             register.give_up_promotion(number)
@@ -228,6 +229,21 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
             means="readers see what they saw before; nothing was changed",
             fix=f"{_mend(register.sink, number) if failed else mend}; with --force readers get what it has",
         )
+
+
+def _caught_up(pipeline: Pipeline, register: Register, old: int, number: int) -> str | None:
+    """Wait until a generation has what the other one had a moment ago; in words what it lacks still, or None.
+
+    The other one goes on: one that was waited for ten seconds lacks what came in these ten, and readers would see a
+    document as it was before. So it is waited for again, and less each time, unless it is never quick.
+    """
+    until = time.monotonic() + LEVEL_SECONDS
+    for _ in range(LEVEL_TRIES):
+        began = time.monotonic()
+        lacks = level(pipeline, register, old, number, max(0.0, until - began))
+        if lacks or time.monotonic() - began < LEVEL_MOMENT:
+            return lacks
+    return None
 
 
 def _mend(sink: str, number: int) -> str:

@@ -6,14 +6,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import duckdb
 import psycopg
 import pytest
 
-from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, UnknownName
+from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
 from cdc.position import parse_lsn
 from operations.as_of import seen
 from operations.history_place import STREAM, history_folder
@@ -278,3 +278,26 @@ def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vau
     with pytest.raises(HistoryGap):
         cuts.cut(vaults, second["_hw_after"])
     assert first["_hw_after"] < second["_hw_after"] < cuts.cut(vaults)["cut"]
+
+
+def test_another_key_begins_one_tables_history_anew_and_no_other(vaults: Vaults) -> None:
+    before, others = history(vaults, "savings"), len(history(vaults, "checking"))
+    vaults.execute("ALTER TABLE savings DROP CONSTRAINT savings_pkey, ADD PRIMARY KEY (id, branch)")
+    vaults.execute("UPDATE checking SET balance = balance WHERE id = 2")
+    vaults.run("apply", "--wait")
+
+    def shown() -> dict[int, int]:
+        with suppress(SinkRefused):  # for a moment there is none
+            return {row["id"]: row["balance"] for row in history(vaults, "savings") if row["_hw_op"] != "delete"}
+        return {}
+
+    wanted = held(vaults, "savings")
+    assert vaults.settled(shown, wanted) == wanted, vaults.log()
+    vaults.execute("UPDATE checking SET balance = balance WHERE id = 4")
+    assert vaults.settled(lambda: len(history(vaults, "checking")), others + 2) == others + 2, vaults.log()
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        former = catalog.load_table((NAMESPACE, "savings_history_by_id")).scan().to_arrow().to_pylist()
+    assert sorted(row["_hw_offset"] for row in former) == sorted(row["_hw_offset"] for row in before)
+    [sink] = vaults.status()["sinks"]
+    assert sink["history"]["last_error"] is None
+    assert {one["table"] for one in cuts.cut(vaults)["tables"]} == {"public.checking", "public.savings"}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from cdc.errors import Behind, StateError
+from operations.generations import promote
 from operations.generations.level import level
-from operations.generations.promote import _level
+from operations.generations.promote import _caught_up, _level
 from spark.promotion import Promotion
 from spark.register import Register
 from spark.state import Identity
@@ -65,6 +66,28 @@ def test_one_whose_flow_has_failed_is_not_waited_for(tmp_path: Path, monkeypatch
     with pytest.raises(Behind, match="70 records; its flow main has failed: for no known reason") as failed:
         _level(pipeline, register, 1, 2, None, said.append)
     assert "headwater status" in failed.value.fix and len(said) == 1
+
+
+def test_what_came_while_it_was_waited_for_is_waited_for_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers saw a document of twelve seconds ago right after the switch: so long it had been waited for."""
+    now, asked = SimpleNamespace(at=0.0), list[float]()
+    takes = [12.0, 3.0, 0.4, 9.0]
+
+    def waited(*arguments: Any) -> None:
+        asked.append(arguments[-1])
+        now.at += takes[len(asked) - 1]
+
+    monkeypatch.setattr(promote, "time", SimpleNamespace(monotonic=lambda: now.at))
+    monkeypatch.setattr(promote, "level", waited)
+    some: Any = SimpleNamespace()
+    assert _caught_up(some, some, 1, 2) is None
+    assert asked == [30.0, 18.0, 15.0]
+    asked.clear()
+    takes[:] = [5.0] * 20  # one that is never quick: each batch takes five seconds
+    assert _caught_up(some, some, 1, 2) is None
+    assert len(asked) == promote.LEVEL_TRIES
+    monkeypatch.setattr(promote, "level", lambda *_: "3 records")
+    assert _caught_up(some, some, 1, 2) == "3 records"
 
 
 def test_one_that_was_cut_is_given_up_only_while_nobody_was_moved(tmp_path: Path) -> None:

@@ -307,7 +307,8 @@ _PORTS = {"http": 80, "https": 443, "redis": 6379, "rediss": 6379}
 
 
 def _server(url: str) -> str:
-    """An address without what does not tell servers apart: login, options, letter case, default port and database."""
+    """An address without what does not tell servers apart: login, options, letter case, default port and database, and
+    which of this machine's own names it is."""
     scheme, separator, rest = mask_text(url).partition("://")
     if not separator:
         return url
@@ -315,5 +316,8 @@ def _server(url: str) -> str:
     host, scheme = host.lower(), scheme.lower()
     if scheme in _PORTS and ":" not in host.rpartition("]")[2]:
         host = f"{host}:{_PORTS[scheme]}"
+    name, _, number = host.rpartition(":")
+    if name in ("127.0.0.1", "[::1]"):
+        host = f"localhost:{number}"
     path = path.rstrip("/") or ("0" if scheme in ("redis", "rediss") else "")
     return f"{scheme}://{host}/{path}"

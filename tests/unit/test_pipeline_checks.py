@@ -61,6 +61,7 @@ def said(sinks: str, head: str = HEAD) -> str:
         (f"  a: {{{LAKE}, tables: all}}\n  b: {{{LAKE}, tables: [customers]}}", "same target as sinks.a: table 'n.customers'"),
         ("  a: {type: elasticsearch, url: 'http://h', view: order}", "sinks.a.url: the port is missing"),
         (f"  a: {{{REDIS}, view: order}}\n  b: {{type: redis, url: 'redis://H', view: order}}", "sinks.b writes to the same target as sinks.a"),
+        ("  a: {type: redis, url: 'redis://127.0.0.1:7', view: order}\n  b: {type: redis, url: 'redis://localhost:7', view: order}", "sinks.b writes to the same target as sinks.a"),
         (f"  a: {{{ES}, view: order}}\n  b: {{type: elasticsearch, url: 'http://u:p@h:9200/', view: order}}", "same target as sinks.a"),
         (f"  a: {{{REDIS}, view: order, password: p}}", "a login in url and one beside it\n  what to do: keep one of them"),
         ("  a: {type: redis, url: 'redis://h', view: order, user: u}", "sinks.a.user without sinks.a.password"),

@@ -128,10 +128,13 @@ class Answering:
         """Look where the names lead that readers search by. An alias that somebody has deleted is set again: the index
         behind it is written to as ever, and nobody finds it. One that leads elsewhere is somebody's decision, and told.
         """
+        before = self.astray
         try:
             self.astray = self._lead()
         except HeadwaterError as error:
             _log.debug("sink %s was not asked what its readers see: %s", self.sink, error)
+        if self.astray is not None and self.astray != before:
+            _log.warning("sink %s: %s", self.sink, self.astray, extra={"sink": self.sink})
 
     def _lead(self) -> str | None:
         if self._opened is None or not isinstance(self.pipeline.sinks[self.sink], SearchSink):

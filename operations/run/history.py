@@ -129,12 +129,13 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
             fix=elsewhere,
         )
     bound = known.get("topic_ids", {})
-    by_topic = {pipeline.topic(name): table for name, table in tables.items()}
-    anew = {topic: by_topic[topic] for topic, before in bound.items() if ids.get(topic, before) != before}
-    said = []
-    if anew:
+    other = {topic for topic, before in bound.items() if ids.get(topic, before) != before}
+    anew, said = dict[str, Table](), list[str]()
+    if other:  # whoever took the topics away knows the tables better than who has run since
+        now = root_tables(pipeline, source_catalogue(pipeline), sink)
+        anew = {pipeline.topic(name): table for name, table in now.items() if pipeline.topic(name) in other}
         aside = _put_aside(pipeline, sink, anew, elsewhere)
-        _forget(folder / STREAM, anew)
+        _forget(folder / STREAM, other)
         said = [
             f"history of sink {sink}: {table.qualified} has another key, so its history begins anew"
             + (f"; what was is in {aside[topic]}" if topic in aside else "")
@@ -142,7 +143,7 @@ def _bind(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path, tab
         ]
     kept = {
         "system_identifier": str(catalogue.system_identifier),
-        "topic_ids": {**ids, **{topic: one for topic, one in bound.items() if topic not in anew}},
+        "topic_ids": {**ids, **{topic: one for topic, one in bound.items() if topic not in other}},
         "namespace": namespace,
     }
     if kept != known:

@@ -82,6 +82,16 @@ def test_that_it_is_gone_and_back_is_told_once_each(pipeline: Pipeline, monkeypa
     assert opened[0]["request_timeout_seconds"] == answering.REQUEST_SECONDS
 
 
+def test_an_alias_that_leads_elsewhere_is_told_once(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, found = Answering(pipeline, "search"), iter(["it leads away", "it leads away", None, "it leads away"])
+    monkeypatch.setattr(one, "_lead", lambda: next(found))
+    for _ in range(4):
+        one.lead()
+    assert [record.message for record in caplog.records] == ["sink search: it leads away"] * 2
+
+
 def test_a_warehouse_has_no_server(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Answering(pipeline, "warehouse")
     one.start()

@@ -284,6 +284,8 @@ def test_another_namespace_begins_anew(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(run_history, "topic_ids", lambda *_: dict(ids))
     monkeypatch.setattr(run_history, "open_catalog", lambda *_: nullcontext())
     monkeypatch.setattr(run_history, "has_key", lambda *_: True)
+    monkeypatch.setattr(run_history, "source_catalogue", lambda *_: None)
+    monkeypatch.setattr(run_history, "root_tables", lambda *_: tables)
     place: Any = SimpleNamespace(system_identifier="1")
     checkpoint = tmp_path / "log" / "checkpoint"
     tables = {"shop.public.t": Table("public", "t", (Column("id", "integer", "int4"),), ("id",))}

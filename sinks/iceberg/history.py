@@ -81,7 +81,12 @@ def former_histories(catalog: Catalog, namespace: str, table: str, qualified: st
         table: the source's, without its schema.
         qualified: with it.
     """
-    names = [there[-1] for there in catalog.list_tables(namespace) if there[-1].startswith(table + FORMER)]
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    try:
+        names = [there[-1] for there in catalog.list_tables(namespace) if there[-1].startswith(table + FORMER)]
+    except NoSuchNamespaceError:  # nothing was written yet
+        return []
     found = [catalog.load_table((namespace, name)) for name in sorted(names)]
     return [one for one in found if one.properties.get(TABLE) == qualified]
 

@@ -86,6 +86,7 @@ def test_a_topic_of_another_key_begins_anew_and_no_other_does(
     (former,) = former_histories(catalog, "n", "t", "public.t")
     assert former.name()[-1] == "t_history_by_id"
     assert former_histories(catalog, "n", "t", "other.t") == []
+    assert former_histories(catalog, "not_made_yet", "t", "public.t") == []
 
 
 def test_one_that_was_cut_in_between_is_taken_up(

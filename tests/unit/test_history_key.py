@@ -9,18 +9,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, NestedField
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from cdc.catalogue import Column, Table
 from cdc.errors import TopicRecreated
+from cdc.history import OFFSET, PARTITION
 from cdc.history_names import former_name
+from operations.erase.tables import _history, history_name
 from operations.history_place import history_refused
 from operations.run import history as run_history
-from sinks.iceberg.history import KEY, TABLE, former_histories
+from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
 from spark.checkpoint import committed_offsets, planned
 
 COLUMNS = (Column("id", "integer", "int4"), Column("uid", "text", "text"))
@@ -121,3 +124,28 @@ def test_a_topic_of_the_same_key_that_was_made_anew_is_refused_and_status_knows(
 def test_a_former_name_says_the_key_and_takes_nobodys() -> None:
     assert former_name("t", ["id"], ()) == "t_history_by_id"
     assert former_name("t", ["a b", "c"], {"t_history_by_a_b_c"}) == "t_history_by_a_b_c_2"
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_erasure_looks_into_what_was_put_aside(catalog: Catalog, shown: bool) -> None:
+    """By the present key's columns; where those are not, the file counts as one that can't be looked into."""
+    table = catalog.load_table(("n", "t_history"))
+    if shown:
+        with table.update_schema() as change:
+            change.add_column("uid", StringType())
+            change.add_column(PARTITION, IntegerType())
+            change.add_column(OFFSET, LongType())
+    row = {"id": 1, "uid": "u1", PARTITION: 0, OFFSET: 7} if shown else {"id": 1}
+    table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
+    assert put_aside(catalog, "n", "t") == "t_history_by_id"
+    subject: Any = SimpleNamespace(
+        pipeline=SimpleNamespace(sinks={"w": SimpleNamespace(namespace="n")}),
+        table=Table("public", "t", COLUMNS, ("uid",)),
+        view=SimpleNamespace(key=("uid",)),
+        key="u1",
+        say=lambda line: None,
+    )
+    (held,) = _history(subject, catalog, "w")
+    assert (held.name, history_name(held)) == ("n.t_history_by_id", "`hw_w`.`n`.`t_history_by_id`")
+    assert (held.place.found, held.place.hidden) == ((1, 0) if shown else (0, 1))
+    assert held.rows == ({0: [7]} if shown else {})

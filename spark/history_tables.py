@@ -83,9 +83,10 @@ class HistoryPlace:
             "write.metadata.previous-versions-max": "50",
             TABLE: view.table.qualified,
             SOURCE: self.source,
-            KEY: json.dumps(view.key),
             LEASE: str(self.token),
         }
+        if not there:  # of one that is there it stays: by it is seen that its rows had another key
+            properties[KEY] = json.dumps(view.key)
         listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
         if there:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")

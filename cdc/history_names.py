@@ -19,5 +19,9 @@ def former_name(table: str, key: Sequence[str], taken: Container[str]) -> str:
         key: the columns of the key that they had.
         taken: names that there are.
     """
-    stem = table + FORMER + "_".join(re.sub(r"\W+", "_", name) for name in key)
+    return free(table + FORMER + "_".join(re.sub(r"\W+", "_", name) for name in key), taken)
+
+
+def free(stem: str, taken: Container[str]) -> str:
+    """A name that nothing has: the stem, or with a number behind it. Pure."""
     return next(name for name in (stem, *(f"{stem}_{n}" for n in range(2, 1000))) if name not in taken)

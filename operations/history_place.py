@@ -23,11 +23,10 @@ from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_roots
 from operations.kept_shapes import with_gone
 from operations.state_folder import chosen_sinks, state_dir
-from spark.files import write_atomic
 from spark.lease import Lease
 
 HISTORY, STREAM = "history", "log"
-REFUSED, FRONTIERS = "refused.json", "frontiers.json"
+FRONTIERS = "frontiers.json"
 
 
 def keeps_history(pipeline: Pipeline, sink: str) -> bool:
@@ -67,19 +66,6 @@ def history_folder(pipeline: Pipeline, sink: str) -> Path:
 def history_lease(folder: Path, sink: str) -> Lease:
     """Who writes it."""
     return Lease(folder, f"history of sink {sink}")
-
-
-def refuse_history(folder: Path, reason: str) -> None:
-    """Leave word, for ``status``, of why nobody writes a history: its flow knows only how it last ended."""
-    write_atomic(folder / REFUSED, json.dumps({"reason": reason}))
-
-
-def history_refused(folder: Path) -> str | None:
-    """Why the last process that was to write a history would not; None once one does."""
-    try:
-        return str(json.loads((folder / REFUSED).read_text())["reason"])
-    except (FileNotFoundError, ValueError, KeyError):
-        return None
 
 
 def topics_read(pipeline: Pipeline, sink: str) -> frozenset[str]:

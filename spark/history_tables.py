@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import Fenced, SinkRefused
 from cdc.history import COLUMNS, OURS, versions_sql
-from cdc.history_names import GAPS, HISTORY, VERSIONS
+from cdc.history_names import GAPS, HISTORY, VERSIONS, free
 from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
 from cdc.view import View
@@ -221,6 +221,4 @@ def follow(spark: SparkSession, table: str, view: View) -> bool:
 
 def put_aside(name: str, kind: str, taken: Mapping[str, str]) -> str:
     """The name under which a column of a former type stays. Pure."""
-    stem = f"{name}__{re.sub('[^a-z0-9]+', '_', kind).strip('_')}"
-    names = [stem, *(f"{stem}_{n}" for n in range(2, 1000))]
-    return next(one for one in names if one not in taken)
+    return free(f"{name}__{re.sub('[^a-z0-9]+', '_', kind).strip('_')}", taken)

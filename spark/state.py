@@ -13,12 +13,12 @@ or missing offset file fails in ways that do not name the cause. So we look befo
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cdc.errors import SourceChanged, StateError, TopicRecreated
+from spark import refused
 from spark.files import write_atomic
 from spark.lease import Lease
 from spark.status import FlowStatus, state_of
@@ -114,18 +114,15 @@ class Generation:
 
     def refuse(self, reason: str) -> None:
         """Leave word, for ``status``, of why no process runs it."""
-        write_atomic(self.folder / "refused.json", json.dumps({"reason": reason, "at": time.time()}))
+        refused.refuse(self.folder, reason)
 
     def refused(self) -> str | None:
         """Why the last process that was to run it would not; None once one does."""
-        try:
-            return str(json.loads((self.folder / "refused.json").read_text())["reason"])
-        except (FileNotFoundError, ValueError, KeyError):
-            return None
+        return refused.refused(self.folder)
 
     def accepted(self) -> None:
         """Take back what ``refuse`` has said."""
-        (self.folder / "refused.json").unlink(missing_ok=True)
+        refused.accepted(self.folder)
 
     def note_views(self, views: Sequence[str], *, anew: bool = False) -> None:
         """Remember which views the generation has written, so that they can be removed when the file says otherwise.

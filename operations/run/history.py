@@ -23,11 +23,9 @@ from cdc.view import View
 from operations.catalogue import source_catalogue
 from operations.history_place import (
     FRONTIERS,
-    REFUSED,
     STREAM,
     history_folder,
     history_lease,
-    refuse_history,
     root_tables,
     topics_read,
 )
@@ -42,6 +40,7 @@ from spark.flow import Flow
 from spark.history import BEGUN, FLOW, start_history
 from spark.history_tables import HistoryPlace
 from spark.lease import Lease
+from spark.refused import accepted, refuse
 from spark.running import Query, Start
 from spark.spec import FlowSpec
 
@@ -105,9 +104,9 @@ def _bound(pipeline: Pipeline, catalogue: Catalogue, sink: str, folder: Path) ->
     try:
         said = _bind(pipeline, catalogue, sink, folder, root_tables(pipeline, catalogue, sink))
     except HeadwaterError as error:
-        refuse_history(folder, str(error))
+        refuse(folder, str(error))
         raise
-    (folder / REFUSED).unlink(missing_ok=True)
+    accepted(folder)
     return said
 
 

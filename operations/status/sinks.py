@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import KafkaError
 from cdc.pipeline import Pipeline
 from operations.accepted import file_status
-from operations.history_place import STREAM, history_refused
+from operations.history_place import STREAM
 from operations.loss_note import LossNote
 from operations.pausing import Pause, paused, resume_before
 from operations.push.health import push_report
@@ -22,6 +22,7 @@ from operations.status.source import SourceState
 
 if TYPE_CHECKING:
     from spark.state import Generation
+from spark.refused import refused as why_refused
 from spark.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.
@@ -119,7 +120,7 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
         **living,
         "history": None
         if history is None
-        else history_status(pipeline, _flow(history, STREAM, log), history_refused(history.folder)),
+        else history_status(pipeline, _flow(history, STREAM, log), why_refused(history.folder)),
         "rebuilding": lost,
         "paused": None
         if left_alone is None

@@ -21,10 +21,10 @@ from cdc.errors import TopicRecreated
 from cdc.history import OFFSET, PARTITION
 from cdc.history_names import former_name
 from operations.erase.tables import _history, history_name
-from operations.history_place import history_refused
 from operations.run import history as run_history
 from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
 from spark.checkpoint import committed_offsets, planned
+from spark.refused import refused
 
 COLUMNS = (Column("id", "integer", "int4"), Column("uid", "text", "text"))
 
@@ -115,10 +115,10 @@ def test_a_topic_of_the_same_key_that_was_made_anew_is_refused_and_status_knows(
     bound.ids["public.u"] = "anew"
     with pytest.raises(TopicRecreated, match="was deleted and created again"):
         bound.bind()
-    assert "topic public.u was deleted and created again" in str(history_refused(tmp_path))
+    assert "topic public.u was deleted and created again" in str(refused(tmp_path))
     assert committed_offsets(bound.checkpoint)[1].keys() == {"public.t", "public.u"}
     bound.ids["public.u"] = "same"
-    assert bound.bind() == [] and history_refused(tmp_path) is None
+    assert bound.bind() == [] and refused(tmp_path) is None
 
 
 def test_a_former_name_says_the_key_and_takes_nobodys() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceError
 from cdc.log.client import Topic
+from cdc.pipeline import Pipeline
 from cdc.polling import poll
 from connectors.actions import Action
 from connectors.captured import mark, read_captured
@@ -123,13 +124,21 @@ def start_again(client: ConnectClient, name: str) -> None:
         client.resume(name)
 
 
-def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic], *, there: bool) -> list[Action]:
+def keeping(pipeline: Pipeline) -> list[str]:
+    """Sinks that keep history, of which what a topic held is lost unless they have read it."""
+    return [name for name, sink in pipeline.sinks.items() if getattr(sink, "history", False)]
+
+
+def plan_renewal(
+    name: str, tables: Sequence[str], topics: Sequence[Topic], histories: Sequence[str] = (), *, there: bool
+) -> list[Action]:
     """Restart a connector whose tables are others than it knows; meanwhile make some topics anew. Pure.
 
     Args:
         name: the connector's.
         tables: that are others.
         topics: that hold records which nothing can be made of any more.
+        histories: sinks that keep what those have held.
         there: there is such a connector; one that is made later reads the definitions by itself.
     """
     if not (tables if there else topics):
@@ -148,7 +157,9 @@ def plan_renewal(name: str, tables: Sequence[str], topics: Sequence[Topic], *, t
 
     parts = [f"restart, to read the definition of {', '.join(tables)} anew"] if there else []
     if topics:
-        parts.append(f"topic {', '.join(topic.name for topic in topics)} is deleted and made anew")
+        anew = f"topic {', '.join(topic.name for topic in topics)} is deleted and made anew"
+        kept = f"history of sink {', '.join(histories)} begins anew for it, without what it has not read by then"
+        parts.append(f"{anew} ({kept})" if histories else anew)
     return [Action("connector", name, "; ".join(parts), "RUNNING", "RUNNING", run)]
 
 

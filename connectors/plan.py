@@ -16,7 +16,7 @@ from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured, read_left
 from connectors.catalogue import read_catalogue
 from connectors.changed import Change, differences, look_at, merged, refusal
-from connectors.connector import RunningConnector, plan_connector, plan_renewal, read_connector, wait_ready
+from connectors.connector import RunningConnector, keeping, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants
 from connectors.database.history import Moment, read_moment
@@ -218,7 +218,7 @@ def prepare(servers: Servers, actual: Actual, *, forget: bool = True) -> tuple[l
         *grants,
         *publication,
         *plan_topics(wanted, actual.topics),
-        *plan_renewal(servers.connector, sorted(gaps), renewed, there=actual.connector is not None),
+        *plan_renewal(servers.connector, sorted(gaps), renewed, keeping(pipeline), there=actual.connector is not None),
         *noted,
     ]
     return (

@@ -210,7 +210,7 @@ def follow(spark: SparkSession, table: str, view: View) -> bool:
                 spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
                 there[name] = kind
             else:
-                aside = put_aside(name, there[name], there)
+                aside = former_column(name, there[name], there)
                 spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(aside)}")
                 there[aside] = there.pop(name)
     added = ", ".join(f"{quoted(name)} {kind}" for name, kind in wanted.items() if name not in there)
@@ -219,6 +219,6 @@ def follow(spark: SparkSession, table: str, view: View) -> bool:
     return bool(added) or there != before
 
 
-def put_aside(name: str, kind: str, taken: Mapping[str, str]) -> str:
+def former_column(name: str, kind: str, taken: Mapping[str, str]) -> str:
     """The name under which a column of a former type stays. Pure."""
     return free(f"{name}__{re.sub('[^a-z0-9]+', '_', kind).strip('_')}", taken)

@@ -111,7 +111,7 @@ def _history(subject: Subject, catalog: Catalog, sink: str) -> Iterator[Held]:
     with suppress(SinkRefused):
         found.append(load_history(catalog, namespace, subject.table.name))
     for table in found:
-        # Files of a former key that lack the present one's columns count as such that can't be looked into.
+        # Files of a former key that lack the present one's columns may count as such that can't be looked into.
         held = _held(subject, sink, None, "", table, [((), key)])
         held.rows = _records(table, subject) if held.there.rows else {}
         yield held

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc.keys import document_id, split_id
 from sinks.iceberg.rows import held_keys
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyiceberg.table import Table
 
 # What a batch is made on for some seconds (spark/large_merge.py); who erases removes what a killed one has left.
@@ -110,12 +112,26 @@ def _rows(table: Table, file: str, places: Sequence[Shown], key: str) -> int | N
         columns = {path[0] if path else name for path, names in places for name in (names or ())}
         there = _names(table, opened.schema_arrow, columns)
         if len(there) < len(columns):
-            return None
+            return None if _may_hold(opened, there, places, key) else 0
         for batch in opened.iter_batches(columns=list(there.values())):
             present = {name: batch.column(one) for name, one in there.items()}
             for path, names in places:
                 count += sum(one == key for one in _keys(present, path, names or ()))
     return count
+
+
+def _may_hold(opened: pq.ParquetFile, there: Mapping[str, str], places: Sequence[Shown], key: str) -> bool:
+    """Whether a file that lacks a part of the key (a table of which that was no key then) may hold it by the others."""
+    for path, names in places:
+        parts = dict(zip(names or (), split_id(key, len(names or ())), strict=True))
+        shared = [name for name in parts if name in there]
+        if path or not shared:
+            return True
+        part = document_id([parts[name] for name in shared])
+        for batch in opened.iter_batches(columns=[there[name] for name in shared]):
+            if part in _keys({name: batch.column(there[name]) for name in shared}, (), shared):
+                return True
+    return False
 
 
 def _names(table: Table, schema: pa.Schema, columns: set[str]) -> dict[str, str]:

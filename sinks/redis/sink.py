@@ -325,7 +325,7 @@ class RedisSink:
         """Remove a generation's values; False, and nothing is done, where somebody else's may be among them."""
         found = self._claims.in_the_way(client, where.stem)
         if found is not None:
-            log.warning("nothing was removed: %s", self._claims.refused(where.stem, found).what)
+            log.warning("what is there is left: %s", self._claims.refused(where.stem, found).what)
             return False
         promotion.finish(client, where)
         pointer = Pointer.of(client.hmget(where.pointer, FIELDS))

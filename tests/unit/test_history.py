@@ -40,7 +40,7 @@ from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.history_rows import HistoryDecoder
-from spark.history_tables import HistoryPlace, columns_of, follow, put_aside
+from spark.history_tables import HistoryPlace, columns_of, follow, former_column
 from spark.spec import FlowSpec
 from tests.unit.test_spark_entries import records
 
@@ -280,8 +280,8 @@ def test_the_frontier_is_the_commit_before_the_newest_heartbeat() -> None:
 
 
 def test_a_column_of_a_former_type_is_put_aside_under_a_name_of_its_own() -> None:
-    assert put_aside("price", "decimal(10,2)", {}) == "price__decimal_10_2"
-    assert put_aside("v", "int", {"v__int": "int"}) == "v__int_2"
+    assert former_column("price", "decimal(10,2)", {}) == "price__decimal_10_2"
+    assert former_column("v", "int", {"v__int": "int"}) == "v__int_2"
     assert set_aside(["id", "price", "price__decimal_10_2", "v"]) == {"price": ["price__decimal_10_2"]}
 
 

@@ -23,6 +23,7 @@ from cdc.history_names import former_name
 from operations.erase.tables import _history, history_name
 from operations.run import history as run_history
 from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
+from sinks.iceberg.remains import remains
 from spark.checkpoint import committed_offsets, planned
 from spark.refused import refused
 
@@ -149,3 +150,14 @@ def test_an_erasure_looks_into_what_was_put_aside(catalog: Catalog, shown: bool)
     assert (held.name, history_name(held)) == ("n.t_history_by_id", "`hw_w`.`n`.`t_history_by_id`")
     assert (held.place.found, held.place.hidden) == ((1, 0) if shown else (0, 1))
     assert held.rows == ({0: [7]} if shown else {})
+
+
+@pytest.mark.parametrize(("key", "hidden"), [("1|u1", 1), ("2|u1", 0)])
+def test_what_was_put_aside_without_a_part_of_the_key_is_looked_into_by_the_others(
+    catalog: Catalog, key: str, hidden: int
+) -> None:
+    """A part was added to the key: else each erasure of the table would have ended with "can't be looked into"."""
+    table = catalog.load_table(("n", "t_history"))
+    table.append(pa.Table.from_pylist([{"id": 1}], schema=table.schema().as_arrow()))
+    there = remains(table, [((), ("id", "uid"))], key)
+    assert (len(there.hidden), there.rows) == (hidden, {})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.catalogue import Table as Root
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SinkRefused, SourceChanged, UnknownName
 from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, cut_at_lsn, cut_at_time
+from cdc.history_names import HISTORY
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from cdc.token import differs, parse_token
@@ -30,7 +31,7 @@ from operations.as_of.seen import Frontier
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import SOURCE, bounds, gaps, load_history
+from sinks.iceberg.history import SOURCE, bounds, gaps, holding, load_history
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -52,6 +53,7 @@ class Asked:
         token: of a write (cdc/token.py).
         wait: how long history may take to begin and to come there, in seconds.
         cut: the very cut, packed: one that was given a name.
+        name: that name; its tables are read where it was given, though their rows have had other keys since.
         tables: show these alone; none for all. The cut is the same.
     """
 
@@ -61,6 +63,7 @@ class Asked:
     wait: float = WAIT_SECONDS
     cut: int | None = None
     tables: tuple[str, ...] = ()
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
     all_of = root_tables(pipeline, catalogue, sink)
     roots = _chosen(all_of, asked.tables)
-    tables = {name: _begun(catalog, namespace, table) for name, table in roots.items()}
+    tables = {name: _shown(catalog, namespace, table, asked.name) for name, table in roots.items()}
     # The cut is found over all of them: that of one table alone might be another, and have a part of a transaction.
     for name, root in all_of.items():
         with suppress(SinkRefused):
@@ -128,7 +131,8 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     tables = {name: tables[name] for name in roots}
     # A moment is held against the reading of every table, also of those that are not shown.
     reads = reads_of(tables if at_us is None else every, times=at_us is not None)
-    refuse_unread(reads, [name for name in tables if name in unread], snapshot)
+    anew = [name for name, table in tables.items() if table.name()[-1] == roots[name].name + HISTORY]
+    refuse_unread(reads, [name for name in anew if name in unread], snapshot)
     refuse_early(reads, tables, found, snapshot)
     if at_us is not None:
         refuse_unread_moment(reads, roots, at_us, snapshot)
@@ -137,7 +141,11 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
 
 
-def _begun(catalog: Catalog, namespace: str, table: Root) -> Table:
+def _shown(catalog: Catalog, namespace: str, table: Root, cut: str | None) -> Table:
+    """A table's history; of a cut with a name the one that it was named in."""
+    held = None if cut is None else holding(catalog, namespace, table.name, table.qualified, cut)
+    if held is not None:
+        return held
     try:
         return load_history(catalog, namespace, table.name)
     except SinkRefused as error:

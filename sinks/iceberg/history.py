@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused
@@ -89,6 +90,22 @@ def former_histories(catalog: Catalog, namespace: str, table: str, qualified: st
         return []
     found = [catalog.load_table((namespace, name)) for name in sorted(names)]
     return [one for one in found if one.properties.get(TABLE) == qualified]
+
+
+def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: str) -> Table | None:
+    """The history of a table that a cut was named in: it may have been put aside since. None if none has that name.
+
+    Args:
+        catalog: opened by ``open_catalog``.
+        namespace: of the sink.
+        table: the source's, without its schema.
+        qualified: with it.
+        cut: its name.
+    """
+    found = former_histories(catalog, namespace, table, qualified)
+    with suppress(SinkRefused):
+        found.append(load_history(catalog, namespace, table))
+    return next((one for one in reversed(found) if CUT + cut in one.properties), None)
 
 
 def bounds(table: Table, name: str, where: str) -> tuple[Any, Any] | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,19 +12,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from cdc.join.expressions import quoted
-from deploy.local import artifacts
 from sinks.contract import UNVERSIONED
-from sinks.iceberg import catalogue as iceberg
 from spark import iceberg_history as marked
 from spark import large_merge
 from spark.counted import told
 from spark.iceberg_history import History, loaded
 from spark.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
-from spark.session import JAVA_OPTIONS, SETTINGS
 from spark.upkeep import is_conflict
 from spark.warehouse import GONE, merge_statement
-from spark.warehouse_table import catalog_settings
-from tests.support.plain_spark import session_of
+from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
 pytestmark = [
@@ -50,20 +44,9 @@ BATCH = [
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("lake")
-    lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="n")
-    jars = ",".join(str(jar) for jar in artifacts.spark_jars())
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    for name in ("spark.sql.extensions", "spark.ui.enabled", "spark.sql.ansi.enabled"):
-        builder = builder.config(name, SETTINGS[name])
-    for name, value in catalog_settings("hw_lake", iceberg.spark_properties(lake)).items():
-        builder = builder.config(name, value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        with session_of(builder) as session:
-            session.sql("CREATE NAMESPACE hw_lake.n")
-            yield session
+    with lake_session(tmp_path_factory.mktemp("lake")) as session:
+        session.sql("CREATE NAMESPACE hw_lake.n")
+        yield session
 
 
 def table(spark: SparkSession, name: str, form: str = "3") -> str:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from pyspark.sql import SparkSession
+
+from deploy.local import artifacts
+from sinks.iceberg import catalogue as iceberg
+from spark.session import JAVA_OPTIONS, SETTINGS
+from spark.warehouse_table import catalog_settings
 
 
 @contextmanager
@@ -24,3 +33,20 @@ def session_of(builder: SparkSession.Builder) -> Iterator[SparkSession]:
         yield session
         session.stop()
         gc.collect()
+
+
+@contextmanager
+def lake_session(folder: Path) -> Iterator[SparkSession]:
+    """A session with an Iceberg catalogue ``hw_lake`` in a folder, and the engine's own settings that matter there."""
+    lake = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="n")
+    jars = ",".join(str(jar) for jar in artifacts.spark_jars())
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+    for name in ("spark.sql.extensions", "spark.ui.enabled", "spark.sql.ansi.enabled"):
+        builder = builder.config(name, SETTINGS[name])
+    for name, value in catalog_settings("hw_lake", iceberg.spark_properties(lake)).items():
+        builder = builder.config(name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        with session_of(builder) as session:
+            yield session

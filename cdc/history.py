@@ -122,6 +122,17 @@ def cut_at_time(frontier: int, later: Iterable[int]) -> int:
     return min((after for after in later if after < frontier), default=frontier)
 
 
+def cut_behind(after: int, frontier: int, later: Iterable[int]) -> int:
+    """The cut right behind a transaction: the next one in the order of commits is not in it.
+
+    Args:
+        after: the transaction's ``_hw_after``, packed.
+        frontier: up to where history is complete, packed; behind ``after``.
+        later: ``_hw_after`` of streamed rows of other transactions.
+    """
+    return min((one for one in later if after < one < frontier), default=frontier)
+
+
 def begins_at(snapshot: int, reads: Sequence[int]) -> int:
     """The first cut at which a table's history is whole.
 

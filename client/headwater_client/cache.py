@@ -40,14 +40,14 @@ class Cache:
         self._pointer = f"{self._stem}@live"
         self._cluster = type(client).__name__ == "RedisCluster"
 
-    def get(self, identity: str) -> Any:
+    def get(self, identity: str | int) -> Any:
         """A document as it lies there (bytes, or text if the client decodes), or None.
 
         Raises:
             redis.RedisError: the server's trouble.
             RuntimeError: promotions came one after the other, faster than it could read.
         """
-        suffix = identity.translate(_ENCODE)
+        suffix = str(identity).translate(_ENCODE)
         if not self._cluster:
             return self._client.eval(_FOLLOW, 1, self._pointer, self._stem, suffix)
         # The keys lie on several nodes: what was read is right if the generation is still the living one afterwards.

@@ -25,6 +25,8 @@ _LONGEST_SECONDS = 60.0
 _STATES = ("visible", "timeout", "rejected", "aborted", "unknown")
 # Whatever a server, or what stands in its place, can do to a request.
 _TROUBLE = (OSError, ValueError, KeyError, TypeError, http.client.HTTPException)
+# The code of an outage, beside those of errors.
+NO_ANSWER = "no-answer"
 DEFAULT_URL = "http://127.0.0.1:8470"
 
 
@@ -39,6 +41,8 @@ class Answer:
         sinks: sink -> what the server says of it.
         seconds: how long it took.
         settled: tokens that need not be waited for any more, whatever became of them.
+        code: of an ``unknown`` that the server has refused to answer, its error's (docs/errors.md: ``bad-token``,
+            ``unknown-name``); ``no-answer`` where there was none. A mistake of ours is told from an outage by it.
     """
 
     state: str
@@ -46,6 +50,7 @@ class Answer:
     sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
     settled: Sequence[str] = ()
+    code: str | None = None
 
     def __bool__(self) -> bool:
         """Whether it is visible."""
@@ -60,11 +65,13 @@ class Age:
         seconds: everything that was committed so long ago is there; None if not known.
         as_of: the same as epoch seconds.
         reason: what keeps it, if something does.
+        code: as of an ``Answer``.
     """
 
     seconds: float | None
     as_of: float | None
     reason: str | None = None
+    code: str | None = None
 
 
 class Headwater:
@@ -138,7 +145,7 @@ class Headwater:
             found = self._ask(f"/v1/sinks/{quote(sink, safe='')}/freshness", None, self.timeout + _GRACE_SECONDS)
             return Age(found["staleness_seconds"], found["as_of"], found["reason"])
         except _TROUBLE as error:
-            return Age(None, None, _words(error))
+            return Age(None, None, *_words(error))
 
     def _wait(self, asked: Mapping[str, Any], seconds: float) -> tuple[Answer, bool]:
         """The answer, and whether it is the server's."""
@@ -148,7 +155,8 @@ class Headwater:
             found = self._ask("/v1/wait", json.dumps(body).encode(), seconds + _GRACE_SECONDS)
             return Answer(found["state"], found["reason"], found["sinks"], found["waited_ms"] / 1000), True
         except _TROUBLE as error:
-            return Answer("unknown", _words(error)), False
+            reason, code = _words(error)
+            return Answer("unknown", reason, code=code), False
 
     def _ask(self, path: str, body: bytes | None, seconds: float) -> Any:
         query = f"?{urlencode({'pipeline': self.pipeline})}" if self.pipeline else ""
@@ -163,11 +171,12 @@ def _tokens(token: str | Sequence[str] | None) -> Sequence[str]:
     return (token,) if isinstance(token, str) else token
 
 
-def _words(error: Exception) -> str:
-    """What a server said, or why it said nothing."""
+def _words(error: Exception) -> tuple[str, str]:
+    """What a server said, or why it said nothing; and the code of that."""
     if isinstance(error, urllib.error.HTTPError):
         try:
-            return str(json.loads(error.read())["error"]["what"])
+            said = json.loads(error.read())["error"]
+            return str(said["what"]), str(said["code"])
         except (ValueError, KeyError, TypeError):
-            return f"the server answered {error.code}"
-    return f"no answer: {error}"
+            return f"the server answered {error.code}", NO_ANSWER
+    return f"no answer: {error}", NO_ANSWER

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cdc.catalogue import Table as Root
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SinkRefused, SourceChanged, UnknownName
-from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, cut_at_lsn, cut_at_time
+from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, TX, cut_at_lsn, cut_at_time, cut_behind
 from cdc.history_names import HISTORY
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 WAIT_SECONDS = 30.0
+# The log has of a transaction's id (xid8) the lower half alone.
+_IN_THE_LOG = 0xFFFFFFFF
 # Between two looks whether a history has begun: some calls to Postgres, Kafka and the catalogue each.
 AGAIN_SECONDS = 1.0
 
@@ -125,9 +127,10 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
         unread, lost = being_read(pipeline, connection, all_of), read_lost(connection, Names.of(pipeline))
         topics = [pipeline.topic(table) for table in tables]
         watch = FrontierWatch(pipeline, connection, topics, folder, snapshot, whole=not unread)
-        frontier, lsn, at_us = _frontier(pipeline, connection, watch, asked, say)
+        frontier, place = _frontier(pipeline, connection, watch, asked, list(tables.values()), say)
     tables = every = {name: table.refresh() for name, table in tables.items()}
-    found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, lsn, at_us)
+    found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, place)
+    lsn, at_us = place.lsn, place.at_us
     tables = {name: tables[name] for name in roots}
     # A moment is held against the reading of every table, also of those that are not shown.
     reads = reads_of(tables if at_us is None else every, times=at_us is not None)
@@ -149,7 +152,8 @@ def _shown(catalog: Catalog, namespace: str, table: Root, cut: str | None) -> Ta
     try:
         return load_history(catalog, namespace, table.name)
     except SinkRefused as error:
-        before = BeforeHistory(error.what, means=f"{error.means}; no cut was made", fix=error.fix)
+        fix = f"{error.fix}; or ask for the tables whose history goes back so far (--table)"
+        before = BeforeHistory(error.what, means=f"{error.means}; no cut was made", fix=fix)
         raise NotBegun(before) from error
 
 
@@ -163,13 +167,27 @@ def _chosen(roots: dict[str, Root], wanted: Sequence[str]) -> dict[str, Root]:
 def earlier(cut: Cut, lsn: int) -> Cut:
     """Another cut of the same look, through an LSN (packed) that is not behind its frontier."""
     assert lsn <= cut.frontier
-    return replace(cut, cut=_cut(list(cut.tables.values()), Frontier(cut.frontier, 0), lsn, None))
+    return replace(cut, cut=_cut(list(cut.tables.values()), Frontier(cut.frontier, 0), _Place(lsn)))
+
+
+class _Place(NamedTuple):
+    """Through what a cut goes: a position, a moment (µs since 1970), or a transaction (its id in the log; the position
+    is then one behind its commit); all None means what there is now."""
+
+    lsn: int | None = None
+    at_us: int | None = None
+    transaction: int | None = None
 
 
 def _frontier(
-    pipeline: Pipeline, connection: Connection, watch: FrontierWatch, asked: Asked, say: Say
-) -> tuple[Frontier, int | None, int | None]:
-    """Wait until history has come to what was asked for: (frontier, LSN, µs since 1970)."""
+    pipeline: Pipeline,
+    connection: Connection,
+    watch: FrontierWatch,
+    asked: Asked,
+    tables: Sequence[Table],
+    say: Say,
+) -> tuple[Frontier, _Place]:
+    """Wait until history has come to what was asked for."""
     now = read_moment(connection)
     if asked.at is not None:
         clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
@@ -177,17 +195,21 @@ def _frontier(
             raise _future(datetime.fromtimestamp(asked.at, UTC).isoformat())
         at_us = int(asked.at * 1_000_000)
         words = f"the moment {datetime.fromtimestamp(asked.at, UTC).isoformat()}"
-        return watch.wait(lambda one: one.at_us > at_us, words, asked.wait, say), None, at_us
+        return watch.wait(lambda one: one.at_us > at_us, words, asked.wait, say), _Place(at_us=at_us)
     if asked.cut is not None:
         lsn = unpack(asked.cut)[1]
-        return watch.wait(lambda one: one.after >= lsn, f"position {format_lsn(lsn)}", asked.wait, say), None, None
+        return watch.wait(lambda one: one.after >= lsn, f"position {format_lsn(lsn)}", asked.wait, say), _Place()
     lsn = now.wal_lsn if asked.lsn is None else asked.lsn
+    place, own = _Place(asked.lsn), None
     if asked.token is not None:
-        lsn = _token_lsn(pipeline, connection, asked.token)
+        place = _token_place(pipeline, connection, asked.token)
+        lsn, own = place.lsn or 0, _own_after(tables, place)
+    if own is not None:  # it has come: what was committed since is not waited for
+        return watch.wait(lambda one: one.after > own, "the token's transaction", asked.wait, say), place
     if lsn > now.wal_lsn and asked.token is None:
         raise _future(format_lsn(lsn))
     found = watch.wait(lambda one: one.after >= lsn, f"position {format_lsn(lsn)}", asked.wait, say)
-    return found, None if asked.lsn is None and asked.token is None else lsn, None
+    return found, place
 
 
 def _future(words: str) -> BeyondFrontier:
@@ -198,8 +220,8 @@ def _future(words: str) -> BeyondFrontier:
     )
 
 
-def _token_lsn(pipeline: Pipeline, connection: Connection, text: str) -> int:
-    """A position at or behind a token's commit."""
+def _token_place(pipeline: Pipeline, connection: Connection, text: str) -> _Place:
+    """A token's transaction, and a position at or behind its commit."""
     token, names = parse_token(text), Names.of(pipeline)
     now = read_history(connection, names)
     if now is None or (why := differs(token.history, now)) is not None:
@@ -209,17 +231,27 @@ def _token_lsn(pipeline: Pipeline, connection: Connection, text: str) -> int:
             fix="ask for a position or a moment",
         )
     if token.kind == "lsn":
-        return token.value
+        return _Place(token.value)
     standing = read_standing(connection, pipeline.source.slot, [token.value])
     fate = standing.fates.get(token.value, "unknown")
     if fate == "in progress":
         raise _future("the token's transaction")
     if fate == "aborted":
         raise BadToken("the token's transaction was rolled back", fix="there is nothing of it to be found in any cut")
-    return standing.insert_lsn
+    return _Place(standing.insert_lsn, transaction=token.value & _IN_THE_LOG)
 
 
-def _cut(tables: Sequence[Table], frontier: Frontier, lsn: int | None, at_us: int | None) -> int:
+def _own_after(tables: Sequence[Table], place: _Place) -> int | None:
+    """The last commit before the place's transaction; None if it is none, or history has no row of it."""
+    if place.transaction is None:
+        return None
+    found = (bounds(table, AFTER, f"{OP} <> '{READ}' AND {TX} = {place.transaction}") for table in tables)
+    return max((one[1] for one in found if one is not None), default=None)
+
+
+def _cut(tables: Sequence[Table], frontier: Frontier, place: _Place) -> int:
+    lsn, at_us = place.lsn, place.at_us
+
     def afters(where: str) -> list[int]:
         """The least of each table."""
         found = (bounds(table, AFTER, f"{OP} <> '{READ}' AND {where}") for table in tables)
@@ -228,6 +260,8 @@ def _cut(tables: Sequence[Table], frontier: Frontier, lsn: int | None, at_us: in
     if at_us is not None:
         moment = datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat()
         return cut_at_time(frontier.after, afters(f"{TIME} > '{moment}'"))
+    if (own := _own_after(tables, place)) is not None:
+        return cut_behind(own, frontier.after, afters(f"{AFTER} > {own}"))
     if lsn is None:
         return frontier.after
     return cut_at_lsn(lsn, afters(f"{POSITION} >= {lsn} AND {AFTER} < {lsn}"))
@@ -267,6 +301,8 @@ def _inside(starts: Sequence[tuple[Table, Mapping[str, int]]], until: str) -> tu
 def with_cut(pipeline: Pipeline, sink: str | None, asked: Asked, say: Say, work: Callable[[Cut], Any]) -> Any:
     """Find a cut, and do something with it while the catalogue is open; arguments and errors as ``find_cut``,
     which is tried again while histories begin."""
+    if asked.token is not None:
+        parse_token(asked.token)  # one that is none is not waited with
     name, until, told = history_sink(pipeline, sink), time.monotonic() + asked.wait, False
     with open_catalog(pipeline.sinks[name], catalog_name(name)) as catalog:
         while True:

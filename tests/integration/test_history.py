@@ -12,9 +12,10 @@ from typing import Any
 import duckdb
 import psycopg
 import pytest
+from headwater_client import take_token
 
-from cdc.errors import BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
-from cdc.position import parse_lsn
+from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
+from cdc.position import format_lsn, parse_lsn, unpack
 from operations.as_of import seen
 from operations.history_place import STREAM, history_folder
 from operations.query.query import Queries
@@ -164,6 +165,24 @@ def test_cuts_that_can_not_be_are_refused(vaults: Vaults) -> None:
     assert one["table"] == "public.savings"
 
 
+def test_a_cut_through_a_write_has_it_and_none_after_it(vaults: Vaults) -> None:
+    """It went as far as the log went when it was asked for: with all that had been committed since."""
+    with psycopg.connect(vaults.conninfo) as connection:
+        connection.execute("UPDATE checking SET note = 'own' WHERE id = 8")
+        token = take_token(connection.cursor(), vaults.name)
+    vaults.execute("UPDATE savings SET balance = balance + 900 WHERE id = 8")
+    vaults.execute("UPDATE checking SET note = 'later' WHERE id = 8")
+    early = cuts.cut(vaults, token=token)
+    vaults.execute("UPDATE savings SET balance = balance - 900 WHERE id = 8")
+    for found in (early, cuts.cut(vaults), cuts.cut(vaults, token=token, tables=("public.checking",))):
+        texts = {one["table"]: one["sql"]["duckdb"] for one in found["tables"]}
+        [(note,)] = rows_by_duckdb(f"SELECT note FROM ({texts['public.checking']}) WHERE id = 8")
+        assert note == ("own" if found["cut"] == early["cut"] else "later")
+    assert cuts.by_duckdb([early]) == [sum(held(vaults, "checking").values()) + sum(held(vaults, "savings").values())]
+    with pytest.raises(BadToken, match="is no write token"):
+        cuts.cut(vaults, token="none")
+
+
 def test_the_cut_of_one_table_is_that_of_all(vaults: Vaults) -> None:
     """Inside of a transaction that has written the one, and not yet the other, no cut has a part of it."""
     with psycopg.connect(vaults.conninfo) as connection:
@@ -300,8 +319,10 @@ def kept_by_key(vaults: Vaults, table: str, former: str, other: str) -> None:
 
 
 def test_another_key_begins_one_tables_history_anew_and_no_other(vaults: Vaults) -> None:
-    named = vaults.as_of("--tag", "old_key")
+    vaults.as_of()  # it has begun
     before, others = history(vaults, "savings"), len(history(vaults, "checking"))
+    begun = max(row["_hw_after"] for row in before if row["_hw_op"] == "read") + 1
+    named = vaults.as_of("--lsn", format_lsn(unpack(begun)[1]), "--tag", "old_key")
     vaults.execute("ALTER TABLE savings DROP CONSTRAINT savings_pkey, ADD PRIMARY KEY (id, branch)")
     vaults.execute("UPDATE checking SET balance = balance WHERE id = 2")
     vaults.run("apply", "--wait")

@@ -132,6 +132,7 @@ def test_a_server_that_is_away_is_no_error_of_the_application() -> None:
     away = Headwater("http://127.0.0.1:1", timeout=0.2)
     answer = at_least_as_fresh(ONE).wait(away, ["search"])
     assert not answer and answer.state == "unknown" and "no answer" in (answer.reason or "")
+    assert answer.code == "no-answer"
     assert away.age("search").seconds is None
     assert whatever.wait(away) and at_least_as_fresh(None).wait(away)  # nothing to wait for
     with pytest.raises(ValueError, match="no address"):

@@ -27,6 +27,7 @@ from cdc.history import (
     begins_at,
     cut_at_lsn,
     cut_at_time,
+    cut_behind,
     set_aside,
     state_at,
     versions_sql,
@@ -314,6 +315,11 @@ def test_a_name_that_can_not_be_typed_and_one_for_nothing_are_refused(tmp_path: 
 def test_what_is_no_position_is_not_taken_for_another_one(text: str) -> None:
     with pytest.raises(ValueError, match="not a position"):
         parse_lsn(text)
+
+
+def test_a_cut_behind_a_transaction_ends_where_the_next_one_begins() -> None:
+    assert cut_behind(10, 90, [10, 30, 20, 95]) == 20
+    assert cut_behind(10, 90, [5, 10, 95]) == 90
 
 
 def test_a_moment_is_one_in_utc() -> None:

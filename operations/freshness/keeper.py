@@ -281,6 +281,8 @@ def advance(note: FlowNote, before: FlowPlace | None, flow: FlowPlace, marks: Ma
     if reason is None and last is not None:
         missing = sorted(set(flow.topics) - last.offsets.keys())
         reason = last.silent.get(missing[0], f"topic {missing[0]} is not known to the brokers") if missing else None
+        other = flow.other(last)
+        reason = reason or (None if other is None else f"topic {other} was made anew")
     return FlowNote(as_of, behind, now if moved else note.moved_at, reason)
 
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from connectors.ledger import LedgerEntry
 
@@ -66,12 +67,14 @@ class Marks:
         Args:
             reached: asked of some; who has reached one has reached all that are older.
         """
-        # While a table is read again the entries do not tell of it: by themselves, as those of before and after are, or
-        # a search that halves would end at one of them and never see what is newer.
-        alike: dict[frozenset[str], list[tuple[float, LedgerEntry]]] = {}
+        # While a table is read again the entries do not tell of it, and those from before a topic was made anew are of
+        # other offsets: by themselves, as those of before and after are, or a search that halves would end at one of
+        # them and never see what is newer.
+        alike: dict[Any, list[tuple[float, LedgerEntry]]] = {}
         for mark in list(self._marks):
             if mark.entry is not None:
-                alike.setdefault(frozenset(mark.entry.silent), []).append((mark.at, mark.entry))
+                kind = frozenset(mark.entry.silent), frozenset(mark.entry.ids.items())
+                alike.setdefault(kind, []).append((mark.at, mark.entry))
         ends = [(known, bisect_left(known, True, key=lambda one: not reached(one[1]))) for known in alike.values()]
         return max((known[end - 1][0] for known, end in ends if end), default=None)
 

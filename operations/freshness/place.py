@@ -143,6 +143,7 @@ class FlowPlace:
         hold: what it has still to write though it has read the log, or why nothing can be trusted; None for nothing.
         void: what it has written is gone.
         sign: something else each time that the flow was seen to get on.
+        ids: topic -> Kafka's id of the one that its offsets are of.
     """
 
     topics: Collection[str]
@@ -150,6 +151,7 @@ class FlowPlace:
     hold: str | None
     void: bool
     sign: Any
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def left(self, entry: LedgerEntry) -> int:
         """Records of an entry that are still to be applied."""
@@ -157,7 +159,12 @@ class FlowPlace:
 
     def has(self, entry: LedgerEntry) -> bool:
         """Whether all of an entry was applied."""
-        return self.left(entry) == 0 and entry.offsets.keys() >= set(self.topics)
+        return self.left(entry) == 0 and entry.offsets.keys() >= set(self.topics) and self.other(entry) is None
+
+    def other(self, entry: LedgerEntry) -> str | None:
+        """A topic whose offsets can't be held against an entry's, because either is of one that was made anew."""
+        both = sorted(set(self.topics) & self.ids.keys() & entry.ids.keys())
+        return next((topic for topic in both if self.ids[topic] != entry.ids[topic]), None)
 
 
 def _part(entry: LedgerEntry, topics: Collection[str]) -> LedgerEntry:
@@ -214,6 +221,7 @@ class Place:
 
     def _places(self, generation: Generation, *, lost: bool) -> dict[str, FlowPlace]:
         holder, found = generation.lease.holder(), dict[str, FlowPlace]()
+        ids = _ids(generation)
         for name in generation.flows():
             folder = generation.flow_folder(name)
             status = FlowStatus.read(folder)
@@ -224,7 +232,7 @@ class Place:
             hold = "what it kept was lost, and is made again" if lost else self._deferred.why(generation, name)
             told = (state_of(status, holder), status.batch_id, status.records, status.deferred, status.got_on)
             sign = (*told, stamp(folder / "fill.json"), json.dumps(applied, sort_keys=True))
-            found[name] = FlowPlace(status.topics, applied, hold, lost, sign)
+            found[name] = FlowPlace(status.topics, applied, hold, lost, sign, ids)
         return found
 
     def _shown(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,23 @@ def test_a_target_that_is_made_anew_has_nothing_of_before() -> None:
     assert advance(FlowNote(101.0, 0, 99.0), place(20), place(10), now, 105.0).as_of == 100.0
     assert advance(FlowNote(101.0, 0, 99.0), place(20), place(5), now, 105.0).as_of is None
     assert advance(FlowNote(101.0, 0, 99.0), None, place(0), now, 105.0).as_of is None
+
+
+def test_a_topic_that_was_made_anew_makes_who_has_the_old_one_no_younger_and_who_has_the_new_one_no_older() -> None:
+    """The old one's offsets are large: a generation of it had all of the new one, and one of the new one was unknown to
+    have anything until the hour's marks of before were forgotten."""
+    made = Marks()
+    for at in range(10):
+        made.note(100.0 + at, at)
+        made.confirm(
+            LedgerEntry(at, {"t": {0: 900 + at} if at < 8 else {0: at}}, ids={"t": "old" if at < 8 else "new"})
+        )
+    old = FlowPlace(["t"], {"t": {0: 907}}, None, False, 0, {"t": "old"})
+    told = advance(NEW, None, old, made, 110.0)
+    assert (told.as_of, told.reason) == (107.0, "topic t was made anew")
+    new = replace(old, applied={"t": {0: 9}}, ids={"t": "new"})
+    told = advance(NEW, None, new, made, 110.0)
+    assert (told.as_of, told.reason) == (109.0, None)
 
 
 def test_of_what_was_lost_nothing_is_told() -> None:

@@ -84,7 +84,7 @@ class Lease:
             if known is not None and self._held(known):
                 raise StateError(
                     f"{self.title} is already run by process {known.pid} on {known.host}",
-                    fix="stop that process, or leave this sink to it and run the others with --sink",
+                    fix="stop that process first; or leave this sink to it: `headwater run --sink` runs others",
                 )
             self.token = max(int(time.time()), known.token + 1 if known else 1)
             self._write(Holder(self.token, os.getpid(), _started(os.getpid()), socket.gethostname(), time.time()))

@@ -161,6 +161,10 @@ class Losses:
             said += [f"{one.sink}, being made again: {line}" for line in lines]
             if ended:
                 said += self._ended(one, one.child)
+        elif one.attempt and not self._is_lost(one.sink):
+            said += self._shown(
+                one, register_of(self.pipeline, one.sink).living()
+            )  # by who has built what the file says
         elif time.monotonic() >= one.due:
             one.attempt += 1
             self._stop_lost(engine, one.sink)
@@ -192,13 +196,7 @@ class Losses:
         there = living not in lost and not self.watch.gone(one.sink, living)
         match next_step(living_is_there=there, ready=waits):
             case "remove":
-                gone = [number for number in lost if number in register.kept()]
-                if gone and not (verb == "retire" and error):
-                    self._begin(one, steps.retire, one.sink, gone[0])
-                    return [f"sink {one.sink}: readers see generation {living} since {self._for(one)} after the loss"]
-                self._note_of(one.sink).clear()
-                self._begin(one, steps.verify, one.sink, living)
-                return [f"sink {one.sink}: made again in {self._for(one)}, generation {living}; comparing it now"]
+                return self._shown(one, living, refused=verb == "retire" and error is not None)
             case "promote" if verb != "promote":
                 assert ready is not None
                 self._begin(one, steps.promote, one.sink, ready.number)
@@ -210,6 +208,17 @@ class Losses:
                 pause = pause_after(one.attempt)
                 one.due, one.error = time.monotonic() + pause, error or "readers still have nothing"
                 return [f"sink {one.sink}: {verb} failed, again in {pause:.0f} s: {one.error}"]
+
+    def _shown(self, one: _Healing, living: int, *, refused: bool = False) -> list[str]:
+        """Readers see a generation that is not lost: remove those that are, unless that was refused, and compare it."""
+        register = register_of(self.pipeline, one.sink)
+        gone = [number for number in self.watch.lost(one.sink) if number in register.kept()]
+        if gone and not refused:
+            self._begin(one, steps.retire, one.sink, gone[0])
+            return [f"sink {one.sink}: readers see generation {living} since {self._for(one)} after the loss"]
+        self._note_of(one.sink).clear()
+        self._begin(one, steps.verify, one.sink, living)
+        return [f"sink {one.sink}: made again in {self._for(one)}, generation {living}; comparing it now"]
 
     def _compared(self, one: _Healing, equal: bool | None, error: str | None) -> list[str]:
         """The end: what stands in the place of the lost ones was held against Postgres, or could not be."""

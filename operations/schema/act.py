@@ -371,7 +371,10 @@ def still_to_do(why: str, todo: Todo | None, *, mended: bool) -> str:
 def _freeze(pipeline: Pipeline, was: Table, found: Sequence[tuple[Generation, Case]]) -> None:
     """Let generations whose target can't hold what comes go on with the table as it was, or without it."""
     for generation, case in found:
-        why = f"view {case.view} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
+        alike = {one.view for other, one in found if other.folder == generation.folder and one.decision.stops}
+        named = sorted(alike | {case.view})  # what is kept is one text for the generation
+        views = f"view{'s' * (len(named) > 1)} {', '.join(named)}"
+        why = f"{views} can't follow a change of table {was.qualified}: {'; '.join(case.decision.why)}"
         file = pipeline.file or "FILE"
         if case.decision.verdict is Verdict.REFUSE:
             fix = f"correct the view in {file}, then `headwater rebuild {file} {case.sink} --auto` makes it anew"

@@ -337,6 +337,19 @@ def test_from_the_loss_to_the_end(pipeline: Pipeline, server: Server, cases: lis
     case.until(lambda: case.losses.busy)
 
 
+def test_what_somebody_else_has_made_meanwhile_is_not_waited_for(
+    pipeline: Pipeline, server: Server, cases: list[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` builds what an applied file says, and a sink has one builder: readers saw the new generation for up to two
+    minutes, and `status` told of the loss."""
+    monkeypatch.setattr(module, "FIRST_PAUSE", 100.0)
+    cases.append(case := Case(pipeline, server, steps(*FAILS)))
+    case.lose()
+    case.until(lambda: any("again in 100 s" in line for line in case.said))
+    filled(case, "living")
+    case.until(lambda: case.verbs == ["rebuild", "retire"])
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_failure_is_tried_again_and_its_reason_is_told(pipeline: Pipeline, server: Server, cases: list[Case]) -> None:
     cases.append(case := Case(pipeline, server, steps(*FAILS)))

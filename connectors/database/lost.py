@@ -46,9 +46,9 @@ class Lost:
     until: int | None
     until_us: int | None
 
-    def hides(self, lsn: int) -> bool:
-        """Whether what the tables held at a position may be unknown because of it."""
-        return self.since < lsn and (self.until is None or lsn <= self.until)
+    def hides(self, lsn: int, least: int | None = None) -> bool:
+        """Whether what the tables held at a position, or at one from ``least`` to it, may be unknown because of it."""
+        return self.since < lsn and (self.until is None or (lsn if least is None else least) <= self.until)
 
     def hides_moment(self, at_us: int) -> bool:
         """Whether what they held at a moment may be."""

@@ -129,8 +129,9 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
         watch = FrontierWatch(pipeline, connection, topics, folder, snapshot, whole=not unread)
         frontier, place = _frontier(pipeline, connection, watch, asked, list(tables.values()), say)
     tables = every = {name: table.refresh() for name, table in tables.items()}
-    found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, place)
-    lsn, at_us = place.lsn, place.at_us
+    own = _own_after(list(tables.values()), place)
+    found = asked.cut if asked.cut is not None else _cut(list(tables.values()), frontier, place, own)
+    lsn, at_us = place.lsn if own is None else None, place.at_us
     tables = {name: tables[name] for name in roots}
     # A moment is held against the reading of every table, also of those that are not shown.
     reads = reads_of(tables if at_us is None else every, times=at_us is not None)
@@ -139,7 +140,7 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     refuse_early(reads, tables, found, snapshot)
     if at_us is not None:
         refuse_unread_moment(reads, roots, at_us, snapshot)
-    refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us)
+    refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us, None if own is None else unpack(own)[1] + 1)
     _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
 
@@ -249,7 +250,7 @@ def _own_after(tables: Sequence[Table], place: _Place) -> int | None:
     return max((one[1] for one in found if one is not None), default=None)
 
 
-def _cut(tables: Sequence[Table], frontier: Frontier, place: _Place) -> int:
+def _cut(tables: Sequence[Table], frontier: Frontier, place: _Place, own: int | None = None) -> int:
     lsn, at_us = place.lsn, place.at_us
 
     def afters(where: str) -> list[int]:
@@ -260,7 +261,7 @@ def _cut(tables: Sequence[Table], frontier: Frontier, place: _Place) -> int:
     if at_us is not None:
         moment = datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat()
         return cut_at_time(frontier.after, afters(f"{TIME} > '{moment}'"))
-    if (own := _own_after(tables, place)) is not None:
+    if own is not None:
         return cut_behind(own, frontier.after, afters(f"{AFTER} > {own}"))
     if lsn is None:
         return frontier.after

@@ -9,19 +9,20 @@ from cdc.position import format_lsn
 from connectors.database.lost import Lost
 
 
-def refuse_lost(lost: Sequence[Lost], lsn: int, at_us: int | None) -> None:
+def refuse_lost(lost: Sequence[Lost], lsn: int, at_us: int | None, least: int | None = None) -> None:
     """Refuse a cut where what was committed is in no topic, until all tables have been read again. Pure.
 
     Args:
         lost: what is in no topic.
         lsn: of the cut, in bytes.
+        least: where it may lie as well, if what it lies behind is known no better than that (a transaction).
         at_us: the moment that it was asked for, in microseconds since 1970; None for a position.
 
     Raises:
         HistoryGap: it is there (terminal).
     """
     for one in lost:
-        if not (one.hides(lsn) or (at_us is not None and one.hides_moment(at_us))):
+        if not (one.hides(lsn, least) or (at_us is not None and one.hides_moment(at_us))):
             continue
         end = "all tables have been read again" if one.until is None else format_lsn(one.until)
         wait = "`headwater apply FILE --wait` reads them to the end; " if one.until is None else ""

@@ -29,11 +29,7 @@ def name_cut(cut: Cut, name: str) -> None:
     """
     for table in cut.tables.values():
         if name in table.refs() or CUT + name in table.properties:
-            raise TagExists(
-                f"there is a cut {name} already, on {'.'.join(table.name()[-2:])}",
-                means="nothing was changed",
-                fix="choose another name, or drop that one: `headwater as-of FILE --drop NAME`",
-            )
+            raise _taken(name, f"on {'.'.join(table.name()[-2:])}")
     said = {"cut": cut.cut, "lsn": cut.lsn, "source": cut.source, "at": time.time()}
     done: list[Table] = []
     try:
@@ -45,6 +41,24 @@ def name_cut(cut: Cut, name: str) -> None:
             with suppress(Exception):
                 _again(table, lambda one: untag(one, name))
         raise
+
+
+def refuse_named(pipeline: Pipeline, sink: str, name: str) -> None:
+    """Refuse a name that a cut has in what was put aside of a table's history: both would be read by it.
+
+    Raises:
+        TagExists: it has (terminal).
+    """
+    if any(one["name"] == name for one in list_cuts(pipeline, sink)):
+        raise _taken(name, f"in sink {sink}")
+
+
+def _taken(name: str, where: str) -> TagExists:
+    return TagExists(
+        f"there is a cut {name} already, {where}",
+        means="nothing was changed",
+        fix="choose another name, or drop that one: `headwater as-of FILE --drop NAME`",
+    )
 
 
 # A writer's commit that comes between is no reason to give up.

@@ -8,7 +8,7 @@ from cdc.history import set_aside
 from cdc.pipeline import Pipeline
 from cdc.position import format_lsn, unpack
 from operations.as_of.cut import Asked, Cut, Say, with_cut
-from operations.as_of.naming import name_cut
+from operations.as_of.naming import name_cut, refuse_named
 from operations.as_of.reading import statements
 
 
@@ -28,6 +28,7 @@ def as_of(pipeline: Pipeline, sink: str | None, asked: Asked, tag: str | None, s
 
     def work(cut: Cut) -> dict[str, Any]:
         if tag is not None:
+            refuse_named(pipeline, cut.sink, tag)
             name_cut(cut, tag)
         return told(pipeline, cut, tag)
 

@@ -161,10 +161,8 @@ class Losses:
             said += [f"{one.sink}, being made again: {line}" for line in lines]
             if ended:
                 said += self._ended(one, one.child)
-        elif one.attempt and not self._is_lost(one.sink):
-            said += self._shown(
-                one, register_of(self.pipeline, one.sink).living()
-            )  # by who has built what the file says
+        elif one.attempt and not self._is_lost(one.sink):  # who builds what the file says has made it again
+            said += self._shown(one, register_of(self.pipeline, one.sink).living())
         elif time.monotonic() >= one.due:
             one.attempt += 1
             self._stop_lost(engine, one.sink)

@@ -331,6 +331,7 @@ def test_another_key_begins_one_tables_history_anew_and_no_other(vaults: Vaults)
     with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
         former = catalog.load_table((NAMESPACE, "savings_history_by_id")).scan().to_arrow().to_pylist()
     assert sorted(row["_hw_offset"] for row in former) == sorted(row["_hw_offset"] for row in before)
+    assert "there is a cut old_key already" in vaults.run_error("as-of", "--tag", "old_key")
     again = vaults.as_of("--cut", "old_key")  # a name is a promise: it is read where it was given
     assert cuts.by_duckdb([again]) == cuts.by_duckdb([named]) == cuts.by_pyiceberg([again])
     assert "savings_history_by_id" in {one["history"].split(".")[-1] for one in again["tables"]}

@@ -271,6 +271,15 @@ def test_where_a_slot_was_lost_there_is_no_cut(lsn: int, at_us: int | None, refu
         refuse_lost(lost, lsn, at_us)
 
 
+def test_behind_a_transaction_there_is_no_cut_where_it_may_lie_behind_what_was_lost() -> None:
+    """It was committed somewhere from ``least`` to the cut."""
+    lost = [Lost(100, 5_000, 200, 9_000)]
+    with pytest.raises(HistoryGap):
+        refuse_lost(lost, 300, None, least=91)
+    refuse_lost(lost, 300, None, least=201)
+    refuse_lost(lost, 100, None, least=91)
+
+
 def test_a_loss_that_is_still_being_mended_has_no_end() -> None:
     refuse_lost([Lost(100, 5_000, None, None)], 100, None)
     with pytest.raises(HistoryGap, match="until all tables have been read again") as found:

@@ -15,7 +15,10 @@ import pytest
 from headwater_client import take_token
 
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
-from cdc.position import format_lsn, parse_lsn, unpack
+from cdc.position import parse_lsn, unpack
+from connectors.database.lost import note_whole
+from connectors.names import Names
+from connectors.postgres import connect
 from operations.as_of import seen
 from operations.history_place import STREAM, history_folder
 from operations.query.query import Queries
@@ -319,10 +322,10 @@ def kept_by_key(vaults: Vaults, table: str, former: str, other: str) -> None:
 
 
 def test_another_key_begins_one_tables_history_anew_and_no_other(vaults: Vaults) -> None:
-    vaults.as_of()  # it has begun
+    named, pipeline = vaults.as_of("--tag", "old_key"), cuts.pipeline_of(vaults)
+    with connect(pipeline.source) as connection:  # as `run` each half minute, and what comes then is not whole
+        note_whole(connection, Names.of(pipeline), unpack(named["cut"])[1])
     before, others = history(vaults, "savings"), len(history(vaults, "checking"))
-    begun = max(row["_hw_after"] for row in before if row["_hw_op"] == "read") + 1
-    named = vaults.as_of("--lsn", format_lsn(unpack(begun)[1]), "--tag", "old_key")
     vaults.execute("ALTER TABLE savings DROP CONSTRAINT savings_pkey, ADD PRIMARY KEY (id, branch)")
     vaults.execute("UPDATE checking SET balance = balance WHERE id = 2")
     vaults.run("apply", "--wait")

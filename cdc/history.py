@@ -130,7 +130,7 @@ def cut_behind(after: int, frontier: int, later: Iterable[int]) -> int:
         frontier: up to where history is complete, packed; behind ``after``.
         later: ``_hw_after`` of streamed rows of other transactions.
     """
-    return min((one for one in later if after < one < frontier), default=frontier)
+    return cut_at_time(frontier, (one for one in later if one > after))
 
 
 def begins_at(snapshot: int, reads: Sequence[int]) -> int:

@@ -11,7 +11,7 @@ from cdc.pipeline import Pipeline
 from operations.catalogue import source_catalogue
 from operations.history_place import history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import CUT, former_histories, load_history, tag, tags, untag
+from sinks.iceberg.history import CUT, all_histories, tag, tags, untag
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -117,7 +117,5 @@ def _tables(pipeline: Pipeline, catalog: Catalog, sink: str) -> list[Table]:
     namespace = pipeline.sinks[sink].namespace  # type: ignore[union-attr]
     found: list[Table] = []
     for table in root_tables(pipeline, source_catalogue(pipeline), sink).values():
-        found += former_histories(catalog, namespace, table.name, table.qualified)
-        with suppress(SinkRefused):
-            found.append(load_history(catalog, namespace, table.name))
+        found += all_histories(catalog, namespace, table.name, table.qualified)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from operations.erase.shown import places_of
 from operations.erase.subject import Subject
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import former_histories, load_history
+from sinks.iceberg.history import all_histories
 from sinks.iceberg.remains import Remains, Shown, remains
 
 if TYPE_CHECKING:
@@ -107,10 +107,7 @@ def _current(subject: Subject, catalog: Catalog, build: Build) -> Iterator[Held]
 def _history(subject: Subject, catalog: Catalog, sink: str) -> Iterator[Held]:
     namespace = subject.pipeline.sinks[sink].namespace  # type: ignore[union-attr]
     key = tuple(subject.view.key)
-    found = former_histories(catalog, namespace, subject.table.name, subject.table.qualified)
-    with suppress(SinkRefused):
-        found.append(load_history(catalog, namespace, subject.table.name))
-    for table in found:
+    for table in all_histories(catalog, namespace, subject.table.name, subject.table.qualified):
         # Files of a former key that lack the present one's columns may count as such that can't be looked into.
         held = _held(subject, sink, None, "", table, [((), key)])
         held.rows = _records(table, subject) if held.there.rows else {}

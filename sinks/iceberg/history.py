@@ -92,6 +92,15 @@ def former_histories(catalog: Catalog, namespace: str, table: str, qualified: st
     return [one for one in found if one.properties.get(TABLE) == qualified]
 
 
+def all_histories(catalog: Catalog, namespace: str, table: str, qualified: str) -> list[Table]:
+    """What was put aside of a table's history, and then that which is written, if it has begun; arguments as
+    ``former_histories``."""
+    found = former_histories(catalog, namespace, table, qualified)
+    with suppress(SinkRefused):
+        found.append(load_history(catalog, namespace, table))
+    return found
+
+
 def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: str) -> Table | None:
     """The history of a table that a cut was named in: it may have been put aside since. None if none has that name.
 
@@ -102,9 +111,7 @@ def holding(catalog: Catalog, namespace: str, table: str, qualified: str, cut: s
         qualified: with it.
         cut: its name.
     """
-    found = former_histories(catalog, namespace, table, qualified)
-    with suppress(SinkRefused):
-        found.append(load_history(catalog, namespace, table))
+    found = all_histories(catalog, namespace, table, qualified)
     return next((one for one in reversed(found) if CUT + cut in one.properties), None)
 
 

@@ -34,6 +34,9 @@ MANY_EXPIRED = 100
 ORPHAN_SECONDS, ORPHANS_EVERY = 3 * DAY, DAY
 # After a step of a second, so many seconds none, unless the debt is grave: a fifth of the time at most.
 REST, GRAVE = 4.0, 8
+# After a rare one only as long as it took: a look for orphans on a busy machine (39 s) is one of a day, and with four
+# times its length behind it, so many small files gathered meanwhile that readers waited a third longer.
+RARE_REST = 1.0
 # Snapshots are looked at when there are half as many more as would be expired at once, or after so long.
 LOOK_SECONDS = 600.0
 # What has failed is tried again after a minute, and each time it fails twice as late.
@@ -55,6 +58,10 @@ class Act(StrEnum):
     DELETES = "deletes"
     MANIFESTS = "manifests"
     COMPACT = "compact"
+
+
+# Each is done with for an hour or longer.
+RARE = frozenset({Act.ORPHANS, Act.EXPIRE})
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ class Memory:
             self.manifests = signs.manifests
         # Another step may have left fewer: compaction takes manifests and delete files with it.
         self.manifests, self.deletes = min(self.manifests, signs.manifests), min(self.deletes, signs.delete_files)
-        self.rests_until = now + seconds * REST
+        self.rests_until = now + seconds * (RARE_REST if act in RARE else REST)
         self.paused.pop(act, None)
 
     def failed(self, act: Act, now: float) -> None:

@@ -260,7 +260,7 @@ def history(lake: Lake) -> dict[str, Any]:
 def main(folder: Path) -> dict[str, Any]:
     """All of it, in both formats where they differ."""
     upkeep_plan.MANY_FILES = upkeep_plan.MANY_MANIFESTS = MANY
-    upkeep_plan.MANY_EXPIRED, upkeep_plan.REST = 4, 0.0
+    upkeep_plan.MANY_EXPIRED, upkeep_plan.REST, upkeep_plan.RARE_REST = 4, 0.0, 0.0
     place = SimpleNamespace(catalog_uri=str(folder / "c.db"), warehouse=str(folder / "w"), namespace="shop")
     spark = build_session(
         "upkeep",

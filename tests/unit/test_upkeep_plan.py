@@ -19,6 +19,8 @@ from spark.upkeep_plan import (
     MANY_FILES,
     MANY_MANIFESTS,
     QUERY,
+    RARE,
+    RARE_REST,
     REST,
     Act,
     Memory,
@@ -86,6 +88,14 @@ def test_after_a_step_the_table_rests_unless_the_debt_is_grave() -> None:
     assert due(signs, memory, POLICY, NOW + 3.0 * REST - 0.1) is None
     assert due(signs, memory, POLICY, NOW + 3.0 * REST) is Act.COMPACT
     assert due(replace(CALM, files=MANY_FILES * GRAVE), memory, POLICY, NOW) is Act.COMPACT
+
+
+@pytest.mark.parametrize("act", sorted(RARE))
+def test_a_rare_step_asks_for_no_longer_a_rest_than_it_took(act: Act) -> None:
+    memory, signs = Memory(), replace(CALM, files=MANY_FILES * 2)
+    memory.did(act, CALM, NOW, 39.0, something=True)
+    assert due(signs, memory, POLICY, NOW + 39.0 * RARE_REST - 0.1) is None
+    assert due(signs, memory, POLICY, NOW + 39.0 * RARE_REST) is Act.COMPACT
 
 
 def test_a_load_puts_files_together_at_its_end_unless_they_become_too_many() -> None:

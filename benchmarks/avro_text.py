@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
-from spark import class_archive
-from spark.avro_text import values_as_text
-from spark.record import RECORD_DDL
-from spark.session import build_session
+from spark.machine import class_archive
+from spark.machine.session import build_session
+from spark.reading.avro_text import values_as_text
+from spark.reading.record import RECORD_DDL
 
 Records = list[tuple[bytes, bytes, int, int]]
 ROUNDS = 8

@@ -29,8 +29,8 @@ from examples.common import conninfo
 from operations.run.engine import Engine
 from operations.run.session import open_spark
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.batches import read_batches
-from spark.checkpoint import committed_offsets, planned
+from spark.disk.batches import read_batches
+from spark.disk.checkpoint import committed_offsets, planned
 from spark.pulse import MERGES
 
 COMMAND = "python -m benchmarks.run lake"

@@ -21,7 +21,7 @@ from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import ElasticsearchSink
 from operations.catalogue import source_catalogue
 from operations.run.engine import Engine, open_engine
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 
 CEILING_INDEX = "bench_ceiling"
 # What was the fastest here of 1–4 threads and 500–5,000 documents.

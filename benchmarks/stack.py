@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from benchmarks.results import Measurement
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
-from spark import startup
+from spark.machine import startup
 
 
 def ready(more: Sequence[str] = ()) -> LocalStack:

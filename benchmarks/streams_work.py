@@ -25,14 +25,14 @@ from cdc.stateful import StatefulView
 from cdc.timed import Kind, MatchView, Measure, WindowView, micros_of
 from deploy.local import artifacts
 from sinks.factory import open_sink
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
+from spark.events.fold import start_fold
+from spark.events.matches import start_matches
+from spark.events.states import analyse_stateful
+from spark.events.windows import start_windows
 from spark.flow import Flow, Reading
-from spark.fold import start_fold
-from spark.matches import start_matches
-from spark.session import build_session
-from spark.spec import FlowSpec
-from spark.states import analyse_stateful
-from spark.windows import start_windows
+from spark.machine.session import build_session
+from spark.reading.spec import FlowSpec
 from tests.support.own_classes import own_classes_at_hand
 
 SECONDS = 600.0

@@ -24,13 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.files import write_atomic
-from spark.session import build_session
-from spark.upkeep import Upkeep
-from spark.upkeep_plan import Policy
-from spark.upkeep_steps import open_table, signs_of
-from spark.warehouse import GONE, merge_statement
-from spark.warehouse_table import catalog_settings
+from spark.disk.files import write_atomic
+from spark.machine.session import build_session
+from spark.warehouse.merge import GONE, merge_statement
+from spark.warehouse.table import catalog_settings
+from spark.warehouse.upkeep import Upkeep
+from spark.warehouse.upkeep_plan import Policy
+from spark.warehouse.upkeep_steps import open_table, signs_of
 
 ROWS, CHANGED, ADDED = 1_000_000, 440, 60
 # Moments at which the table is read; upkeep's own rhythm does not divide them.

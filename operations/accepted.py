@@ -140,7 +140,7 @@ def _running_path(pipeline: Pipeline) -> Path:
 
 
 def _write(path: Path, note: Mapping[str, Any]) -> None:
-    """As ``spark.files.write_atomic``, readable for its owner alone from its first moment on."""
+    """As ``spark.disk.files.write_atomic``, readable for its owner alone from its first moment on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from connectors.postgres import connect
 from connectors.shapes import read_shapes
 from operations.kept_shapes import known_shapes, remember_shapes
 from operations.state_folder import state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # Python's logging writes a warning to standard error when nobody has said otherwise.
 _warn = logging.getLogger(__name__).warning

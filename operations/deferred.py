@@ -10,7 +10,7 @@ from cdc.pipeline import Pipeline
 from operations.rowstore import row_store_settings
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.state import Generation
+from spark.disk.state import Generation
 
 # The row store is asked on the side; one that does not answer proves nothing.
 STORE_SECONDS = 2.0

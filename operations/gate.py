@@ -29,7 +29,7 @@ from operations.kept_shapes import known_shapes, with_gone
 from operations.opened import going_on
 from operations.state_folder import register_of, state_dir
 from sinks.configure import check_mapping
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,7 +186,7 @@ def analyser(pipeline: Pipeline) -> Iterator[SparkSession]:
     """A session that reads Spark SQL and runs nothing; this process's own if it has one."""
     from pyspark.sql import SparkSession
 
-    from spark.session import build_session
+    from spark.machine.session import build_session
 
     here = SparkSession.getActiveSession()
     if here is not None:

@@ -23,7 +23,7 @@ from cdc.pipeline import IcebergSink, Pipeline
 from cdc.resolve import resolve_roots
 from operations.kept_shapes import with_gone
 from operations.state_folder import chosen_sinks, state_dir
-from spark.lease import Lease
+from spark.disk.lease import Lease
 
 HISTORY, STREAM = "history", "log"
 FRONTIERS = "frontiers.json"

@@ -22,8 +22,8 @@ from cdc.former import with_digits
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, Shapes, shape_of
 from operations.state_folder import state_dir
-from spark.files import Stamp, stamp, write_atomic, write_somehow
-from spark.state import Generation
+from spark.disk.files import Stamp, stamp, write_atomic, write_somehow
+from spark.disk.state import Generation
 
 # More files than a process has sinks and generations.
 KEPT_READ = 256

@@ -16,7 +16,7 @@ from typing import Any
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.state_folder import numbered_state_dir, state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 FILE = "verified.json"
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state_folder import chosen_sinks, register_of, state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # In <state_dir>/<pipeline>/<sink>.
 NOTE = "letters.json"

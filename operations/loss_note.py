@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 
 class LossNote:

@@ -20,10 +20,10 @@ from operations.pausing import refuse_paused
 from operations.rowstore import row_store_settings
 from operations.state_folder import followed_timelines, numbered_state_dir
 from sinks.rowstore.settings import StoreSettings
+from spark.disk.made_of import as_defined, define, keep_definition, proposed
+from spark.disk.state import Generation, Identity
+from spark.disk.status import FlowStatus, state_of
 from spark.flow import flow_name
-from spark.made_of import as_defined, define, keep_definition, proposed
-from spark.state import Generation, Identity
-from spark.status import FlowStatus, state_of
 from truth.expected import Form
 
 

@@ -22,7 +22,7 @@ from cdc.errors import StateError
 from cdc.journal import Line
 from cdc.pipeline import Pipeline
 from operations.state_folder import chosen_sinks, numbered_state_dir, register_of, state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 Say = Callable[[str], None]
 

@@ -30,12 +30,12 @@ from operations.state_folder import chosen_sinks, register_of
 from operations.status.caught_up import Goal
 from sinks.configure import plain_config
 from sinks.factory import open_sink, open_target
-from spark.checkpoint import committed_offsets
-from spark.files import write_atomic
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.files import write_atomic
+from spark.disk.made_of import as_defined, outdated
+from spark.disk.register import Registered
+from spark.disk.status import FlowStatus
 from spark.flow import flow_of, has_set_up
-from spark.made_of import as_defined, outdated
-from spark.register import Registered
-from spark.status import FlowStatus
 
 STEP_SECONDS = 0.5
 # How long the new generation may stand still while verification waits for it; as long as it gets on, it is waited for.

@@ -34,7 +34,7 @@ from operations.generations.retire import retire
 from operations.pausing import refuse_paused
 from operations.run.source_watch import forget, memory
 from operations.state_folder import numbered_state_dir, register_of, registers_of, state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 Say = Callable[[str], None]
 FILE = "recapture.json"

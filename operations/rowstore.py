@@ -8,8 +8,8 @@ from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from sinks.awake import AWAY_SECONDS
 from sinks.rowstore.key_names import namespace
-from spark.cluster import is_local
-from spark.state import Generation
+from spark.disk.state import Generation
+from spark.machine.cluster import is_local
 
 # A batch that the row store does not take for so long fails, so that `status` shows why; its flow starts again.
 GIVE_UP_SECONDS = 60.0

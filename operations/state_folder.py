@@ -10,8 +10,8 @@ from typing import Any
 from cdc.errors import ConfigError, StateError
 from cdc.formats import STATE, refuse_newer
 from cdc.pipeline import Pipeline
-from spark.files import write_atomic
-from spark.register import Register
+from spark.disk.files import write_atomic
+from spark.disk.register import Register
 
 # In <state_dir>/<pipeline>: one number for all that lies below.
 NUMBER = "format.json"

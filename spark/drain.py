@@ -11,7 +11,7 @@ DRAIN, OUR_DRAIN = "headwater.drain", "headwater.spark.Drain"
 
 
 def drained(summary: DataFrame) -> DataStreamWriter:
-    """A query whose totals come with Spark's progress reports, where ``spark.status`` reads them.
+    """A query whose totals come with Spark's progress reports, where ``spark.disk.status`` reads them.
 
     Args:
         summary: rows of ``spark.write.SUMMARY``, whose making is the query's work.

@@ -8,7 +8,7 @@ from pyspark import TaskContext
 
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.spec import FlowSpec, unpack
+from spark.reading.spec import FlowSpec, unpack
 
 
 def end_task(spec: FlowSpec, packed: bytes) -> None:

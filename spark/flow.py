@@ -3,8 +3,8 @@
 Views without Spark SQL share a flow whose whole work is one ``mapInArrow`` in the streaming plan itself
 (spark/drain.py): ``foreachBatch`` would plan anew for every micro-batch, which costs more than the work
 (docs/decisions/micro-batches.md). A view with Spark SQL fields has a flow of its own: decode in Python, expressions in
-the JVM, write in Python, all in one stage. Warehouse views have a flow each as well (spark/warehouse.py). Each flow has
-its own checkpoint, so its own offsets.
+the JVM, write in Python, all in one stage. Warehouse views have a flow each as well (spark/warehouse/merge.py). Each
+flow has its own checkpoint, so its own offsets.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from cdc.log.ends import Offsets
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from spark import replay
-from spark.applied import tell_applied
-from spark.checkpoint import check_checkpoint, committed_offsets, planned, trim
+from spark.disk.applied import tell_applied
+from spark.disk.checkpoint import check_checkpoint, committed_offsets, planned, trim
+from spark.disk.state import rebuild_command
+from spark.disk.status import FlowStatus
 from spark.drain import drained
-from spark.expressions import compute, entries_with_rows, entry_schema
-from spark.record import RECORD
-from spark.source import read_changelog
-from spark.spec import FlowSpec
-from spark.state import rebuild_command
-from spark.status import FlowStatus
+from spark.reading.expressions import compute, entries_with_rows, entry_schema
+from spark.reading.record import RECORD
+from spark.reading.source import read_changelog
+from spark.reading.spec import FlowSpec
 from spark.traces import observed_traces
 from spark.write import SUMMARY_DDL, apply_entries, apply_records
 
@@ -55,7 +55,7 @@ class Reading:
         trigger_ms: 0 for "as soon as there is something", else the least time between two batches.
         traces: whether spans are looked for in the records' headers.
         late: what happens to who has not read so long, for a warning.
-        beats: topic of the heartbeat's row (spark/ticks.py); empty where there is none.
+        beats: topic of the heartbeat's row (spark/events/ticks.py); empty where there is none.
     """
 
     bootstrap: str

@@ -14,10 +14,10 @@ from contextlib import suppress
 
 from cdc.errors import KafkaError, KafkaUnavailable, LogTruncated, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
-from spark.checkpoint import committed_offsets
-from spark.files import write_atomic
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.files import write_atomic
+from spark.disk.state import UNREAD, rebuild_command
 from spark.flow import Flow
-from spark.state import UNREAD, rebuild_command
 from spark.unread import PARTS, Look, Mark, Unread
 
 DAY = 86400.0

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark.batches import SUMMED, Batch, KeptBatch, batch_of, kept
-from spark.status import BATCH_SECONDS, FlowStatus
+from spark.disk.batches import SUMMED, Batch, KeptBatch, batch_of, kept
+from spark.disk.status import BATCH_SECONDS, FlowStatus
 
 if TYPE_CHECKING:
     from spark.flow import Flow

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.source import turn_ahead
+from spark.reading.source import turn_ahead
 
 _log = logging.getLogger(__name__)
 # Batches that end sooner tell enough; and so often is one looked at that takes longer: some calls into Java each.
@@ -93,7 +93,8 @@ class Turns:
 
 
 # Merges into warehouses: two at once would take every task slot (and twice the memory) from a cache's 10 ms tasks. By
-# this name their batches are planned in turn, too (``spark.source``): one that waits when it is planned gets old.
+# this name their batches are planned in turn, too (``spark.reading.source``): one that waits when it is planned gets
+# old.
 MERGES, MERGING = Turns(), "merges"
 
 

@@ -21,12 +21,12 @@ from cdc.errors import DiskFull, Fenced, HeadwaterError, ShapeUnknown
 from cdc.journal import about
 from cdc.position import format_lsn, unpack
 from spark import told
-from spark.batches import Batch, keep
+from spark.disk.batches import Batch, keep
+from spark.disk.status import FlowStatus
 from spark.flow import Flow
 from spark.log_gaps import LogWatch
 from spark.pulse import sign_of
 from spark.running import FIRST_PAUSE, Query, Running, Start, state
-from spark.status import FlowStatus
 from spark.unread import Look
 
 _log = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from spark.disk.status import Restarts
 from spark.flow import Flow
 from spark.join.query import is_filling, is_joined
 from spark.log_gaps import Vigil
 from spark.meter import Meter
 from spark.pulse import Pulse
-from spark.status import Restarts
 
 # The pause before a flow that failed is started again for the first time: short enough to be back soon after a broker's
 # restart.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cdc.errors import DiskFull, HeadwaterError
-from spark.files import disk_full
+from spark.disk.files import disk_full
 
 # A disk with less than this is full for what we write at once.
 ROOM = 2**20

@@ -23,10 +23,10 @@ from sinks.contract import Answer, Item, Outcome, Sink
 from sinks.factory import open_sink
 from sinks.retry import repeats
 from spark.behind import Behind
-from spark.computed import Failure, Results
 from spark.ending import end_task
-from spark.entries import TALLY, Decoded, Entry, decode_batches
-from spark.spec import FlowSpec, unpack
+from spark.reading.computed import Failure, Results
+from spark.reading.entries import TALLY, Decoded, Entry, decode_batches
+from spark.reading.spec import FlowSpec, unpack
 
 # As an entry's offset: its document was never written, so nothing need be deleted if the view's condition is not met.
 NEW = -2
@@ -73,7 +73,7 @@ def apply_entries(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[
 
     Args:
         packed: the flow's spec, of one view.
-        batches: the entry columns of ``spark.expressions`` with the computed columns beside them.
+        batches: the entry columns of ``spark.reading.expressions`` with the computed columns beside them.
     """
     spec = unpack(packed)
     yield from apply_decoded(packed, (from_arrow(spec, batch) for batch in batches if batch.num_rows))

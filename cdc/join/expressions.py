@@ -1,8 +1,8 @@
 """Which columns a Spark SQL text names, without Spark: what the row store must keep, and where a prefix belongs.
 
-Spark itself parses and checks expressions (spark/expressions.py). What is needed here is less: its lexer's words, and
-of a word whether it can be a column. ``mentions`` may say too much (a column too many is stored), never too little;
-``over_struct`` must be exact, and so follows whether an operand or an operator may stand at a place: in
+Spark itself parses and checks expressions (spark/reading/expressions.py). What is needed here is less: its lexer's
+words, and of a word whether it can be a column. ``mentions`` may say too much (a column too many is stored), never too
+little; ``over_struct`` must be exact, and so follows whether an operand or an operator may stand at a place: in
 ``CAST(x AS date)``, ``EXTRACT(year FROM t)`` and ``transform(a, year -> year + 1)`` no column ``year`` or ``date`` is
 meant.
 """

@@ -1,8 +1,8 @@
 """Spark's own functions in the place of converters, for the types that need no more than that. Pure: texts of SQL.
 
 ``from_json`` reads a raw value as ``Native.raw``; where writing what it has read does not give the very text again, the
-record is left to the converters of ``cdc.types.values`` (spark/native.py). So nothing here has to refuse what is not of
-its type. What a type allows and only the converters get right is left to them by ``Native.plain``.
+record is left to the converters of ``cdc.types.values`` (spark/reading/native.py). So nothing here has to refuse what
+is not of its type. What a type allows and only the converters get right is left to them by ``Native.plain``.
 docs/decisions/warehouse-decoding.md says why there are two ways; a test holds them against each other.
 """
 

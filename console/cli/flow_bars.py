@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from console.log_lines import say
 from operations.run.flow_lines import LINE_SECONDS, FlowLines
 from operations.status.caught_up import Goal
+from spark.disk.status import FlowStatus
 from spark.running import Running
-from spark.status import FlowStatus
 
 
 class FlowBars:

@@ -21,6 +21,6 @@ def command(archive: Path) -> None:
     interpreter: each worker needs a Python of the same minor version and the same kind of machine. Pack again after an
     upgrade. Not needed where the workers have this installation at the same path, in an image say.
     """
-    from spark.packing import pack
+    from spark.machine.packing import pack
 
     pack(archive, click.echo)

@@ -14,7 +14,7 @@ import orjson
 from cdc.errors import HeadwaterError
 from console.cli.options import json_option, pipeline_argument, print_json
 from console.cli.patience import patient
-from spark.files import stamp
+from spark.disk.files import stamp
 
 if TYPE_CHECKING:
     from operations.preview.asked import Asked

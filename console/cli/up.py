@@ -8,7 +8,7 @@ import time
 import click
 
 from console.cli.local_options import chosen, only_option
-from spark import startup
+from spark.machine import startup
 
 # No server, but what Spark needs for one of somebody else's.
 S3 = "s3"

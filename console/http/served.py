@@ -13,7 +13,7 @@ from operations.jobs.jobs import Jobs
 from operations.letters.writes import WriteLetters
 from operations.overview.watching import Watching
 from operations.state_folder import register_of
-from spark.files import stamp
+from spark.disk.files import stamp
 
 
 class Served:

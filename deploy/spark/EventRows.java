@@ -22,7 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Change events in JSON as rows of Spark's, in one pass over their bytes.
  *
- * <p>Spark's own way (spark/native_json.py) reads an event by from_json, and writes what it has read again to see that
+ * <p>Spark's own way (spark/reading/native_json.py) reads an event by from_json, and writes what it has read again to see that
  * it was all of it. Here nothing is passed over that is not known, so nothing has to be compared; what is not to the
  * letter is odd, here as there, and the Python codec judges it.
  */

@@ -24,7 +24,7 @@ import org.apache.spark.sql.types.StructType;
  * once whatever is killed.
  */
 public final class Folding {
-  /** An entry's own columns (spark/entries.py), as they come and as they go. */
+  /** An entry's own columns (spark/reading/entries.py), as they come and as they go. */
   private static final String[] OWN = {"view", "id", "version", "document", "topic", "partition", "offset", "ts_ms"};
 
   private static final int VIEW = 0;

@@ -34,8 +34,8 @@ public final class Matches {
 
   /**
    * Where time alone makes something true, Spark's watermark runs ahead of the events' clocks while a stream stands still
-   * (spark/ticks.py), and what may still count is kept for so long more. As for a partition that stands still
-   * (spark/clocks.py): ten minutes, in microseconds.
+   * (spark/events/ticks.py), and what may still count is kept for so long more. As for a partition that stands still
+   * (spark/events/clocks.py): ten minutes, in microseconds.
    */
   private static final long GIVEN_UP = 600_000_000L;
 

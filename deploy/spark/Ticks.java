@@ -29,7 +29,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Moments through which a query has read its log, as a source of its own: a row a moment, in the columns of a record of the
  * log, without a topic and with the moment (microseconds since 1970) for its offset.
  *
- * <p>Who knows that the moment has passed says so ({@link #tell}); spark/ticks.py does. A batch that is repeated has the same
+ * <p>Who knows that the moment has passed says so ({@link #tell}); spark/events/ticks.py does. A batch that is repeated has the same
  * moment again, for it is in the log of offsets.
  */
 public final class Ticks implements TableProvider {

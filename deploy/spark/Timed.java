@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType;
 
 /** Rows of events with their times, as they come to an operator, between its stages, and as they leave it. */
 final class Timed {
-  /** An entry's own columns (spark/entries.py), as they come and as they go. */
+  /** An entry's own columns (spark/reading/entries.py), as they come and as they go. */
   private static final String[] OWN = {"view", "id", "version", "document", "topic", "partition", "offset", "ts_ms"};
 
   /** Begins why an event was left out that came too late: people look for it in the dead letters. */

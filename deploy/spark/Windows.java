@@ -84,7 +84,7 @@ public final class Windows {
    * Windows.
    *
    * @param events rows of an entry's own columns, {@code again}, {@code at}, {@code clock}, {@code event} and {@code safe}
-   *     (spark/windows.py); what has no view is a tally, and goes through as it is. An event is a struct of one field, which is a
+   *     (spark/events/windows.py); what has no view is a tally, and goes through as it is. An event is a struct of one field, which is a
    *     struct: {@code keep}, the group's values, the measures'; null if Spark could not compute it.
    * @return for each window that has changed the last event's own columns under its new version, {@code failed}, {@code gone}
    *     and {@code value}; besides, events that could not be counted.

@@ -25,7 +25,7 @@ from connectors.debezium import beat_topic
 from connectors.names import Names
 from connectors.postgres import Connection
 from operations.as_of.seen import Frontier, Seen
-from spark.applied import applied_offsets
+from spark.disk.applied import applied_offsets
 
 # Between two touches of the heartbeat row, each a commit; and between two looks.
 BEAT_SECONDS, LOOK_SECONDS = 0.5, 0.1

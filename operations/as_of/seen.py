@@ -17,7 +17,7 @@ from typing import Any
 from cdc.errors import DiskFull
 from cdc.log.ends import Offsets, reached
 from operations.history_place import FRONTIERS
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # How many are kept, and how far apart: half an hour of asking again and again. One that comes sooner is left out, and
 # takes no older one's place: a history that is a minute behind would never come to the newest.

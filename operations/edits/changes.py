@@ -11,7 +11,7 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import Part
 from operations.opened import named_tables
 from operations.state_folder import chosen_sinks, register_of
-from spark.made_of import as_defined, outdated
+from spark.disk.made_of import as_defined, outdated
 
 # Parts of the file that a running process has been made with: Spark's session, connections, places in the log.
 _PARTS = ("source", "kafka", "connect", "row_store", "policy", "engine")

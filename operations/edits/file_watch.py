@@ -22,7 +22,7 @@ from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
-from spark.files import stamp
+from spark.disk.files import stamp
 
 if TYPE_CHECKING:
     from operations.losses.losses import Losses

@@ -27,7 +27,7 @@ from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Say, Subject
 from operations.erase.tables import Held, tables_of
 from operations.erase.warehouse import erase_tables, go_on, refuse_tags
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # For a topic's compaction, an index's merges or a server's files, each.
 SERVER_SECONDS = 600.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state_folder import numbered_state_dir, state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 Settings = Mapping[str, str | None]
 # Puts settings of one thing to what they were: (name, settings).

@@ -19,10 +19,10 @@ from operations.kept_shapes import known_to
 from operations.opened import Opened, going_on
 from operations.state_folder import register_of
 from sinks.rowstore.redis import RedisRowStore
-from spark.applied import applied_offsets
+from spark.disk.applied import applied_offsets
+from spark.disk.register import Registered
+from spark.disk.status import FlowStatus
 from spark.flow import flow_name
-from spark.register import Registered
-from spark.status import FlowStatus
 
 LOOK_SECONDS, SAY_SECONDS = 0.5, 5.0
 # A row store that does not answer is told, not waited for.

@@ -24,8 +24,8 @@ from operations.pausing import ERASURE, LET_GO_SECONDS, pause, paused, refuse_pa
 from operations.run.session import open_spark
 from operations.state_folder import register_of
 from sinks.iceberg.catalogue import catalog_name, find_table
-from spark.brief import shortened
-from spark.erasing import forget_rows, remove_left, rewrite
+from spark.warehouse.brief import shortened
+from spark.warehouse.erasing import forget_rows, remove_left, rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

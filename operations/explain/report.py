@@ -30,8 +30,8 @@ from operations.opened import Opened
 from operations.run.session import open_spark
 from operations.state_folder import register_of, state_dir
 from sinks.rowstore.redis import RedisRowStore
+from spark.disk.made_of import as_defined
 from spark.join.explain import Explained, Row, Total, explain
-from spark.made_of import as_defined
 from truth import values as truth
 from truth.bounds import met
 from truth.columns import comparable_expected, with_singles
@@ -79,7 +79,7 @@ def explain_report(
 
             typed = analysed(spark, view)
         elif spark is not None and isinstance(view, StatefulView):
-            from spark.states import analyse_stateful
+            from spark.events.states import analyse_stateful
 
             typed = analyse_stateful(spark, view)
         opened = Opened(pipeline, register_of(pipeline, sink).generation(), [typed], token=0)

@@ -19,7 +19,7 @@ from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Sink
 from sinks.factory import open_sink
-from spark.made_of import as_defined
+from spark.disk.made_of import as_defined
 
 # Between two questions. With what comes after it (the note, a look, a page), somebody who watches knows within 5 s.
 LOOK_SECONDS = 1.0

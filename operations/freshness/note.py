@@ -18,7 +18,7 @@ from typing import Any
 from cdc.pipeline import Pipeline
 from operations.freshness.source_words import SourceWords
 from operations.state_folder import numbered_state_dir, state_dir
-from spark.files import write_somehow
+from spark.disk.files import write_somehow
 
 FILE = "frontier.json"
 # The flow of all plain views (spark/flow.py, whose import would bring Spark along to whoever only reads a note).

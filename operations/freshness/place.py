@@ -22,12 +22,12 @@ from operations.loss_note import LossNote
 from operations.opened import named_tables
 from operations.pausing import paused
 from operations.state_folder import register_of
-from spark.applied import applied_offsets
-from spark.files import Stamp, stamp
+from spark.disk.applied import applied_offsets
+from spark.disk.files import Stamp, stamp
+from spark.disk.made_of import as_defined
+from spark.disk.state import Generation
+from spark.disk.status import FlowStatus, state_of
 from spark.flow import SHARED, flow_of
-from spark.made_of import as_defined
-from spark.state import Generation
-from spark.status import FlowStatus, state_of
 
 # Only of a flow at work is it known that what it has applied is of the topics, and in the target, that are there now.
 _AT_WORK = ("filling", "running")
@@ -57,7 +57,7 @@ class FlowSeen:
     """One flow at the moment of the look.
 
     Attributes:
-        state: see ``spark.status``.
+        state: see ``spark.disk.status``.
         error: its last one.
         topics: that it reads.
         applied: through which offsets.

@@ -19,7 +19,7 @@ from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
 from sinks.redis import RedisSink
-from spark.made_of import as_defined
+from spark.disk.made_of import as_defined
 
 # Between the beginnings of two refreshes of one index.
 REFRESH_SECONDS = 0.2

@@ -25,11 +25,11 @@ from operations.state_folder import registers_of
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
+from spark.disk.promotion import Promotion
+from spark.disk.register import Register, Stage
+from spark.disk.state import CLAIM, rebuild_command
 from spark.flow import Flow
-from spark.promotion import Promotion
-from spark.register import Register, Stage
-from spark.state import CLAIM, rebuild_command
 
 # A promotion may move readers between two looks; one moves them within milliseconds, and not twice in a second.
 LOOKS = 2

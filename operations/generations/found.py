@@ -18,8 +18,8 @@ from operations.state_folder import register_of
 from sinks.configure import plain_config
 from sinks.contract import Target
 from sinks.factory import open_target
-from spark.made_of import as_defined
-from spark.register import Registered
+from spark.disk.made_of import as_defined
+from spark.disk.register import Registered
 
 # How many numbers past the known ones are looked for, a request or two each: more generations than that are not
 # removed between two that stay.

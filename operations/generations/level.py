@@ -9,10 +9,10 @@ from typing import Any
 from cdc.log.ends import Offsets
 from cdc.pipeline import Pipeline
 from operations.deferred import Deferred
-from spark.applied import applied_offsets
-from spark.register import Register
-from spark.state import Generation
-from spark.status import FlowStatus
+from spark.disk.applied import applied_offsets
+from spark.disk.register import Register
+from spark.disk.state import Generation
+from spark.disk.status import FlowStatus
 
 
 def level(

@@ -14,8 +14,8 @@ from connectors.postgres import connect
 from operations.generations.size import size_of
 from operations.opened import peek
 from operations.state_folder import register_of
-from spark.made_of import outdated
-from spark.state import Generation
+from spark.disk.made_of import outdated
+from spark.disk.state import Generation
 
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
 ASSUMED_RATE = 5_000.0

@@ -15,11 +15,11 @@ from operations.pausing import Say, refuse_paused
 from operations.state_folder import chosen_sinks, register_of
 from sinks.configure import plain_config
 from sinks.factory import open_target
-from spark.checkpoint import committed_offsets
-from spark.made_of import as_defined
-from spark.promotion import Promotion
-from spark.register import Register, Registered
-from spark.state import Generation
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.made_of import as_defined
+from spark.disk.promotion import Promotion
+from spark.disk.register import Register, Registered
+from spark.disk.state import Generation
 
 # Records a generation may be behind the log when readers are sent to it: a few batches of a busy table.
 MOST_BEHIND = 10_000

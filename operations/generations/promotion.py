@@ -10,8 +10,8 @@ from operations.generations.level import level
 from operations.generations.promote import candidate
 from operations.pausing import paused
 from operations.state_folder import register_of
-from spark.made_of import outdated
-from spark.register import Register
+from spark.disk.made_of import outdated
+from spark.disk.register import Register
 
 # How readers are led to another generation, by the kind of sink.
 _ALIAS = "the alias of each view moves to the new index in one call"

@@ -12,7 +12,7 @@ from cdc.pipeline import Pipeline
 from operations.generations.targets import drop_generation
 from operations.pausing import LET_GO_SECONDS, Say, refuse_paused
 from operations.state_folder import register_of
-from spark.made_of import as_defined
+from spark.disk.made_of import as_defined
 
 
 def retire(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from sinks.elasticsearch.queries import drop_queries
 from sinks.factory import open_target
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.made_of import as_defined
-from spark.state import Generation
+from spark.disk.made_of import as_defined
+from spark.disk.state import Generation
 
 
 def sink_state(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:

@@ -24,7 +24,7 @@ from cdc.pipeline import Pipeline
 from operations.jobs.job import Job, Verb, refuse_unfit, told
 from operations.jobs.work import work
 from operations.state_folder import chosen_sinks, numbered_state_dir, state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # Of these the newest are kept, and of each the newest lines.
 JOBS_KEPT, LINES_KEPT = 100, 200

@@ -31,7 +31,7 @@ from operations.verify.repair import (
 from operations.verify.repair_work import Refused, Repair
 from sinks.contract import UNVERSIONED, Answer, Item
 from sinks.contract import Outcome as Answered
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 
 # The key is written (True), its row is gone and so is the document (False), or why neither was done.
 Outcome = bool | str

@@ -16,8 +16,8 @@ from sinks import contract
 from sinks.configure import plain_config
 from sinks.factory import open_target
 from sinks.redis import RedisSink
+from spark.disk.made_of import as_defined
 from spark.flow import has_set_up
-from spark.made_of import as_defined
 
 log = logging.getLogger(__name__)
 

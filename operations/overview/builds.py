@@ -6,8 +6,8 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from operations.state_folder import registers_of
-from spark.made_of import outdated
-from spark.register import Register, Registered
+from spark.disk.made_of import outdated
+from spark.disk.register import Register, Registered
 
 
 def builds(pipeline: Pipeline) -> dict[str, list[dict[str, Any]]]:

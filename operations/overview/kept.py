@@ -11,7 +11,7 @@ from cdc.position import format_lsn, unpack
 from operations.last_verified import last_verified
 from operations.letter_counts import letter_counts
 from operations.state_folder import register_of
-from spark.batches import KeptBatch, read_batches
+from spark.disk.batches import KeptBatch, read_batches
 
 # Of each flow; what is older is of no use to who looks why it is slow now.
 BATCHES = 20

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
 from operations.state_folder import state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # Whoever runs it writes the note about every second; an older one is of a process that is gone.
 STALE_SECONDS = 15.0

@@ -19,7 +19,7 @@ from sinks.redis.names import Names
 from sinks.redis.read import Moving, NoChanges
 from sinks.redis.settings import Settings, read_settings
 from sinks.redis.tail import Tail
-from spark.made_of import as_defined
+from spark.disk.made_of import as_defined
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from operations.history_place import STREAM, history_folder, keeps_history, root
 from operations.query.tables import Held, Name, held_at
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import key_of, load_history
-from spark.applied import applied_offsets
+from spark.disk.applied import applied_offsets
 
 
 @dataclass(frozen=True)

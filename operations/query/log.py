@@ -27,8 +27,8 @@ from operations.query.histories import Past
 from operations.query.tables import Held
 from operations.query.tail import read_tail, refuse_unfit, spec_of
 from operations.state_folder import register_of
-from spark.applied import applied_offsets
-from spark.state import rebuild_command
+from spark.disk.applied import applied_offsets
+from spark.disk.state import rebuild_command
 
 # Between two looks whether the log holds a write; each touches the heartbeat row, at most ten times a second.
 WAIT_SECONDS = 0.02

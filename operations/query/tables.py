@@ -12,7 +12,7 @@ from cdc.pipeline import IcebergSink, Pipeline
 from operations.query.statement import Named
 from operations.state_folder import chosen_sinks, register_of
 from sinks.iceberg import catalogue as iceberg
-from spark.applied import applied_offsets, furthest
+from spark.disk.applied import applied_offsets, furthest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Offsets = dict[str, dict[int, int]]
 # Rows of a table that is read whole into memory, because DuckDB itself can't reach its files.
 MOST_ROWS = 5_000_000
-# Of a snapshot's summary: spark/warehouse.py puts it there.
+# Of a snapshot's summary: spark/warehouse/merge.py puts it there.
 OFFSETS = "headwater.offsets"
 
 

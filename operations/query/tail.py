@@ -21,9 +21,9 @@ from operations.kept_shapes import Frozen
 from operations.query.tables import Held
 from operations.query.uniting import Standing, tail_table
 from operations.run.fits import fits_of
-from spark.entries import EntryDecoder
-from spark.record import batch_of
-from spark.spec import FlowSpec
+from spark.reading.entries import EntryDecoder
+from spark.reading.record import batch_of
+from spark.reading.spec import FlowSpec
 
 # Records that are decoded at once.
 PIECE = 5_000

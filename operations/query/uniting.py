@@ -10,14 +10,14 @@ from cdc.view import View
 from operations.query.duck import quoted
 from sinks.contract import MAX_VERSION, UNVERSIONED
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.entries import Entry
+from spark.reading.entries import Entry
 
 # Of a row of the tail: that there must be none; over which versions of the table it wins.
 GONE, WINS = "_hw_gone", "_hw_wins"
 
 
 class Standing:
-    """The one entry of each key that stands, of entries in the order of the log: the rule of ``spark.warehouse``.
+    """The one entry of each key that stands, of entries in the order of the log: the rule of ``spark.warehouse.merge``.
 
     That is the newest version, unless a delete without a version lies behind it in the log.
     """
@@ -82,7 +82,7 @@ def _present(view: View, name: str, columns: Sequence[str]) -> str:
 
 
 def united(committed: str, tail: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-    """SQL of a table's rows and those of its tail, as ``merge_statement`` of ``spark.warehouse`` would leave them.
+    """SQL of a table and its tail, as ``merge_statement`` of ``spark.warehouse.merge`` would leave them.
 
     Newer rows of the tail replace, gone ones leave, and an older one does nothing. The table is named twice, so that
     what a query asks of it reaches its files: a full join of it with the tail would read all of it.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from spark.batches import Batch
+from spark.disk.batches import Batch
 from spark.flow import Flow
 from spark.traces import HEADER
 

@@ -25,9 +25,9 @@ from operations.run.flows import flows_of
 from operations.run.histories import Histories
 from operations.run.session import Sessions
 from operations.state_folder import chosen_sinks, register_of
-from spark.cluster import ended, is_local
+from spark.disk.made_of import outdated
 from spark.flow import Flow
-from spark.made_of import outdated
+from spark.machine.cluster import ended, is_local
 from spark.runner import Runner
 from spark.running import Start
 

@@ -7,7 +7,7 @@ from cdc.debezium_json import Fit
 from cdc.types import supported
 from cdc.used import used_columns
 from operations.kept_shapes import Frozen
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 
 
 def fits_of(spec: FlowSpec, catalogue: Catalogue, frozen: Frozen, *, values: bool) -> dict[str, Fit]:

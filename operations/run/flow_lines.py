@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from cdc.journal import Line
 from operations.pace import pace
 from operations.status.caught_up import Goal
+from spark.disk.status import FlowStatus
 from spark.running import Running
-from spark.status import FlowStatus
 
 Say = Callable[[str], None]
 LINE_SECONDS = 5.0

@@ -27,23 +27,23 @@ from operations.run.fits import fits_of
 from sinks.configure import check_mapping, sink_config
 from sinks.factory import open_sink
 from sinks.iceberg.catalogue import catalog_name
-from spark.expressions import analyse
+from spark.disk.made_of import forget_taken_up, taken_up
+from spark.events.fold import is_fold, start_fold
+from spark.events.kept_columns import refuse_columns
+from spark.events.kept_tables import StateTable
+from spark.events.matches import is_matched, start_matches
+from spark.events.states import analyse_stateful
+from spark.events.windows import is_windowed, start_windows
 from spark.flow import Flow, Reading, plan_flows, start_live
-from spark.fold import is_fold, start_fold
 from spark.join.child_expressions import analysed
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable, Open
-from spark.kept_columns import refuse_columns
-from spark.kept_tables import StateTable
 from spark.log_gaps import check_log
-from spark.made_of import forget_taken_up, taken_up
-from spark.matches import is_matched, start_matches
+from spark.reading.expressions import analyse
+from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
-from spark.spec import FlowSpec
-from spark.states import analyse_stateful
-from spark.warehouse import start_warehouse
-from spark.windows import is_windowed, start_windows
+from spark.warehouse.merge import start_warehouse
 
 # A table's batch may be so many times as large as a batch of documents: its commit costs a second whatever is in it,
 # and its rows go through Spark's own memory, which spills.

@@ -34,15 +34,15 @@ from operations.run.flows import reading
 from operations.state_folder import numbered_state_dir
 from sinks.iceberg.catalogue import catalog_name, open_catalog
 from sinks.iceberg.history import has_key, put_aside
-from spark.checkpoint import forget_topics
-from spark.files import write_atomic
+from spark.disk.checkpoint import forget_topics
+from spark.disk.files import write_atomic
+from spark.disk.lease import Lease
+from spark.disk.refused import accepted, refuse
 from spark.flow import Flow
-from spark.history import BEGUN, FLOW, start_history
-from spark.history_tables import HistoryPlace
-from spark.lease import Lease
-from spark.refused import accepted, refuse
+from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
-from spark.spec import FlowSpec
+from spark.warehouse.history import BEGUN, FLOW, start_history
+from spark.warehouse.history_tables import HistoryPlace
 
 LATE = (
     "compaction may begin to take events that it has not read: its tables would have a gap (raise "

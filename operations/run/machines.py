@@ -12,7 +12,7 @@ from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
 from cdc.pipeline.fields import MASTER, PATTERNS
 from sinks.configure import shared_folders
-from spark import cluster
+from spark.machine import cluster
 
 # What verify and explain evaluate are pages of a few thousand rows that come from this process and go back to it.
 ALONE = "local[2]"

@@ -16,8 +16,8 @@ from typing import TypeVar
 from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from operations.state_folder import chosen_sinks, register_of
-from spark.files import disk_full
-from spark.status import FlowStatus
+from spark.disk.files import disk_full
+from spark.disk.status import FlowStatus
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from operations.run.machines import check_machines
 from operations.state_folder import state_dir
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
-from spark.session import build_session, require_s3, use_own_classes
-from spark.warehouse_table import catalog_settings
+from spark.machine.session import build_session, require_s3, use_own_classes
+from spark.warehouse.table import catalog_settings
 
 # What a virtual machine is made of; the rest of ``engine`` is a pipeline's own.
 OF_THE_MACHINE = ("master", "driver_memory", "jars", "python_archive", "spark_conf")

@@ -22,7 +22,7 @@ from connectors.tablewatch import TableWatch
 from operations.run.wal_watch import WalWatch, with_reason
 from operations.state_folder import state_dir
 from operations.wal import forget_wal
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 # A gap does no harm faster than its records come; the check costs two queries and a request.
 CHECK_SECONDS = 30.0

@@ -21,8 +21,8 @@ from operations.opened import going_on
 from operations.schema.after import after, resolved
 from operations.schema.decide import ALL_ROWS, Decision, Verdict, combined, decide, other_key, together
 from operations.state_folder import register_of
-from spark.made_of import as_defined
-from spark.state import Generation
+from spark.disk.made_of import as_defined
+from spark.disk.state import Generation
 
 # What helps flows that a table with another key has stopped, until that was done.
 READ_ANEW = "reads the table again; the next generation is then built by itself"

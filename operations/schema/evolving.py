@@ -43,7 +43,7 @@ from operations.schema.steps import Step, capture, read_again, show, steps_of
 from operations.schema.watch import Look, ShapeWatch
 from operations.schema.work import Start, Work
 from operations.state_folder import chosen_sinks, register_of
-from spark.made_of import add_table, note_taken_up
+from spark.disk.made_of import add_table, note_taken_up
 
 if TYPE_CHECKING:
     from operations.run.engine import Engine

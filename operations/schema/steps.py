@@ -171,7 +171,7 @@ def show(say: Say, pipeline: Pipeline, sink: str, number: int, view: str) -> Non
     from operations.state_folder import register_of
     from sinks.configure import plain_config
     from sinks.factory import open_target
-    from spark.made_of import as_defined
+    from spark.disk.made_of import as_defined
 
     defined = as_defined(pipeline, register_of(pipeline, sink).generation(number))
     target = open_target(plain_config(defined, sink, number, [view]))

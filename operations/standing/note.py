@@ -10,7 +10,7 @@ from pathlib import Path
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
 from operations.state_folder import state_dir
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 
 @dataclass(frozen=True)

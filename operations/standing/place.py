@@ -28,7 +28,7 @@ from sinks.redis.match_tail import MatchTail
 from sinks.redis.matches import Matches
 from sinks.redis.names import Names
 from sinks.redis.tail import Tail
-from spark.made_of import as_defined
+from spark.disk.made_of import as_defined
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def ailments(pipeline: Pipeline, only: Sequence[str] = ()) -> list[str]:
     from operations.pausing import paused
     from operations.state_folder import chosen_sinks, register_of
     from operations.status.facts import judged
-    from spark.status import state_of
+    from spark.disk.status import state_of
 
     found: list[str] = []
     for sink in chosen_sinks(pipeline, only):

@@ -8,7 +8,7 @@ from types import TracebackType
 from cdc.errors import KafkaError
 from cdc.log.ends import LogEnds, reached
 from cdc.pipeline import Pipeline
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 from spark.running import Running
 
 

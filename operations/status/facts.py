@@ -24,10 +24,10 @@ from operations.status.judgement import (
     judge_source,
     limit_of,
 )
-from spark.status import FlowStatus, state_of, taken_over
+from spark.disk.status import FlowStatus, state_of, taken_over
 
 if TYPE_CHECKING:
-    from spark.state import Generation
+    from spark.disk.state import Generation
 
 # A note is written each second; one that is older has nobody who writes it.
 STALE_SECONDS = 15.0

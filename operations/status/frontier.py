@@ -22,8 +22,8 @@ from connectors.servers import Servers, open_servers
 from operations.opened import Opened
 from operations.pace import Pace
 from sinks.rowstore.redis import RedisRowStore
-from spark.checkpoint import committed_offsets, committed_watermark
-from spark.clocks import Clocks
+from spark.disk.checkpoint import committed_offsets, committed_watermark
+from spark.events.clocks import Clocks
 
 # Between two looks at how far a flow is.
 PAUSE_SECONDS = 0.25

@@ -8,14 +8,14 @@ from operations.last_verified import verified_generations
 from operations.status.sinks import generation_status
 
 if TYPE_CHECKING:
-    from spark.register import Register
+    from spark.disk.register import Register
 
 
 def generations_report(pipeline: Any, only: tuple[str, ...] = ()) -> dict[str, Any]:
     """The shape of ``--json``."""
     from cdc.log.ends import LogEnds
     from operations.state_folder import chosen_sinks, register_of
-    from spark.made_of import outdated
+    from spark.disk.made_of import outdated
 
     log = LogEnds(pipeline.kafka.bootstrap, pipeline.kafka.options_plain())
     sinks = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc.pipeline import Pipeline
 from operations.history_place import history_folder, history_lease, keeps_history
-from spark.lease import Lease
+from spark.disk.lease import Lease
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class FlowFacts:
     """What is known of a flow.
 
     Attributes:
-        state: what its process says (spark/status.py), or ``dead``, or ``never run``.
+        state: what its process says (spark/disk/status.py), or ``dead``, or ``never run``.
         error: the same process's last error.
         age: of what it has applied, in seconds, measured from the commits; None when not known.
         limit: above which age it is behind.

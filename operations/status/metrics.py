@@ -22,8 +22,8 @@ from operations.standing.metrics import standing_metrics
 from operations.state_folder import state_dir
 from operations.status.facts import STALE_SECONDS, FlowReport, Report, judged
 from operations.status.judgement import JUDGEMENTS
-from spark.batches import PHASES
-from spark.status import BATCH_SECONDS, FlowStatus
+from spark.disk.batches import PHASES
+from spark.disk.status import BATCH_SECONDS, FlowStatus
 
 Labels = dict[str, str]
 Values = list[tuple[Mapping[str, str], float]]

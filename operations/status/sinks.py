@@ -21,9 +21,9 @@ from operations.status.judgement import Judgement
 from operations.status.source import SourceState
 
 if TYPE_CHECKING:
-    from spark.state import Generation
-from spark.refused import refused as why_refused
-from spark.status import state_of, taken_over
+    from spark.disk.state import Generation
+from spark.disk.refused import refused as why_refused
+from spark.disk.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.
 STATES = ("paused", "rebuilding", "failed", "retrying", "dead", "stopped", "starting", "filling", "running", "finished")
@@ -147,7 +147,7 @@ def _without_flows(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
     """State, lag and flows of one generation."""
-    from spark.upkeep import read_note
+    from spark.warehouse.upkeep import read_note
 
     flows = [_flow(generation, flow, log) for flow in generation.flows()]
     # Before a new generation's first flow there is only the process that has taken it.
@@ -170,8 +170,8 @@ def generation_status(generation: Generation, log: Any) -> dict[str, Any]:
 
 
 def _flow(generation: Generation | HistoryFolder, name: str, log: Any) -> dict[str, Any]:
-    from spark.checkpoint import committed_offsets
-    from spark.status import FlowStatus
+    from spark.disk.checkpoint import committed_offsets
+    from spark.disk.status import FlowStatus
 
     folder, holder = generation.flow_folder(name), generation.lease.holder()
     status = FlowStatus.read(folder)

@@ -25,15 +25,15 @@ from operations.testing.records import Record
 from sinks.contract import UNVERSIONED
 from sinks.rowstore.contract import RowStore
 from sinks.rowstore.memory import MemoryStore
-from spark.entries import Decoded, Entry, EntryDecoder
-from spark.expressions import compute, entry_batch, entry_schema
 from spark.join import child_expressions
 from spark.join.engine import Joiner, Made
 from spark.join.records import RecordReader
 from spark.join.stage import entries_of
 from spark.join.task import Task
-from spark.record import batch_of
-from spark.spec import FlowSpec
+from spark.reading.entries import Decoded, Entry, EntryDecoder
+from spark.reading.expressions import compute, entry_batch, entry_schema
+from spark.reading.record import batch_of
+from spark.reading.spec import FlowSpec
 from spark.write import NEW, from_arrow
 
 if TYPE_CHECKING:

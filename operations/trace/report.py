@@ -32,9 +32,9 @@ from operations.opened import Opened, going_on
 from operations.state_folder import register_of, state_dir
 from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
-from spark.applied import applied_offsets
+from spark.disk.applied import applied_offsets
+from spark.disk.made_of import as_defined
 from spark.flow import flow_name
-from spark.made_of import as_defined
 from truth.columns import readable
 from truth.digest import digest
 from truth.one_document import expected_document

@@ -18,7 +18,7 @@ from operations.state_folder import state_dir
 from operations.verify.metrics import Totals, _views, metrics
 from operations.verify.report import verified
 from operations.verify.verifier import Asked
-from spark.files import write_atomic
+from spark.disk.files import write_atomic
 
 
 class _Ended(Exception):

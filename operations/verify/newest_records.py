@@ -17,9 +17,9 @@ from cdc.pipeline import Pipeline
 from cdc.resolve import topics_of
 from cdc.view import View
 from sinks.contract import UNVERSIONED
-from spark.entries import Entry, EntryDecoder
-from spark.record import batch_of
-from spark.spec import FlowSpec
+from spark.reading.entries import Entry, EntryDecoder
+from spark.reading.record import batch_of
+from spark.reading.spec import FlowSpec
 
 # Records a poll brings, and a decode takes.
 PIECE = 5_000

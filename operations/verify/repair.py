@@ -30,14 +30,14 @@ from operations.verify.newest_records import newest_records
 from operations.verify.repair_work import Refused, Repair
 from operations.verify.settle import Settler
 from sinks.contract import MAX_VERSION, Answer, Item, Outcome, Sink
-from spark.computed import Failure, Results
-from spark.entries import Decoded, Entry
-from spark.expressions import compute, entries_with_rows, entry_batch, entry_schema, without_tallies
 from spark.flow import map_in_arrow, plan_flows
 from spark.join import health
 from spark.join.engine import Joiner
 from spark.join.stage import entries_of, open_store
-from spark.record import batch_of
+from spark.reading.computed import Failure, Results
+from spark.reading.entries import Decoded, Entry
+from spark.reading.expressions import compute, entries_with_rows, entry_batch, entry_schema, without_tallies
+from spark.reading.record import batch_of
 from truth.rows import snapshot, wal_position
 
 if TYPE_CHECKING:

@@ -16,19 +16,19 @@ from cdc.join.view import JoinedView
 from cdc.keys import is_stray
 from operations.holding import TWICE
 from operations.verify.repair_warehouse import beside_seen, leaving, merge, own_columns
-from spark.computed import FAILED, reason
-from spark.expressions import PREFIX
-from spark.guard import with_computed
 from spark.join.table_stage import table_batch, table_entries
 from spark.join.tables import joined_rows
-from spark.warehouse import GONE, LETTER
+from spark.reading.computed import FAILED, reason
+from spark.reading.expressions import PREFIX
+from spark.reading.guard import with_computed
+from spark.warehouse.merge import GONE, LETTER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from operations.verify.repair_work import Repair
-    from spark.entries import Entry
     from spark.join.engine import Joiner
+    from spark.reading.entries import Entry
 
 
 def repair_documents(

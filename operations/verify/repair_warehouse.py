@@ -20,11 +20,11 @@ from sinks.contract import UNREADABLE
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
-from spark.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
 from spark.flow import map_in_arrow
-from spark.record import batch_of
-from spark.warehouse import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
-from spark.warehouse_table import GENERATION, TablePlace
+from spark.reading.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
+from spark.reading.record import batch_of
+from spark.warehouse.merge import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
+from spark.warehouse.table import GENERATION, TablePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -215,7 +215,7 @@ class Verifier:
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
         """A view of which a table's column, or the state, has a type that only Spark knows, with that type."""
         if isinstance(view, FoldView):
-            from spark.fold import analyse_fold
+            from spark.events.fold import analyse_fold
 
             return analyse_fold(self.session(), view)
         if not isinstance(view, JoinedView) or not any(build.warehouse for build in holders):

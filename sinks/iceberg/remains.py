@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyiceberg.table import Table
 
-# What a batch is made on for some seconds (spark/large_merge.py); who erases removes what a killed one has left.
+# What a batch is made on for some seconds (spark/warehouse/large_merge.py); who erases removes what a killed one has
+# left.
 OURS = ("main", "headwater")
 # Where rows of the table stand in a row of the warehouse's: names that lead there, and the columns of the key there;
 # None where these are not shown.

@@ -1,4 +1,4 @@
-"""A warehouse's tables as a target: looked at, promoted, dropped. Spark writes to them (``spark.warehouse``)."""
+"""A warehouse's tables as a target: looked at, promoted, dropped. Spark writes to them (``spark.warehouse.merge``)."""
 
 from __future__ import annotations
 

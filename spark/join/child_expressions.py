@@ -24,12 +24,12 @@ from cdc.join.expressions import mentions, over_struct, quoted
 from cdc.join.layout import TableLayout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
-from spark.expressions import COLUMN_NAMES, Refuse, reason, selected, unplaced
-from spark.guard import guarded
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
-from spark.record import RECORD, RECORD_DDL
-from spark.spec import unpack
+from spark.reading.expressions import COLUMN_NAMES, Refuse, reason, selected, unplaced
+from spark.reading.guard import guarded
+from spark.reading.record import RECORD, RECORD_DDL
+from spark.reading.spec import unpack
 
 
 def needed(view: JoinedView) -> list[TableLayout]:
@@ -98,7 +98,7 @@ def _typed(after: dict[str, object], converters: list[tuple[str, types.Converter
 
 
 def computed_columns(view: JoinedView) -> list[Column]:
-    """Select list: the record's own columns, then one for each computed aggregate, as ``spark.guard`` makes them."""
+    """The record's own columns, then one for each computed aggregate, as ``spark.reading.guard`` makes them."""
     found = [F.col(name) for name in RECORD.names]
     for layout in needed(view):
         struct = f"__t{layout.number}"

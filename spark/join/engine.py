@@ -59,7 +59,7 @@ class Joiner:
         defer_above: rows with more referring rows than this have their documents deferred.
         epoch: raised each time a row store that had lost writes was healed, so that new versions beat every old one.
         filling: it fills an empty sink, and nobody else changes rows that roots refer to meanwhile.
-        arranged: see ``spark.spec.FlowSpec``.
+        arranged: see ``spark.reading.spec.FlowSpec``.
 
     Rows bear an era (``cdc.join.rows``). It changes with the epoch: documents may show what a healed store has
     forgotten, so a change that leaves its row as it is must not be passed over. It also changes when a fill ends that

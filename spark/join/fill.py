@@ -23,17 +23,17 @@ from cdc.errors import SinkUnavailable, StateError
 from cdc.log.ends import LogEnds
 from sinks.factory import open_sink
 from sinks.rowstore.redis import RedisRowStore
-from spark.applied import forget_applied
-from spark.batches import SUMMED
-from spark.files import write_atomic
+from spark.disk.applied import forget_applied
+from spark.disk.batches import SUMMED
+from spark.disk.files import write_atomic
+from spark.disk.state import rebuild_command
 from spark.flow import Flow, map_in_arrow
 from spark.join import health
 from spark.join.plans import documents, with_computed
 from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
 from spark.join.tables import JoinedTable
-from spark.source import read_slice
-from spark.state import rebuild_command
+from spark.reading.source import read_slice
 from spark.write import SUMMARY_DDL
 
 # Offsets a slice: what a crash repeats, some seconds of work; a job costs about 0.3 s to begin.

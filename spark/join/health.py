@@ -24,11 +24,11 @@ from cdc.errors import SinkUnavailable, StateError
 from cdc.formats import ROWS, refuse_newer
 from cdc.join.layout import Layout
 from sinks.rowstore.contract import RowStore
-from spark.applied import forget_applied
-from spark.checkpoint import committed_offsets, planned, rewind
-from spark.files import write_atomic
+from spark.disk.applied import forget_applied
+from spark.disk.checkpoint import committed_offsets, planned, rewind
+from spark.disk.files import write_atomic
+from spark.disk.state import rebuild_command
 from spark.flow import Flow
-from spark.state import rebuild_command
 
 # How often it is written down that the row store's server was seen to be the same run.
 SEEN_SECONDS = 60.0

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.entries import Decoded
-from spark.expressions import entry_batch
 from spark.flow import Flow
 from spark.join.plans import documents
 from spark.join.stage import Form, as_documents, begin, joiner_of, view_of
-from spark.spec import unpack
+from spark.reading.entries import Decoded
+from spark.reading.expressions import entry_batch
+from spark.reading.spec import unpack
 from spark.write import apply_decoded
 
 

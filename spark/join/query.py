@@ -20,10 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc.join.view import JoinedView
 from cdc.journal import about
 from sinks.rowstore.redis import RedisRowStore
-from spark.brief import brief
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.files import write_atomic
 from spark.drain import drained
-from spark.files import write_atomic
 from spark.flow import Flow, begin, changelog
 from spark.join import health
 from spark.join.fill import Fill, load
@@ -32,6 +31,7 @@ from spark.join.plans import documents, with_computed
 from spark.join.stage import apply_joined, joined_rows, open_store, view_of
 from spark.join.tables import JoinedTable
 from spark.join.tables import observed as counted_entries
+from spark.warehouse.brief import brief
 
 # "rows" and "documents" are the passes of a fill.
 Phase = Literal["rows", "documents", "live"]

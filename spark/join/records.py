@@ -18,9 +18,9 @@ from cdc.join.expressions import mentions
 from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
 from cdc.types import REFUSALS, canonical_result
-from spark.computed import SEEN_CHARS, VALUE
 from spark.join.timely import Timely
-from spark.spec import FlowSpec
+from spark.reading.computed import SEEN_CHARS, VALUE
+from spark.reading.spec import FlowSpec
 
 # What Spark SQL computed of a row for aggregate number N of table number T.
 COMPUTED = "__a{}_{}"

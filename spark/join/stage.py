@@ -20,14 +20,14 @@ from cdc.join.versions import row_of
 from cdc.join.view import JoinedView
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark.entries import Decoded, Entry
-from spark.expressions import entry_batch
 from spark.join.engine import Joiner, Made
 from spark.join.maintain import Refuse
 from spark.join.records import RecordReader
 from spark.join.task import Task
 from spark.join.timely import Timely
-from spark.spec import FlowSpec, unpack
+from spark.reading.entries import Decoded, Entry
+from spark.reading.expressions import entry_batch
+from spark.reading.spec import FlowSpec, unpack
 from spark.write import NEW, apply_decoded
 
 Make = Callable[[Sequence[Incoming], Task, Refuse], Iterator[list[Made]]]

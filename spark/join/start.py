@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from sinks.factory import open_sink
 from sinks.rowstore.contract import RowStore
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 from spark.flow import Flow
 from spark.join import health
 from spark.join.fill import load, prepare

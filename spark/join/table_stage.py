@@ -21,12 +21,12 @@ from cdc.join.view import JoinedView
 from cdc.keys import split_id
 from cdc.log import letters as deadletters
 from cdc.types import REFUSALS
-from spark.entries import Decoded, Entry
-from spark.expressions import META, PREFIX
 from spark.join.engine import Joiner, Made
 from spark.join.later import of_shards
 from spark.join.stage import filled, live, this_task, view_of
-from spark.spec import FlowSpec, unpack
+from spark.reading.entries import Decoded, Entry
+from spark.reading.expressions import META, PREFIX
+from spark.reading.spec import FlowSpec, unpack
 
 # Beside an entry's own columns: what the document shows as a struct, and the texts of its key, which a delete has too.
 COLUMNS, KEY = PREFIX + "columns", PREFIX + "key"

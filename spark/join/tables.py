@@ -23,23 +23,23 @@ from cdc.join.view import JoinedView
 from cdc.log import letters as deadletters
 from sinks.iceberg.rows import VERSION_COLUMN
 from sinks.rowstore.redis import RedisRowStore
-from spark.checkpoint import batch_offsets
-from spark.computed import FAILED, FIELD, WHERE, reason
-from spark.entries import TALLY, Entry
-from spark.expressions import PREFIX
+from spark.disk.checkpoint import batch_offsets
+from spark.disk.lease import Lease
 from spark.flow import Flow, map_in_arrow
-from spark.guard import with_computed
 from spark.join.later import shard_numbers
 from spark.join.plans import with_computed as with_child_expressions
 from spark.join.stage import open_store, view_of
 from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entries, rows_schema, shard_entries
-from spark.large_merge import SMALL_RECORDS
-from spark.lease import Lease
 from spark.pulse import MERGES
-from spark.upkeep import Upkeep, insisting, policy_of
-from spark.upkeep_plan import LATER
-from spark.warehouse import GONE, LETTER, key_names, merge_changes
-from spark.warehouse_table import TablePlace
+from spark.reading.computed import FAILED, FIELD, WHERE, reason
+from spark.reading.entries import TALLY, Entry
+from spark.reading.expressions import PREFIX
+from spark.reading.guard import with_computed
+from spark.warehouse.large_merge import SMALL_RECORDS
+from spark.warehouse.merge import GONE, LETTER, key_names, merge_changes
+from spark.warehouse.table import TablePlace
+from spark.warehouse.upkeep import Upkeep, insisting, policy_of
+from spark.warehouse.upkeep_plan import LATER
 from spark.write import OWN, letter_of
 
 # Which job, which of its batches, and what that has read: of a fill its attempt, slice and offsets.
@@ -159,7 +159,7 @@ class JoinedTable:
             fresh: what is said to be new is in no earlier commit, and can be appended.
 
         Returns:
-            what was counted, under the names of ``spark.batches.SUMMED``.
+            what was counted, under the names of ``spark.disk.batches.SUMMED``.
         """
         marks = dict(zip(MARKS, (said[0], str(said[1]), json.dumps(said[2], separators=(",", ":"))), strict=True))
         with self._turn:
@@ -263,7 +263,7 @@ REPORTED = ("records", "written", "deleted", "rejected", "position", "ts_ms")
 
 
 def observed(entries: DataFrame, view: JoinedView) -> DataFrame:
-    """Entries whose totals come with Spark's progress reports, where ``spark.status`` reads them."""
+    """Entries whose totals come with Spark's progress reports, where ``spark.disk.status`` reads them."""
     counts = _counts(view)
     return entries.observe("applied", *(counts[name].alias(name) for name in REPORTED))
 

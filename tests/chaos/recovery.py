@@ -11,7 +11,7 @@ import psycopg
 
 from cdc.errors import HeadwaterError
 from operations.state_folder import register_of
-from spark.status import FlowStatus, state_of
+from spark.disk.status import FlowStatus, state_of
 from tests.chaos.runner import Runner
 from tests.chaos.world import TABLES, World
 

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from spark.lease import EXPIRES_SECONDS
+from spark.disk.lease import EXPIRES_SECONDS
 from tests.support.scenario import Scenario
 
 pytestmark = [pytest.mark.stack, pytest.mark.fault, pytest.mark.slow]

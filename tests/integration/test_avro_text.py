@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from cdc.avro_reader import float4
 from cdc.debezium_avro import HEAD
 from deploy.local import artifacts
-from spark.avro_text import values_as_text
-from spark.record import RECORD_DDL
-from spark.session import build_session
+from spark.machine.session import build_session
+from spark.reading.avro_text import values_as_text
+from spark.reading.record import RECORD_DDL
 from tests.support.own_classes import own_classes_at_hand
 from tests.unit.test_codec_avro import AVRO, ENVELOPE, PLACE, written
 

@@ -13,8 +13,8 @@ from connectors.preflight import Answer
 from deploy.local.endpoints import Endpoints
 from operations.checked_sinks import CLASSES, SINKS, checked_sinks
 from operations.state_folder import register_of
-from spark.class_archive import VARIABLE
-from spark.session import OWN_JAR, REQUIRED_JARS
+from spark.machine.class_archive import VARIABLE
+from spark.machine.session import OWN_JAR, REQUIRED_JARS
 from tests.support.redis_server import redis_servers
 
 pytestmark = pytest.mark.stack

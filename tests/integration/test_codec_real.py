@@ -23,9 +23,9 @@ from cdc.encoding import JSON
 from cdc.view import View
 from connectors.catalogue import read_catalogue
 from deploy.local import artifacts
-from spark.avro_text import values_as_text
-from spark.record import RECORD_DDL
-from spark.session import build_session
+from spark.machine.session import build_session
+from spark.reading.avro_text import values_as_text
+from spark.reading.record import RECORD_DDL
 from tests.support import codec_cases as cases
 from tests.support.debezium import Lab, Record, lab_on, wait_for
 from tests.support.own_classes import own_classes_at_hand

@@ -17,7 +17,7 @@ from operations.state_folder import register_of
 from operations.status.generations import generations_report
 from sinks.configure import plain_config
 from sinks.factory import open_sink
-from spark.made_of import define
+from spark.disk.made_of import define
 from tests.support.servers import servers
 
 pytestmark = pytest.mark.stack

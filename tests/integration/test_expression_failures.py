@@ -16,15 +16,15 @@ from cdc.errors import ConfigError
 from cdc.join.tree import Aggregate
 from cdc.join.view import JoinedView
 from cdc.view import View
-from spark.computed import reason
-from spark.entries import Decoded, Entry, EntryDecoder
-from spark.expressions import PREFIX, analyse, compute, entry_batch, without_tallies
 from spark.join import child_expressions
 from spark.join.records import RecordReader
-from spark.quiet import hush
-from spark.session import SETTINGS
-from spark.spec import FlowSpec
-from spark.warehouse import ENTRY, GONE, LETTER, table_rows, with_expressions
+from spark.machine.quiet import hush
+from spark.machine.session import SETTINGS
+from spark.reading.computed import reason
+from spark.reading.entries import Decoded, Entry, EntryDecoder
+from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, without_tallies
+from spark.reading.spec import FlowSpec
+from spark.warehouse.merge import ENTRY, GONE, LETTER, table_rows, with_expressions
 from spark.write import NEW, OWN, from_arrow
 from tests.support.plain_spark import session_of
 from tests.support.trees import node, table

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 from tests.support.folds import held_in, view_of
 from tests.support.servers import servers
 from tests.support.sinks import held, subject_on

@@ -12,8 +12,8 @@ from cdc.errors import ConfigError
 from cdc.fold import FoldView, folded
 from cdc.stateful import refuse_stateful
 from cdc.view import View
-from spark.fold import analyse_fold
-from spark.kept_columns import refuse_columns
+from spark.events.fold import analyse_fold
+from spark.events.kept_columns import refuse_columns
 from tests.support.folds import INITIAL, OUTBOX, STEP, view_of
 from tests.support.plain_spark import session_of
 

@@ -24,7 +24,7 @@ from operations.history_place import STREAM, history_folder
 from operations.query.query import Queries
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.history import gaps, load_history
-from spark.checkpoint import committed_offsets, rewind
+from spark.disk.checkpoint import committed_offsets, rewind
 from tests.support import cuts
 from tests.support.servers import Servers
 from tests.support.vaults import CATALOG, NAMESPACE, ROWS, SINK, TOTAL, Moving, Vaults

@@ -10,7 +10,7 @@ import pytest
 from cdc.catalogue import Column, Table
 from cdc.view import View
 from sinks.iceberg.history import KEY
-from spark.history_tables import HistoryPlace, properties_of
+from spark.warehouse.history_tables import HistoryPlace, properties_of
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from cdc.join.expressions import quoted
 from sinks.contract import UNVERSIONED
-from spark import iceberg_history as marked
-from spark import large_merge
-from spark.counted import told
-from spark.iceberg_history import History, loaded
-from spark.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
-from spark.upkeep import is_conflict
-from spark.warehouse import GONE, merge_statement
+from spark.warehouse import iceberg_history as marked
+from spark.warehouse import large_merge
+from spark.warehouse.counted import told
+from spark.warehouse.iceberg_history import History, loaded
+from spark.warehouse.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
+from spark.warehouse.merge import GONE, merge_statement
+from spark.warehouse.upkeep import is_conflict
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.

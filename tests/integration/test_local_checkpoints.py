@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deploy.local import artifacts
-from spark.session import build_session
+from spark.machine.session import build_session
 from tests.support.own_classes import own_classes_at_hand
 
 BATCHES = 10

@@ -19,12 +19,12 @@ from cdc.catalogue import Column, Table
 from cdc.types import unsupported
 from cdc.types.native import native
 from cdc.view import View
-from spark import native_rows
-from spark.entries import Decoded, EntryDecoder
-from spark.expressions import PREFIX, entry_batch
-from spark.native import ODD, NativeReader
-from spark.record import RECORD_DDL, batch_of
-from spark.spec import FlowSpec
+from spark.reading import native_rows
+from spark.reading.entries import Decoded, EntryDecoder
+from spark.reading.expressions import PREFIX, entry_batch
+from spark.reading.native import ODD, NativeReader
+from spark.reading.record import RECORD_DDL, batch_of
+from spark.reading.spec import FlowSpec
 from tests.support.codec_cases import fixture
 from tests.support.own_session import own_session
 from tests.support.sampling import in_turn

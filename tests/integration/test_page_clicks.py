@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from spark.register import Register
+from spark.disk.register import Register
 from tests.support.local import ready
 from tests.support.migrating import Migrating, Rows
 from tests.support.proxy import Proxy

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.machine.session import JAVA_OPTIONS
 from spark.pulse import GROUP, sign_of
-from spark.session import JAVA_OPTIONS
 from tests.support.plain_spark import session_of
 
 # PySpark leaves the sockets that rows come through to the garbage collector.

@@ -79,7 +79,7 @@ def test_it_works_without_a_clone(installed: Path, tmp_path: Path, local_stack: 
     assert "postgres://" in call(headwater, "init", "--help", cwd=tmp_path)
     assert "version: 1" in call(headwater, "template", cwd=tmp_path)
     assert "properties" in json.loads(call(headwater, "schema", cwd=tmp_path))
-    where = "import spark.session, headwater_client as c; print(spark.session.__file__, c.__file__)"
+    where = "import spark.machine.session, headwater_client as c; print(spark.machine.session.__file__, c.__file__)"
     assert str(ROOT) not in call(installed / "python", "-c", where, cwd=tmp_path)
     page = "from console.http.pages import render; print(render.HTTP)"
     folder = Path(call(installed / "python", "-c", page, cwd=tmp_path).strip())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark.lease import EXPIRES_SECONDS
+from spark.disk.lease import EXPIRES_SECONDS
 from tests.support.scenario import Scenario
 from tests.support.servers import Servers
 

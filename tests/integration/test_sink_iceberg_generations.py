@@ -223,7 +223,7 @@ import sys, json
 from types import SimpleNamespace
 from pyspark.sql import SparkSession
 from sinks.iceberg import catalogue as iceberg
-from spark.warehouse_table import TablePlace
+from spark.warehouse.table import TablePlace
 made, jars = SimpleNamespace(**json.loads(sys.argv[1])), sys.argv[2]
 builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local import artifacts
 from deploy.local.sparkcluster import SparkCluster
-from spark.packing import pack
+from spark.machine.packing import pack
 
 pytestmark = [pytest.mark.slow]
 
@@ -24,8 +24,8 @@ import json, sys, time
 from pathlib import Path
 import psutil, requests
 from cdc.errors import HeadwaterError
-from spark import cluster
-from spark.session import build_session
+from spark.machine import cluster
+from spark.machine.session import build_session
 
 master, jars, folder, archive, python, file, conf, seconds = json.load(sys.stdin)
 secret = "hunter2" + "-is-not-shown"  # in two parts: this text is itself on a command line

@@ -12,7 +12,7 @@ import pytest
 from deploy.local import artifacts, own_classes
 from deploy.local.sparkcluster import SparkCluster
 from deploy.local.stack import LocalStack
-from spark import class_archive
+from spark.machine import class_archive
 
 pytestmark = [pytest.mark.slow]
 
@@ -20,10 +20,11 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from cdc.catalogue import Column, Table
-from spark import cluster, native_rows
-from spark.native import NativeReader
-from spark.record import RECORD_DDL
-from spark.session import build_session
+from spark.machine import cluster
+from spark.reading import native_rows
+from spark.reading.native import NativeReader
+from spark.reading.record import RECORD_DDL
+from spark.machine.session import build_session
 from tests.integration.test_native_reader import TOPIC, plain_entries, spec_of
 
 master, jars, folder = sys.argv[1:]

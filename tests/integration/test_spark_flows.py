@@ -19,14 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.status import FlowStatus
 from spark.drain import DRAIN
 from spark.flow import Flow, Reading, begin, changelog
 from spark.pulse import GROUP
+from spark.reading.source import SOURCE, turn_ahead, turn_done
+from spark.reading.spec import FlowSpec
 from spark.runner import Runner
-from spark.source import SOURCE, turn_ahead, turn_done
-from spark.spec import FlowSpec
-from spark.status import FlowStatus
 from tests.support.own_session import SECONDS, brokers, own_session, wait
 
 pytestmark = [

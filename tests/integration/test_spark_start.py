@@ -12,8 +12,8 @@ import pytest
 
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
-from spark import class_archive, startup
-from spark.session import OWN_JAR
+from spark.machine import class_archive, startup
+from spark.machine.session import OWN_JAR
 from tests.support import inside
 from tests.support.own_classes import own_classes_at_hand
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.stack
 LOOK = """
 import os, sys
 from pathlib import Path
-from spark.session import build_session
+from spark.machine.session import build_session
 spark = build_session("t", master="local[2]", jars=Path(sys.argv[1]), log=Path(sys.argv[2]))
 jvm = spark._jvm
 system = jvm.java.lang.ClassLoader.getSystemClassLoader()

@@ -19,10 +19,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 from spark.drain import DRAIN, OUR_DRAIN, drained
 from spark.flow import Flow, Reading, begin, changelog
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 from spark.write import SUMMARY, SUMMARY_DDL
 from tests.support.own_session import brokers, own_session, wait
 

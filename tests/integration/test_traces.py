@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from operations.run.batch_spans import BatchSpans
-from spark.batches import Batch
+from spark.disk.batches import Batch
 from spark.flow import Flow, Reading
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 from spark.traces import MOST
 from tests.integration.test_flow_batches import VIEW, event, tombstone
 from tests.support.servers import servers

@@ -28,7 +28,7 @@ VIEWS = ("customer", "rated")
 # Every table is a large one, into which batches go in other ways: as small ones, or as large ones.
 LARGE = """
 from console.cli.main import main
-from spark import warehouse
+from spark.warehouse import merge as warehouse
 from spark.join import tables
 
 def told(*what, merge=warehouse.MERGE):

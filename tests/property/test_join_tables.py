@@ -11,11 +11,11 @@ from cdc.join.view import JoinedView
 from cdc.types.arrow import arrow_of_spark
 from sinks.iceberg.rows import VERSION_COLUMN, held_rows
 from sinks.rowstore.memory import MemoryStore
-from spark.expressions import PREFIX
 from spark.join.engine import Joiner, Made
 from spark.join.table_stage import COLUMNS, table_batch, table_entries
 from spark.join.task import Task
-from spark.warehouse import key_names
+from spark.reading.expressions import PREFIX
+from spark.warehouse.merge import key_names
 from tests.property.test_join_truth import world_of
 from truth.columns import comparable_expected, comparable_row
 from truth.digest import digest

@@ -14,7 +14,7 @@ from deploy.local import artifacts
 from operations.as_of.cut import Asked, Cut, earlier, with_cut
 from operations.as_of.report import as_of, told
 from operations.run.session import warehouse_settings
-from spark.session import build_session
+from spark.machine.session import build_session
 from tests.support.vaults import CATALOG, NAMESPACE, SINK, TABLE_NAMES, TOTAL, Vaults
 
 Report = dict[str, Any]

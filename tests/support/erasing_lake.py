@@ -20,11 +20,11 @@ from cdc.history import OFFSET, PARTITION
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.remains import remains
-from spark.erasing import forget_rows, remove_left, rewrite
-from spark.iceberg_history import History
-from spark.session import build_session
-from spark.upkeep_steps import open_table
-from spark.warehouse_table import catalog_settings
+from spark.machine.session import build_session
+from spark.warehouse.erasing import forget_rows, remove_left, rewrite
+from spark.warehouse.iceberg_history import History
+from spark.warehouse.table import catalog_settings
+from spark.warehouse.upkeep_steps import open_table
 from tests.support.disks import holding
 
 CATALOG, ROWS, KEY = "hw_lake", 60, 7

@@ -20,15 +20,15 @@ from cdc.view import View
 from deploy.local import artifacts
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
-from spark.batches import Batch
-from spark.checkpoint import committed_offsets
+from spark.disk.batches import Batch
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.lease import Lease
 from spark.flow import Flow, Reading, start_live
-from spark.lease import Lease
+from spark.machine.session import build_session
 from spark.meter import Meter
-from spark.session import build_session
-from spark.spec import FlowSpec
-from spark.warehouse import start_warehouse
-from spark.warehouse_table import catalog_settings
+from spark.reading.spec import FlowSpec
+from spark.warehouse.merge import start_warehouse
+from spark.warehouse.table import catalog_settings
 
 CATALOG = "hw_lake"
 TABLE = Table(

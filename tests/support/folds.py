@@ -28,16 +28,16 @@ from deploy.local import artifacts
 from sinks.configure import sink_config
 from sinks.factory import open_sink, open_target
 from sinks.iceberg import catalogue as iceberg
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.lease import Lease
+from spark.events.fold import analyse_fold, start_fold
+from spark.events.kept import Open, documents_of
+from spark.events.kept_tables import StateTable
 from spark.flow import Flow, Reading
-from spark.fold import analyse_fold, start_fold
-from spark.kept import Open, documents_of
-from spark.kept_tables import StateTable
-from spark.lease import Lease
+from spark.machine.session import build_session
+from spark.reading.spec import FlowSpec
 from spark.running import Query
-from spark.session import build_session
-from spark.spec import FlowSpec
-from spark.warehouse_table import catalog_settings
+from spark.warehouse.table import catalog_settings
 from tests.support.own_classes import own_classes_at_hand
 
 OUTBOX = Table(

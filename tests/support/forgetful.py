@@ -13,11 +13,12 @@ import pytest
 
 from cdc.errors import KafkaUnavailable
 from spark import log_gaps as gaps
-from spark import runner, status
-from spark.checkpoint import committed_offsets, planned
+from spark import runner
+from spark.disk import status
+from spark.disk.checkpoint import committed_offsets, planned
 from spark.flow import Flow, Reading
+from spark.reading.spec import FlowSpec
 from spark.runner import Runner
-from spark.spec import FlowSpec
 from spark.unread import Look
 
 DAY, HOUR = 86400.0, 3600.0

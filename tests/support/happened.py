@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.timed import TimedView
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
 from tests.support.folds import held_in
 from tests.support.servers import servers
 from tests.support.sinks import held, subject_on

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.local import artifacts
 from deploy.local.stack import LocalStack
-from spark import class_archive, startup
+from spark.machine import class_archive, startup
 from tests.support.servers import Servers, servers
 
 

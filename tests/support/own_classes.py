@@ -12,9 +12,9 @@ from pyspark import SparkContext
 
 from deploy.local import own_classes
 from deploy.local.stack import LocalStack
-from spark import class_archive
-from spark.session import OWN_SETTINGS
-from spark.source import SOURCE
+from spark.machine import class_archive
+from spark.machine.session import OWN_SETTINGS
+from spark.reading.source import SOURCE
 
 
 @contextmanager

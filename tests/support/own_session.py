@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deploy.local import artifacts
-from spark.session import build_session
+from spark.machine.session import build_session
 from tests.support.own_classes import own_classes_at_hand
 from tests.support.servers import servers
 

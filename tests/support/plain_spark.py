@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
-from spark.session import JAVA_OPTIONS, SETTINGS
-from spark.warehouse_table import catalog_settings
+from spark.machine.session import JAVA_OPTIONS, SETTINGS
+from spark.warehouse.table import catalog_settings
 
 
 @contextmanager

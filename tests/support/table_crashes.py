@@ -27,16 +27,16 @@ from cdc.join.view import JoinedView
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.checkpoint import committed_offsets
+from spark.disk.checkpoint import committed_offsets
+from spark.disk.lease import Lease
 from spark.flow import Flow, Reading
 from spark.join.engine import FAN_OUT
 from spark.join.query import JoinedQuery, read_phase
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable
-from spark.lease import Lease
-from spark.session import build_session
-from spark.spec import FlowSpec
-from spark.warehouse_table import catalog_settings
+from spark.machine.session import build_session
+from spark.reading.spec import FlowSpec
+from spark.warehouse.table import catalog_settings
 from tests.support.trees import node, table
 
 CATALOG = "hw_lake"

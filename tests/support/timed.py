@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from cdc.catalogue import Column, Table
 from cdc.timed import Kind, MatchView, Measure, TimedView, WindowView, micros_of
-from spark.matches import start_matches
-from spark.states import analyse_stateful
-from spark.windows import start_windows
+from spark.events.matches import start_matches
+from spark.events.states import analyse_stateful
+from spark.events.windows import start_windows
 from tests.support.folds import OUTBOX, run
 
 EVENTS = Table(

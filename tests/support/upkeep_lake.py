@@ -22,14 +22,14 @@ from pyspark.sql import SparkSession
 
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
-from spark import upkeep_plan
-from spark.iceberg_history import History
-from spark.session import build_session
-from spark.upkeep import Upkeep, insisting, read_note
-from spark.upkeep_plan import DAY, HOUR, QUERY, Act, Memory, Policy
-from spark.upkeep_steps import do, open_table, others_in, signs_of
-from spark.warehouse import merge_statement
-from spark.warehouse_table import catalog_settings
+from spark.machine.session import build_session
+from spark.warehouse import upkeep_plan
+from spark.warehouse.iceberg_history import History
+from spark.warehouse.merge import merge_statement
+from spark.warehouse.table import catalog_settings
+from spark.warehouse.upkeep import Upkeep, insisting, read_note
+from spark.warehouse.upkeep_plan import DAY, HOUR, QUERY, Act, Memory, Policy
+from spark.warehouse.upkeep_steps import do, open_table, others_in, signs_of
 
 CATALOG, ROWS, BATCHES = "hw_lake", 1000, 16
 MANY = 5

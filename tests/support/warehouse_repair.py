@@ -25,12 +25,12 @@ from operations.verify.repair_work import Refused, Repair
 from sinks.contract import MAX_VERSION
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
-from spark.entries import EntryDecoder
-from spark.record import batch_of
-from spark.session import build_session
-from spark.spec import FlowSpec
-from spark.state import Generation
-from spark.warehouse_table import TablePlace, catalog_settings
+from spark.disk.state import Generation
+from spark.machine.session import build_session
+from spark.reading.entries import EntryDecoder
+from spark.reading.record import batch_of
+from spark.reading.spec import FlowSpec
+from spark.warehouse.table import TablePlace, catalog_settings
 from tests.support.trees import table
 
 TABLE = table("t", "id", id="int4", v="text")

@@ -15,8 +15,8 @@ from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN
-from spark.session import build_session
-from spark.warehouse_table import catalog_settings
+from spark.machine.session import build_session
+from spark.warehouse.table import catalog_settings
 
 
 def main(file: Path, sink: str, view: str, key: str, gone: str, ghost: str) -> None:

@@ -13,7 +13,7 @@ from cdc.pipeline import load
 from console.cli.main import cli
 from operations.state_folder import register_of
 from operations.status.alive import ailments
-from spark.status import FlowStatus
+from spark.disk.status import FlowStatus
 
 FILE = """\
 version: 1

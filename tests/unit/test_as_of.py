@@ -22,7 +22,7 @@ from spark.join.engine import Joiner
 from spark.join.records import RecordReader
 from spark.join.stage import _Refused
 from spark.join.task import Task
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 from tests.unit.test_resolve_joins import CATALOGUE, pipeline, resolve, said
 from truth.versions import MISSED, Logged, history
 

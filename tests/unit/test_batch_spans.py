@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, load
 from operations.run.batch_spans import BatchSpans, batch_spans, links
-from spark.batches import Batch
+from spark.disk.batches import Batch
 from spark.flow import Flow, Reading
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 from tests.unit.test_alive import FILE
 
 ROOT = Path(__file__).parents[2]

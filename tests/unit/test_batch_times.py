@@ -12,11 +12,11 @@ from cdc.errors import SinkUnavailable
 from sinks.contract import Answer, Item, Outcome
 from sinks.retry import Patience, repeats
 from spark import write
-from spark.batches import PHASES, Batch, phases_of
-from spark.entries import Decoded, Entry
+from spark.disk.batches import PHASES, Batch, phases_of
+from spark.disk.status import BATCH_SECONDS
 from spark.meter import Meter
-from spark.spec import FlowSpec
-from spark.status import BATCH_SECONDS
+from spark.reading.entries import Decoded, Entry
+from spark.reading.spec import FlowSpec
 
 SPARK = {"latestOffset": 3, "getBatch": 1, "queryPlanning": 9, "walCommit": 4, "addBatch": 70, "commitOffsets": 5}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from operations.overview.changes import Rates
 from operations.overview.kept import _told
-from spark.batches import KEPT, batch_of, keep, kept, read_batches
+from spark.disk.batches import KEPT, batch_of, keep, kept, read_batches
 from spark.meter import Meter
 
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import Fenced
-from spark.brief import MOST_CHARACTERS, BatchFailed, brief, shortened
 from spark.told import FULL, explain, refused
+from spark.warehouse.brief import MOST_CHARACTERS, BatchFailed, brief, shortened
 
 PY4J = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 

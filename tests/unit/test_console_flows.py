@@ -17,9 +17,9 @@ from cdc.pipeline import loads
 from cdc.resolve import resolve_views
 from cdc.view import View
 from operations.run import flows
+from spark.disk.status import FlowStatus
 from spark.flow import Flow, Reading, flow_name, flow_of
-from spark.spec import FlowSpec
-from spark.status import FlowStatus
+from spark.reading.spec import FlowSpec
 
 TABLE = Table("public", "t", (Column("id", "integer", "int4"),), ("id",))
 ROOT = Node("v", "root", TABLE, columns=(("id", "id"),))

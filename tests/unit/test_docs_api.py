@@ -12,7 +12,7 @@ import pytest
 from operations.overview.kept import _told, kept_report
 from operations.state_folder import register_of
 from operations.trace import report as traced
-from spark.batches import KeptBatch
+from spark.disk.batches import KeptBatch
 from tests.support.watched import NOWHERE, World, status, world
 from tests.unit.test_pages import BATCH, BUILDS, TABLES
 

@@ -16,8 +16,8 @@ from operations.generations.elsewhere import is_strange, note_claim, noted_claim
 from operations.generations.found import Found, adopt, judge
 from operations.generations.promote import promote
 from operations.state_folder import register_of
-from spark.promotion import Promotion
-from spark.register import Registered, Stage
+from spark.disk.promotion import Promotion
+from spark.disk.register import Registered, Stage
 
 FLOW = cast(Any, SimpleNamespace(spec=SimpleNamespace(sink="search")))
 TEXT = """\

@@ -33,9 +33,9 @@ from operations.erase.tables import Held
 from operations.erase.warehouse import refuse_tags
 from operations.opened import Opened
 from sinks.iceberg.remains import Remains, remains
-from spark.register import Registered
-from spark.state import Generation
-from spark.status import FlowStatus
+from spark.disk.register import Registered
+from spark.disk.state import Generation
+from spark.disk.status import FlowStatus
 from tests.support.disks import batches, needles
 
 

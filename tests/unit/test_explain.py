@@ -31,10 +31,10 @@ from operations.explain.report import _position, find_view
 from operations.status.sinks import _sink
 from operations.status.source import SourceState, line, warning
 from sinks.rowstore.memory import MemoryStore
+from spark.disk.status import FlowStatus, state_of
 from spark.join.engine import Joiner
 from spark.join.explain import explain, row_id
 from spark.join.task import Task
-from spark.status import FlowStatus, state_of
 
 # -- a small world -----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from operations.edits.changes import changes_between
 from operations.edits.file_watch import FileWatch
 from operations.edits.pending import pending
 from operations.state_folder import register_of
-from spark.made_of import define
+from spark.disk.made_of import define
 
 FILE = """\
 version: 1

@@ -19,11 +19,11 @@ from cdc.used import used_columns
 from operations.run.flows import flow_spec
 from operations.testing.records import Record
 from sinks.configure import sink_config
+from spark.events.fold import EventReader
 from spark.flow import flow_name, flow_of
-from spark.fold import EventReader
-from spark.record import batch_of
-from spark.warehouse import key_names
-from spark.warehouse_table import state_columns
+from spark.reading.record import batch_of
+from spark.warehouse.merge import key_names
+from spark.warehouse.table import state_columns
 
 TEXT = """\
 version: 1

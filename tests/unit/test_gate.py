@@ -17,7 +17,7 @@ from operations import gate
 from operations import opened as opening
 from operations.generations.outdated import needed
 from operations.state_folder import register_of
-from spark.made_of import define
+from spark.disk.made_of import define
 
 TEXT = """\
 version: 1

@@ -14,9 +14,9 @@ from cdc.errors import Fenced, StateError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
 from operations.generations import promote
-from spark.lease import Lease
-from spark.made_of import as_defined, define, outdated
-from spark.register import Register
+from spark.disk.lease import Lease
+from spark.disk.made_of import as_defined, define, outdated
+from spark.disk.register import Register
 
 TEXT = """
 version: 1

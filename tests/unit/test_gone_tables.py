@@ -15,7 +15,7 @@ from cdc.shapes import Shape, Shapes
 from operations import gate, opened
 from operations.kept_shapes import with_gone
 from operations.state_folder import register_of
-from spark.made_of import forget_taken_up, note_taken_up, taken_up
+from spark.disk.made_of import forget_taken_up, note_taken_up, taken_up
 
 TEXT = """\
 version: 1

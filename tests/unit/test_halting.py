@@ -12,8 +12,8 @@ from cdc.errors import TableChanged
 from operations.run import halting
 from operations.run.histories import Histories
 from spark.flow import Flow, Reading
+from spark.reading.spec import FlowSpec
 from spark.runner import Runner
-from spark.spec import FlowSpec
 from tests.unit.test_runner import Case, case
 
 __all__ = ["case"]

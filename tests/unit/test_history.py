@@ -40,9 +40,9 @@ from console.cli.as_of import command as as_of_command
 from operations.as_of.cut import moment_of
 from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
-from spark.history_rows import HistoryDecoder
-from spark.history_tables import HistoryPlace, columns_of, follow, former_column
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
+from spark.warehouse.history_rows import HistoryDecoder
+from spark.warehouse.history_tables import HistoryPlace, columns_of, follow, former_column
 from tests.unit.test_spark_entries import records
 
 SNAPSHOT, EACH, ACCOUNTS = 1000, 100, 6

@@ -24,8 +24,8 @@ from operations.erase.tables import _history, history_name
 from operations.run import history as run_history
 from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside
 from sinks.iceberg.remains import remains
-from spark.checkpoint import committed_offsets, planned
-from spark.refused import refused
+from spark.disk.checkpoint import committed_offsets, planned
+from spark.disk.refused import refused
 
 COLUMNS = (Column("id", "integer", "int4"), Column("uid", "text", "text"))
 

@@ -20,11 +20,11 @@ from cdc.view import View
 from sinks.contract import Held
 from sinks.rowstore.memory import MemoryStore
 from spark.behind import Behind
-from spark.computed import FAILED, WHERE
 from spark.flow import Flow, Reading
 from spark.join import fill, health, query
 from spark.join.slices import FillState, Slice
-from spark.spec import FlowSpec
+from spark.reading.computed import FAILED, WHERE
+from spark.reading.spec import FlowSpec
 from spark.write import NEW, from_arrow
 from tests.support import trees
 

@@ -16,10 +16,10 @@ from cdc.join.layout import Layout
 from cdc.join.tree import Node
 from sinks.rowstore.memory import MemoryStore
 from sinks.rowstore.memory_nodes import Servers
-from spark.checkpoint import committed_offsets, planned, trim
+from spark.disk.checkpoint import committed_offsets, planned, trim
 from spark.flow import Flow, Reading
 from spark.join import health
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 from tests.support.kept import Kept
 
 IDENTITY = "a fill"

@@ -14,7 +14,7 @@ from cdc.join.view import JoinedView
 from sinks.rowstore.memory import MemoryStore
 from spark.join.records import RecordReader, Taken
 from spark.join.timely import Timely
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -27,7 +27,7 @@ from operations.pausing import pause, resume
 from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.facts import judged, sink_limit
-from spark.status import FlowStatus
+from spark.disk.status import FlowStatus
 from tests.unit.test_alive import FILE
 from tests.unit.test_metrics import pipeline as at_work
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sinks.rowstore.key_names import namespace
-from spark.checkpoint import check_checkpoint, committed_offsets
-from spark.register import Register
-from spark.status import FlowStatus
+from spark.disk.checkpoint import check_checkpoint, committed_offsets
+from spark.disk.register import Register
+from spark.disk.status import FlowStatus
 from tests.support import redis_dump
 from tests.support.kept import FIXTURES, Kept, records
 

@@ -27,8 +27,8 @@ from operations.letters.replay import _hidden
 from operations.letters.wanted import Wanted, moment, table_of
 from operations.letters.watch import LetterWatch
 from sinks.contract import Held
-from spark.entries import EntryDecoder
-from spark.spec import FlowSpec
+from spark.reading.entries import EntryDecoder
+from spark.reading.spec import FlowSpec
 from spark.write import letter_of
 from tests.unit.test_spark_entries import SPEC, TABLE, entry, event, records
 

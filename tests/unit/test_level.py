@@ -14,10 +14,10 @@ from cdc.errors import Behind, StateError
 from operations.generations import promote
 from operations.generations.level import level
 from operations.generations.promote import _caught_up, _level
-from spark.promotion import Promotion
-from spark.register import Register
-from spark.state import Identity
-from spark.status import FlowStatus
+from spark.disk.promotion import Promotion
+from spark.disk.register import Register
+from spark.disk.state import Identity
+from spark.disk.status import FlowStatus
 
 
 def applied(register: Register, number: int, flow: str, offset: int | None, state: str = "running") -> None:

@@ -21,9 +21,9 @@ from cdc.journal import CONTEXT, Line, about, after, all_about, telling
 from console import log_lines
 from console.log_lines import FORM, LEVEL, belongs_to, last_defect, last_word, say, wanted_form
 from operations.run.flow_lines import FlowLines
+from spark.disk.status import FlowStatus
 from spark.flow import Flow, Reading
-from spark.spec import FlowSpec
-from spark.status import FlowStatus
+from spark.reading.spec import FlowSpec
 from tests.unit.test_alive import FILE
 
 ROOT = Path(__file__).parents[2]

@@ -134,7 +134,7 @@ def test_a_folder_that_takes_no_note_is_told_once(
         tries.append(beats)
         raise OSError(30, "Read-only file system", "beats.json")
 
-    monkeypatch.setattr("spark.state.Generation.note_beats", refused)
+    monkeypatch.setattr("spark.disk.state.Generation.note_beats", refused)
     watch = LossWatch(pipeline, ["cache"], seconds=0.01)
     watch.follow([("cache", 1)], [])
     assert poll(lambda: len(tries), lambda count: count > 3, 10, 0.05) > 3

@@ -31,7 +31,7 @@ from operations.status.judgement import JUDGEMENTS
 from operations.status.metrics import metrics
 from operations.verify.metrics import Totals
 from operations.verify.metrics import metrics as audit_metrics
-from spark.status import BATCH_SECONDS, FlowStatus
+from spark.disk.status import BATCH_SECONDS, FlowStatus
 from tests.unit.test_alive import FILE
 from tests.unit.test_standing import noted
 

@@ -22,8 +22,8 @@ from connectors.outbox import ROUTER, event_topics
 from connectors.preflight.outbox import column_findings
 from connectors.topics import data_topics
 from operations.run.flows import flow_spec
-from spark.entries import EntryDecoder
-from spark.record import batch_of
+from spark.reading.entries import EntryDecoder
+from spark.reading.record import batch_of
 
 HEAD = """\
 version: 1

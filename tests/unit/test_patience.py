@@ -32,9 +32,9 @@ from cdc.pipeline import load
 from operations.run import patience
 from operations.run.patience import Asked, Stop, Waiting, patiently
 from operations.state_folder import register_of
-from spark import cluster, quiet
-from spark.session import _handlers_kept, _none_left
-from spark.status import FlowStatus, state_of
+from spark.disk.status import FlowStatus, state_of
+from spark.machine import cluster, quiet
+from spark.machine.session import _handlers_kept, _none_left
 
 FILE = """\
 version: 1
@@ -199,7 +199,7 @@ def test_status_says_what_a_process_waits_for(file: Path) -> None:
 
 def test_nothing_is_said_over_a_process_that_has_the_sink(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stopped(file)
-    monkeypatch.setattr("spark.lease.Lease.held_by_other", lambda _self: True)
+    monkeypatch.setattr("spark.disk.lease.Lease.held_by_other", lambda _self: True)
     with Waiting(load(file), ()) as waiting:
         waiting.tell("Kafka does not answer")
         time.sleep(0.4)

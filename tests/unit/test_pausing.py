@@ -29,7 +29,7 @@ from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import _sink
 from operations.verify.verifier import Asked, Verifier
-from spark.state import Generation
+from spark.disk.state import Generation
 
 FILE = """\
 version: 1

@@ -25,8 +25,8 @@ from connectors.source_gaps import Remembered, refuse_unfollowed
 from connectors.timeline_gate import gate
 from operations.run.source_watch import memory
 from operations.state_folder import followed_timelines
-from spark.files import write_atomic
-from spark.state import Generation
+from spark.disk.files import write_atomic
+from spark.disk.state import Generation
 from tests.unit.test_connectors_config import pipeline
 from tests.unit.test_spark_state import IDENTITY
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from spark import pulse
 from spark.pulse import LOOK_SECONDS, QUIET_SECONDS, Pulse, Turns, sign_of
-from spark.source import SOURCE
+from spark.reading.source import SOURCE
 
 
 def test_a_batch_that_takes_long_is_looked_at_now_and_then() -> None:

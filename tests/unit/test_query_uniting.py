@@ -19,7 +19,7 @@ from operations.query.tables import Name
 from operations.query.tail import refuse_unfit
 from operations.query.uniting import GONE, WINS, Standing, key_columns, tail_table, united
 from sinks.contract import UNVERSIONED
-from spark.entries import Entry, EntryDecoder
+from spark.reading.entries import Entry, EntryDecoder
 from tests.support.folds import view_of
 from tests.unit.test_spark_entries import SPEC, TABLE, event, records
 
@@ -92,7 +92,7 @@ def test_a_table_of_nothing_is_its_tail() -> None:
 
 
 def merged(committed: list[Row], standing: list[Entry]) -> list[Row]:
-    """MERGE as ``spark.warehouse.merge_statement`` says it, row by row."""
+    """MERGE as ``spark.warehouse.merge.merge_statement`` says it, row by row."""
     table = {row[0]: row for row in committed}
     for one in standing:
         assert one.row is not None

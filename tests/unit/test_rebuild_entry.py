@@ -14,7 +14,7 @@ from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
 from operations.rebuild import Rebuild, build_next, judged
 from operations.state_folder import register_of
-from spark.made_of import define
+from spark.disk.made_of import define
 
 TEXT = """\
 version: 1

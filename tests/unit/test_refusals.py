@@ -20,7 +20,7 @@ from operations.state_folder import register_of
 from operations.status.alive import ailments
 from operations.status.sinks import generation_status
 from operations.verify.verifier import Asked, Verifier
-from spark.made_of import define
+from spark.disk.made_of import define
 
 TEXT = """\
 version: 1

@@ -18,13 +18,14 @@ from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from console.cli.flow_bars import FlowBars
 from operations.status.caught_up import Goal
-from spark import files, runner, told
+from spark import runner, told
+from spark.disk import files
+from spark.disk.lease import Holder, Lease
+from spark.disk.status import BUSY_SECONDS, RESTARTS_KEPT, FlowStatus, state_of
 from spark.flow import Flow, Reading
 from spark.join.query import JoinedQuery
-from spark.lease import Holder, Lease
+from spark.reading.spec import FlowSpec
 from spark.runner import Runner
-from spark.spec import FlowSpec
-from spark.status import BUSY_SECONDS, RESTARTS_KEPT, FlowStatus, state_of
 
 
 def report(batch: int, **counts: int) -> Any:

@@ -34,7 +34,7 @@ from operations.schema import said
 from operations.schema.act import Acted, act, in_words, owed_to, still_to_do
 from operations.state_folder import register_of
 from operations.status.evolving import evolving, line
-from spark.made_of import define
+from spark.disk.made_of import define
 
 TEXT = """
 version: 1

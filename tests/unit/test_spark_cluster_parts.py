@@ -21,11 +21,12 @@ from sinks.awake import AWAY_SECONDS, Awake
 from sinks.contract import UNVERSIONED, Answer, Item, Outcome
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
-from spark import cluster, write
-from spark.entries import Decoded, Entry
-from spark.packing import pack, packages
-from spark.spec import FlowSpec
-from spark.state import Generation
+from spark import write
+from spark.disk.state import Generation
+from spark.machine import cluster
+from spark.machine.packing import pack, packages
+from spark.reading.entries import Decoded, Entry
+from spark.reading.spec import FlowSpec
 
 FILE = """
 version: 1
@@ -96,7 +97,7 @@ def test_the_packed_environment_has_what_executors_import_and_no_jars(tmp_path: 
     with tarfile.open(archive) as opened:
         names = opened.getnames()
         opened.extractall(tmp_path / "env", filter="data")
-    assert "lib/spark/worker_daemon.py" in names and "lib/pyspark/daemon.py" in names
+    assert "lib/spark/machine/worker_daemon.py" in names and "lib/pyspark/daemon.py" in names
     assert not [
         name for name in names if name.endswith(".jar") or "/pytest/" in name or name.startswith("lib/console/")
     ]

@@ -13,8 +13,8 @@ from cdc.errors import ShapeUnknown
 from cdc.view import View
 from operations.verify.newest_records import Newest, Record, standing, take
 from sinks.contract import UNVERSIONED, Item
-from spark.entries import Entry, EntryDecoder, newer
-from spark.spec import FlowSpec, unpack
+from spark.reading.entries import Entry, EntryDecoder, newer
+from spark.reading.spec import FlowSpec, unpack
 from tests.support.sinks import one_by_one
 
 TABLE = Table(

@@ -8,10 +8,10 @@ import pytest
 from benchmarks.results import Measurement, quantile, write
 from cdc.errors import ConfigError
 from cdc.log.ends import reached
-from spark.session import find_jars
-from spark.source import java_client
+from spark.machine.session import find_jars
+from spark.reading.source import java_client
 from spark.told import explain
-from spark.warehouse import merge_statement
+from spark.warehouse.merge import merge_statement
 from truth.digest import digest
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StateError
-from spark.applied import applied_offsets, forget_applied
-from spark.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
-from spark.state import Generation, Identity
-from spark.status import FlowStatus
+from spark.disk.applied import applied_offsets, forget_applied
+from spark.disk.checkpoint import batch_offsets, check_checkpoint, committed_offsets, trim
+from spark.disk.state import Generation, Identity
+from spark.disk.status import FlowStatus
 
 IDENTITY = Identity("7123", 1, "shop", "headwater_shop", {"shop.public.orders": "AAA"}, "abc")
 

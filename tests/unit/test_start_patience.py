@@ -15,7 +15,7 @@ from cdc.join.view import JoinedView
 from operations.rowstore import GIVE_UP_SECONDS
 from spark.flow import Flow, Reading
 from spark.join.start import START_SECONDS, start_joined
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 
 NOBODY = "redis://127.0.0.1:1/0"
 CACHE = {"type": "redis", "name": "s", "targets": {"v": {"generation": 1}}, "url": NOBODY}

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from spark.stateful import _SETTINGS, begin_stateful
+from spark.events.stateful import _SETTINGS, begin_stateful
 
 
 class Conf(dict[str, str]):

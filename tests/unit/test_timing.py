@@ -23,12 +23,12 @@ from cdc.used import used_columns
 from operations.run.flows import flow_spec
 from operations.testing.records import Record
 from sinks.configure import sink_config
-from spark.clocks import IDLE_SECONDS, NOTES, Clocks
-from spark.record import batch_of
-from spark.ticks import Moments
-from spark.timed import TimedReader
-from spark.warehouse import key_names
-from spark.warehouse_table import state_columns
+from spark.events.clocks import IDLE_SECONDS, NOTES, Clocks
+from spark.events.ticks import Moments
+from spark.events.timed import TimedReader
+from spark.reading.record import batch_of
+from spark.warehouse.merge import key_names
+from spark.warehouse.table import state_columns
 from truth.expected import expected
 
 WINDOW = 'window: {time: at, size: 1 hour, delay: 10 minutes, by: {who: aggregateid}, measures: {n: "count(*)"}}'

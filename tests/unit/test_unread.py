@@ -12,9 +12,9 @@ import pytest
 
 from cdc.errors import KafkaError
 from spark import log_gaps as gaps
+from spark.disk.status import FlowStatus
 from spark.flow import Flow, Reading
-from spark.spec import FlowSpec
-from spark.status import FlowStatus
+from spark.reading.spec import FlowSpec
 from spark.unread import Look, Mark, Unread
 from tests.support.forgetful import DAY, HOUR, RETENTION, World
 

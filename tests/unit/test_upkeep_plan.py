@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark.upkeep import insisting, is_conflict
-from spark.upkeep_plan import (
+from spark.warehouse.upkeep import insisting, is_conflict
+from spark.warehouse.upkeep_plan import (
     DAY,
     FIRST_PAUSE,
     GRAVE,

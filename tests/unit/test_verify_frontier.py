@@ -14,7 +14,7 @@ from operations.opened import Opened
 from operations.pace import LINE_SECONDS, Pace, left_of, pace
 from operations.status import frontier
 from operations.status.frontier import NOBODY_KNOWS, Frontier
-from spark.state import Generation
+from spark.disk.state import Generation
 from tests.support.trees import table
 
 

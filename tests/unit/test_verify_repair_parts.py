@@ -24,7 +24,7 @@ from operations.verify.repair import ROOM, root_of, write_above
 from operations.verify.repair_warehouse import statement
 from operations.verify.repair_work import Refused
 from sinks.contract import STALE, WRITTEN, Answer, Item, rejected
-from spark.spec import FlowSpec
+from spark.reading.spec import FlowSpec
 
 POSITION = 748903240  # as every LSN a multiple of eight
 

@@ -14,7 +14,7 @@ from console.cli.verify import _behind, _print
 from operations.explain.differences import Difference
 from operations.state_folder import register_of
 from operations.verify.columns import _named, source_faults
-from spark.status import FlowStatus
+from spark.disk.status import FlowStatus
 from tests.support.trees import AIRLINES, AIRPORTS, FLIGHTS, node
 from truth.placing import SEVERAL
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark.warehouse_table import create_namespace
+from spark.warehouse.table import create_namespace
 
 
 def spark_that_fails(times: int) -> tuple[Any, list[str]]:

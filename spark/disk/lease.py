@@ -1,0 +1,179 @@
+"""Who runs a generation: a lease with a token that grows each time somebody takes it.
+
+A file lock alone does not do: a process that is stopped (SIGSTOP, a frozen virtual machine) keeps its lock, and one
+that was thought dead wakes up and writes. So the holder renews its lease every few seconds, another process may take
+over one that was not renewed, and the token goes with every write to the sink, which refuses the older one
+(Kleppmann, "How to do distributed locking": fencing tokens).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from cdc.errors import DiskFull, Fenced, StateError
+from spark.disk.files import write_somehow
+
+# How often the holder says that it is alive, and after which silence it may be taken over. A machine at its limits
+# delays a thread by seconds; twenty of them are no delay any more.
+RENEW_SECONDS = 3.0
+EXPIRES_SECONDS = 20.0
+# The kernel tells a process's start in ticks since boot; in seconds since 1970 it may move a little with the clock.
+CLOCK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What the lease's file says.
+
+    Attributes:
+        token: of the newest holder. It begins with the clock (seconds since 1970), so that it grows even when the file
+            was lost.
+        pid, started, host: which process; pid 0 when it was given back.
+        renewed: when it last said so (epoch seconds).
+    """
+
+    token: int
+    pid: int
+    started: float
+    host: str
+    renewed: float
+
+
+class Lease:
+    """The lease on one generation's folder.
+
+    Args:
+        folder: the generation's.
+        title: how errors name it.
+        expires: seconds without renewal after which another process may take over.
+    """
+
+    def __init__(self, folder: Path, title: str, expires: float = EXPIRES_SECONDS) -> None:
+        self.folder, self.title, self.expires = folder, title, expires
+        self.token = 0
+        self._stop = threading.Event()
+        self._lost = False
+        self._thread: threading.Thread | None = None
+
+    def holder(self) -> Holder | None:
+        """What the file says; None before the first holder."""
+        try:
+            return Holder(**json.loads((self.folder / "lease.json").read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def take(self) -> int:
+        """Take the lease and keep it until ``release``; returns the token.
+
+        Raises:
+            StateError: another process holds it and is alive.
+        """
+        with self._alone():
+            known = self.holder()
+            if known is not None and self._held(known):
+                raise StateError(
+                    f"{self.title} is already run by process {known.pid} on {known.host}",
+                    fix="stop that process first; or leave this sink to it: `headwater run --sink` runs others",
+                )
+            self.token = max(int(time.time()), known.token + 1 if known else 1)
+            self._write(Holder(self.token, os.getpid(), _started(os.getpid()), socket.gethostname(), time.time()))
+        self._thread = threading.Thread(target=self._keep, name=f"lease {self.title}", daemon=True)
+        self._thread.start()
+        return self.token
+
+    def busy(self) -> bool:
+        """Whether a process that is alive holds it."""
+        known = self.holder()
+        return known is not None and self._held(known)
+
+    def _held(self, known: Holder) -> bool:
+        if known.pid == 0:
+            return False
+        if known.host == socket.gethostname() and abs(_started(known.pid) - known.started) > CLOCK_SECONDS:
+            return False  # that process is gone
+        return time.time() - known.renewed < self.expires
+
+    def held_by_other(self) -> bool:
+        """Whether a process that is alive holds it, and is not this one."""
+        known = self.holder()
+        return known is not None and known.pid != os.getpid() and self._held(known)
+
+    def _keep(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            try:
+                self.renew()
+            except Fenced:
+                return
+            except (OSError, DiskFull):
+                continue  # an absent disk: the lease runs out by itself if it lasts
+
+    def renew(self) -> None:
+        """Say that this process is alive.
+
+        Raises:
+            Fenced: another process has taken over (terminal).
+        """
+        with self._alone():
+            known = self.holder()
+            if known is None or known.token != self.token:
+                self._lost = True
+            else:
+                self._write(replace(known, renewed=time.time()))
+        self.check()
+
+    def check(self) -> None:
+        """Raise if the lease was lost; costs nothing.
+
+        Raises:
+            Fenced: another process has taken over (terminal).
+        """
+        if self._lost:
+            raise Fenced(
+                f"{self.title} was taken over by another process while this one was away",
+                means="the other one goes on from the same place; this one has stopped writing, nothing is lost",
+                fix="nothing, if the other process is meant to run; else stop that one first",
+            )
+
+    def release(self) -> None:
+        """Give the lease back; the token stays, so that the next one is higher. Idempotent."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join(timeout=RENEW_SECONDS)
+        self._thread = None
+        if not self.folder.exists():
+            return
+        with self._alone():
+            known = self.holder()
+            if known is not None and known.token == self.token:
+                self._write(replace(known, pid=0))
+
+    def _write(self, holder: Holder) -> None:
+        write_somehow(self.folder / "lease.json", json.dumps(asdict(holder)))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Held for the moment of reading and writing the file, by nobody for longer."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def _started(pid: int) -> float:
+    """When a process was started (epoch seconds); 0 if there is none."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0

@@ -1,0 +1,124 @@
+"""What each generation of a sink was made of: its part of the file and its views, as they were when it began.
+
+<state_dir>/<pipeline>/<sink>/g<N>/definition.json        of generation N (cdc/pipeline/definition.py)
+<state_dir>/<pipeline>/<sink>/g<N>/taken_up.json          tables that it keeps besides, and whose targets are to be made
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import StateError
+from cdc.pipeline import Pipeline
+from cdc.pipeline.definition import changes, defined_as, definition_of
+from spark.disk.files import write_atomic
+from spark.disk.state import Generation
+
+
+def define(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, Any]:
+    """A generation's definition; one that has none takes the file's as it is now, for good.
+
+    Args:
+        generation: the generation.
+        pipeline: the loaded file.
+        tables: all captured tables, for a sink that keeps tables.
+    """
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        keep_definition(generation, proposed(generation, pipeline, tables))
+    return _definition(path)
+
+
+def proposed(generation: Generation, pipeline: Pipeline, tables: Sequence[str]) -> dict[str, Any]:
+    """What a generation would be made of if it began now; arguments as ``define``. Nothing is written."""
+    part = pipeline.sinks[generation.sink]
+    chosen = tables if part.tables == "all" else part.tables or ()
+    return definition_of(pipeline, generation.sink, chosen)
+
+
+def keep_definition(generation: Generation, definition: Mapping[str, Any]) -> None:
+    """Write what a generation is made of."""
+    write_atomic(generation.folder / "definition.json", json.dumps(definition, indent=1))
+
+
+def add_table(generation: Generation, table: str) -> bool:
+    """Let a generation of a sink of whole tables keep another one; whether it did not before.
+
+    Args:
+        generation: one that was defined.
+        table: ``schema.table``.
+    """
+    kept = dict(_definition(generation.folder / "definition.json"))
+    known = list(kept["sink"].get("tables") or ())
+    if table in known:
+        return False
+    keep_definition(generation, {**kept, "sink": {**kept["sink"], "tables": [*known, table]}})
+    return True
+
+
+def note_taken_up(generation: Generation, table: str) -> None:
+    """Note that the target of a table's documents is still to be made, where the flow has long written to others.
+
+    Call it before ``add_table``: a flow that misses a target that it has not heard of takes it for lost.
+
+    Raises:
+        DiskFull: no room (transient).
+    """
+    write_atomic(generation.folder / "taken_up.json", json.dumps(sorted({*taken_up(generation.folder), table})))
+
+
+def taken_up(folder: Path) -> set[str]:
+    """What ``note_taken_up`` has noted of the generation of a folder, until ``forget_taken_up``."""
+    try:
+        return set(json.loads((folder / "taken_up.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return set()
+
+
+def forget_taken_up(folder: Path) -> None:
+    """Every target is made."""
+    (folder / "taken_up.json").unlink(missing_ok=True)
+
+
+def _definition(path: Path) -> Mapping[str, Any]:
+    try:
+        kept: Mapping[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise StateError(f"{path} can't be read: {error}", fix="restore it from a copy, or rebuild the sink") from error
+    return kept
+
+
+def as_defined(pipeline: Pipeline, generation: Generation) -> Pipeline:
+    """The pipeline with a sink and its views as one of its generations was made of.
+
+    Args:
+        pipeline: the loaded file.
+        generation: of the sink; one that was never started is as the file says.
+
+    Raises:
+        StateError: the definition can't be used with this file (terminal).
+    """
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        return pipeline
+    kept, title = _definition(path), f"generation {generation.number} of sink {generation.sink}, as it was defined"
+    return defined_as(pipeline, generation.sink, kept, title)
+
+
+def outdated(pipeline: Pipeline, generation: Generation) -> list[str]:
+    """In what the file differs from what a generation was made of, in words; empty if it does not.
+
+    Tables that a sink of whole tables has gained since are not known here without the catalogue, only those named.
+    """
+    path = generation.folder / "definition.json"
+    if not path.exists():
+        return []
+    kept, sink = _definition(path), generation.sink
+    part = pipeline.sinks[sink]
+    tables = kept["sink"].get("tables") or () if part.tables == "all" else part.tables or ()
+    if kept["sink"]["type"] != part.type:
+        return [f"sink.type changed from {kept['sink']['type']} to {part.type}"]
+    return changes(kept, json.loads(json.dumps(definition_of(pipeline, sink, tables))))

@@ -1,0 +1,1 @@
+"""Views made of events, which keep a state: folds, windows, matches."""

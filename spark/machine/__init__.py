@@ -1,0 +1,1 @@
+"""Spark itself: sessions, clusters, what executors get, and what their machines say."""

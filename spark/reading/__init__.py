@@ -1,0 +1,1 @@
+"""From records of the log to entries: in Python, or in the virtual machine; and what Spark SQL makes of them."""

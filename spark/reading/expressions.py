@@ -1,0 +1,162 @@
+"""Spark SQL fields and conditions of a view, computed in the JVM between the two Python halves of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from cdc.errors import ConfigError
+from cdc.gather import Gathering
+from cdc.join.expressions import quoted
+from cdc.log import letters as deadletters
+from cdc.view import View
+from spark.reading.computed import FAILED, expressions_of
+from spark.reading.entries import TALLY, Decoded, decode_batches
+from spark.reading.guard import with_computed
+from spark.reading.spec import FlowSpec, unpack
+
+# An entry's own columns: name -> (Arrow type, Spark type).
+META: dict[str, tuple[pa.DataType, str]] = {
+    "view": (pa.string(), "string"),
+    "id": (pa.string(), "string"),
+    "version": (pa.int64(), "bigint"),
+    "document": (pa.binary(), "binary"),
+    "topic": (pa.string(), "string"),
+    "partition": (pa.int32(), "int"),
+    "offset": (pa.int64(), "bigint"),
+    "ts_ms": (pa.int64(), "bigint"),
+}
+# A table may have a column called `view` or `offset`: ours travel under a prefix that no Postgres user would choose.
+PREFIX = "__m_"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What Spark SQL adds to a view's documents: output name -> Spark type (``simpleString``)."""
+
+    types: dict[str, str]
+
+
+# Makes the error for a part of a view: its path below the view, what is wrong, the way out.
+Refuse = Callable[[tuple[str | int, ...], str, str], ConfigError]
+COLUMN_NAMES = "use the table's own column names; see docs/types.md for the type each column has in Spark"
+
+
+def unplaced(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
+    """An error that names no place in the pipeline file."""
+    return ConfigError(what, fix=fix)
+
+
+def analyse(spark: SparkSession, view: View, refuse: Refuse = unplaced) -> Computed:
+    """Check a view's expressions against its root's columns and learn their types.
+
+    Args:
+        spark: any session.
+        view: its joined aggregates' types are known.
+        refuse: makes the error for a part of the view.
+
+    Raises:
+        ConfigError: expressions do not parse or name columns that the root has not: all of them (terminal).
+    """
+    if not view.needs_spark:
+        return Computed({})
+    empty, found = spark.createDataFrame([], _schema(spark, view)), Gathering()
+    types: dict[str, str] = {}
+    for name, expression in view.fields.items():
+        with found.step():
+            types[name] = _type_of(empty, view, name, expression, partial(refuse, ("fields", name)))
+    if view.where:
+        with found.step():
+            if _type_of(empty, view, "where", view.where, partial(refuse, ("where",))) != "boolean":
+                what = f"view {view.name}: `where: {view.where}` must be true or false for a row"
+                raise refuse(("where",), what, "compare something: `price > 0`, `name IS NOT NULL`")
+    found.end()
+    return Computed(types)
+
+
+def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: Callable[[str, str], Exception]) -> str:
+    try:
+        return str(selected(empty, expression).schema[0].dataType.simpleString())
+    except (AnalysisException, ParseException) as error:
+        what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
+        raise refuse(what, COLUMN_NAMES) from error
+
+
+def selected(empty: DataFrame, expression: str) -> DataFrame:
+    """An expression over no rows, which gives its result no name.
+
+    Most of Spark's keywords may be names: it reads ``paid AND`` as ``paid AS `AND` ``, and nobody would miss what was
+    cut off. Behind WHEN no name may be. (A comment may be the end: hence a line of its own.)
+
+    Raises:
+        AnalysisException, ParseException: it is not Spark SQL over these columns, or names its result.
+    """
+    found = empty.select(F.expr(expression))
+    try:
+        empty.select(F.expr(f"CASE WHEN {expression}\nTHEN 1 END"))
+    except ParseException:
+        why = "its last word is taken for a name of the result; is something missing before or behind it?"
+        raise ParseException(why) from None
+    except AnalysisException:  # it parses, and is no condition
+        pass
+    return found
+
+
+def reason(error: Exception) -> str:
+    """The first line of Spark's own words that says something: those about a wrong syntax begin with an empty one."""
+    return str(error).strip().split("\n", maxsplit=1)[0]
+
+
+def _schema(spark: SparkSession, view: View) -> T.StructType:
+    schema = T.StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in view.spark_schema()))
+    assert isinstance(schema, T.StructType)
+    return schema
+
+
+def entry_schema(view: View) -> str:
+    """DDL of the rows between the halves: an entry's own columns (prefixed), then the root's typed columns."""
+    own = [(PREFIX + name, kind) for name, (_, kind) in META.items()]
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in [*own, *view.spark_schema()])
+
+
+def entries_with_rows(packed: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """First half: Kafka records in, entries with their typed rows out (a ``mapInArrow`` function)."""
+    spec = unpack(packed)
+    (view,) = spec.views.values()
+    for decoded in decode_batches(spec, batches, typed=True):
+        yield entry_batch(spec, view, decoded)
+
+
+def entry_batch(spec: FlowSpec, view: View, decoded: Decoded) -> pa.RecordBatch:
+    """Entries with their typed rows as one Arrow batch of ``entry_schema``, behind them a tally (``entries.TALLY``).
+
+    Dead letters leave from here.
+    """
+    deadletters.send(spec.dead_letters, decoded.letters)
+    row_schema = view.arrow_schema()
+    nulls = (None,) * len(row_schema)
+    *own, typed = zip(*decoded.entries, decoded.tally(), strict=True)  # an entry is META's columns and its row
+    arrays = [pa.array(values, kind) for values, (kind, _) in zip(own, META.values(), strict=True)]
+    columns = zip(*(nulls if row is None else row for row in typed), strict=True)
+    arrays += [pa.array(values, f.type) for values, f in zip(columns, row_schema, strict=True)]
+    names = [PREFIX + name for name in META] + row_schema.names
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def without_tallies(frame: DataFrame) -> DataFrame:
+    """Only the entries of a frame of ``entry_schema``."""
+    return frame.where(F.col(PREFIX + "view") != TALLY)
+
+
+def compute(frame: DataFrame, view: View) -> DataFrame:
+    """Select the entry's own columns and what ``spark.reading.computed.Results`` reads of every expression."""
+    present = F.col(PREFIX + "document").isNotNull()
+    own = [F.col(PREFIX + name).alias(name) for name in META]
+    return with_computed(frame, view, present).select(*own, *map(quoted, expressions_of(view)), FAILED)

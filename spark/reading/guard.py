@@ -1,0 +1,73 @@
+"""Spark SQL that may fail for a row and must not end the query: division by zero, a cast of bad text, an overflow.
+
+In ANSI mode a failing expression fails its task, and so its view for all rows. ``guarded`` puts it into a struct inside
+Spark's own ``TryEval``: the struct is null where the expression failed, and holds its value (which may be null)
+everywhere else. docs/decisions/expressions.md says why this and nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.join.expressions import mentions, quoted
+from cdc.view import View
+from spark.reading.computed import FAILED, SEEN_CHARS, VALUE, WHERE, expressions_of
+
+_GUARDED = "__g"
+
+
+def guarded(value: Column, present: Column) -> Column:
+    """A struct of the value; null where it failed, and where ``present`` is not true: there nothing is computed.
+
+    Args:
+        value: what may fail.
+        present: a condition that never fails and is no constant. It also keeps Spark from computing what two
+            expressions share before either of them, outside of what guards them.
+    """
+    context = SparkContext._active_spark_context
+    assert context is not None and context._jvm is not None
+    columns = context._jvm.org.apache.spark.sql.classic.ExpressionUtils
+    # What can't be null by its type is null inside of a null struct, which Arrow would refuse.
+    held = F.struct(F.when(present, value).alias(VALUE))
+    tried = context._jvm.org.apache.spark.sql.catalyst.expressions.TryEval(columns.expression(held._jc))
+    return F.when(present, Column(columns.column(tried)))
+
+
+def with_computed(frame: DataFrame, view: View, present: Column) -> DataFrame:
+    """A frame of rows with the value of each expression beside them, and ``FAILED``.
+
+    Where the condition leaves a row out, what its fields are does not matter: then nothing has failed.
+
+    Args:
+        frame: with the columns of ``view.spark_schema``.
+        view: a view with expressions.
+        present: see ``guarded``.
+    """
+    said = expressions_of(view)
+    tried = [guarded(F.expr(text), present).alias(_GUARDED + name) for name, (_, text) in said.items()]
+    bad = {name: F.col(quoted(_GUARDED + name)).isNull() for name in said}
+    any_bad = reduce(Column.__or__, bad.values())
+    if view.where:
+        any_bad = any_bad & (bad[WHERE] | F.coalesce(_value(WHERE), F.lit(False)))
+    columns = F.array_compact(F.array(*(F.when(is_bad, F.lit(name)) for name, is_bad in bad.items())))
+    told = F.struct(F.when(present, columns).alias("columns"), _seen(view).alias("seen"))
+    values = [_value(name).alias(name) for name in said]
+    kept = [F.col(quoted(name)) for name in frame.columns]
+    return frame.select("*", *tried).select(*kept, *values, F.when(present & any_bad, told).alias(FAILED))
+
+
+def _value(name: str) -> Column:
+    return F.col(quoted(_GUARDED + name)).getField(VALUE)
+
+
+def _seen(view: View) -> Column:
+    """The values that the view's expressions name, as JSON text."""
+    names = [name for name, _ in view.spark_schema()]
+    said = set[str]().union(*(mentions(text, names) for _, text in expressions_of(view).values()))
+    if not said:
+        return F.lit(None).cast("string")
+    return F.substring(F.to_json(F.struct(*(F.col(quoted(n)) for n in names if n in said))), 1, SEEN_CHARS)

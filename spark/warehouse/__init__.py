@@ -1,0 +1,1 @@
+"""The warehouse's tables: merges, history, upkeep, erasing."""

@@ -1,0 +1,231 @@
+"""History: one query a sink that appends every event of its tables to Iceberg, once.
+
+It belongs to the sink and to no generation: a rebuild begins at offset 0, where compaction has long removed what
+history holds. ``foreachBatch`` is given a batch's number; what the batch has of each topic is read as a slice (offsets
+of this batch and the one before), decoded to typed rows and appended with the query's id, the batch's number and
+offsets in the snapshot's summary. What the newest of these says is there already is not read again: a batch that a kill
+has cut finds itself there, and so do those of a checkpoint that was put back from an older copy.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc.errors import LogTruncated
+from cdc.join.expressions import quoted
+from cdc.journal import about
+from cdc.log.ends import LogEnds, Offsets, removed
+from cdc.view import View
+from spark.disk.checkpoint import batch_offsets, committed_offsets
+from spark.disk.files import write_atomic
+from spark.disk.lease import Lease
+from spark.flow import Flow, begin, changelog, map_in_arrow
+from spark.log_gaps import read_unread, write_unread
+from spark.reading.source import read_slice
+from spark.warehouse.brief import brief
+from spark.warehouse.history_rows import history_ddl, history_rows
+from spark.warehouse.history_tables import HistoryPlace, columns_there
+
+FLOW = "_history"
+QUERY, BATCH, OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
+# Kafka's word for the first offset that there is.
+EARLIEST = -2
+# In the flow's folder: the topics whose beginning was noted.
+BEGUN = "begun.json"
+_log = logging.getLogger(__name__)
+
+
+class Historian:
+    """Appends batches; the function of ``foreachBatch``.
+
+    Args:
+        place: where the tables are.
+        flow: its flow: a view of all columns for each topic.
+        lease: of the history's folder.
+    """
+
+    def __init__(self, place: HistoryPlace, flow: Flow, lease: Lease) -> None:
+        self.place, self.flow, self.lease = place, flow, lease
+        self._there: dict[str, dict[int, int]] = {}  # topic -> up to where its table holds it
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Append a batch once.
+
+        Raises:
+            Fenced: another process has taken the history over (terminal).
+        """
+        spark, checkpoint = batch.sparkSession, self.flow.checkpoint
+        marks = {QUERY: json.loads((checkpoint / "metadata").read_text())["id"], BATCH: str(batch_id)}
+        starts, ends = slice_of(checkpoint, batch_id)
+        with about(**self.flow.about, batch=batch_id):
+            for topic in sorted(ends):
+                # One that the sink keeps no more is read on, and left: Spark takes a topic that goes for lost data.
+                if starts[topic] != ends[topic] and topic in self.flow.spec.topics:
+                    self._append(spark, topic, starts[topic], ends[topic], marks)
+
+    def _append(
+        self,
+        spark: SparkSession,
+        topic: str,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        marks: Mapping[str, str],
+    ) -> None:
+        (name,) = self.flow.spec.topics[topic]
+        view = self.flow.spec.views[name]
+        table = self.place.name(view)
+        self.lease.check()
+        self.place.check(spark, view)
+        if topic not in self._there:
+            self._there[topic] = offsets_there(spark, table)
+        there = self._there[topic]
+        starts = {part: max(at, there.get(part, at)) for part, at in starts.items()}
+        ends = {part: max(end, starts[part]) for part, end in ends.items()}
+        if all(starts[part] >= end for part, end in ends.items()):
+            return
+        marks = {**marks, OFFSETS: json.dumps(ends, separators=(",", ":"), sort_keys=True)}
+        rows = with_former(self._rows(spark, topic, view, starts, ends), columns_there(spark, table))
+        writer = rows.writeTo(table)
+        for mark, value in marks.items():
+            writer = writer.option(f"snapshot-property.{mark}", value)
+        self.lease.check()
+        writer.append()
+        self._there[topic] = dict(ends)
+
+    def _rows(
+        self, spark: SparkSession, topic: str, view: View, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> DataFrame:
+        spec, reading = self.flow.spec, self.flow.reading
+        one = replace(
+            spec,
+            views={view.name: view},
+            topics={topic: spec.topics[topic]},
+            tables={topic: spec.tables[topic]},
+            fits={name: fit for name, fit in spec.fits.items() if name == topic},
+        )
+        # Only the partitions that have something: each is a task.
+        moved = [part for part, end in ends.items() if starts[part] != end]
+        records = read_slice(
+            spark,
+            bootstrap=reading.bootstrap,
+            client=reading.client,
+            starts={topic: {part: starts[part] for part in moved}},
+            ends={topic: {part: ends[part] for part in moved}},
+            registry=spec.registry,
+        )
+        known = {part: at for part, at in starts.items() if at >= 0}
+        return map_in_arrow(records, partial(history_rows, one.pack(), self.place.source, known), history_ddl(view))
+
+
+def slice_of(checkpoint: Path, batch_id: int) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
+    """From where to where a batch reads each topic: (starts, ends), topic -> partition -> offset."""
+    ends = batch_offsets(checkpoint, batch_id)
+    before: Offsets = batch_offsets(checkpoint, batch_id - 1) if batch_id > 0 else {}
+    starts = {
+        topic: {part: before.get(topic, {}).get(part, EARLIEST if end else end) for part, end in parts.items()}
+        for topic, parts in ends.items()
+    }
+    return starts, ends
+
+
+def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
+    """Up to where a table holds its topic, by the newest of its snapshots that says so: partition -> next offset."""
+    marked = spark.table(f"{table}.snapshots").where(F.col("summary")[OFFSETS].isNotNull())
+    found = marked.orderBy(F.col("committed_at").desc()).select(F.col("summary")[OFFSETS]).limit(1).collect()
+    return {int(part): int(at) for part, at in json.loads(found[0][0]).items()} if found else {}
+
+
+def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """Rows with a null for each column that the source has no more, in the table's order."""
+    return rows.select(
+        *(
+            F.col(quoted(name)) if name in rows.columns else F.lit(None).cast(kind).alias(name)
+            for name, kind in columns.items()
+        )
+    )
+
+
+def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease) -> StreamingQuery:
+    """Start a sink's history.
+
+    Args:
+        spark: the session.
+        flow: its flow; ``reading.tombstone_seconds`` is how long the log keeps every event.
+        place: where the tables are.
+        lease: of the history's folder.
+
+    Raises:
+        SinkRefused: a table is not ours to write to (terminal).
+        LogTruncated: the log begins after its place (terminal).
+    """
+    lease.check()
+    for view in flow.spec.views.values():
+        place.make(spark, view, new=flow.is_new)
+    note_gap(spark, flow, place)
+    _, committed = committed_offsets(flow.checkpoint)
+    topics = {**dict.fromkeys(committed, ()), **flow.spec.topics}
+    records = changelog(spark, replace(flow, spec=replace(flow.spec, topics=topics)))
+    writer = records.writeStream.queryName(flow.title)
+    writer = writer.foreachBatch(brief(Historian(place, flow, lease)))
+    return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
+
+
+def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
+    """Write down what compaction may have taken before it was read: what is older than the log keeps every event.
+
+    Raises:
+        LogTruncated: the log begins after its place: records were removed, and not only superseded ones (terminal).
+        KafkaUnavailable: no answer (transient).
+    """
+    batch, committed = committed_offsets(flow.checkpoint)
+    kept, now = flow.reading.tombstone_seconds, time.time()
+    log = LogEnds(flow.reading.bootstrap, flow.reading.client)
+    try:
+        first, ends = log.bounds(committed or flow.spec.topics)
+        written = None if flow.is_new else log.written_since(ends, committed)
+    finally:
+        log.close()
+    if (found := removed(first, committed)) is not None:
+        topic, part, at = found
+        raise LogTruncated(
+            f"history of sink {flow.spec.sink}: {topic}/{part} begins at {first[topic][part]}, it is at {at}",
+            means="records that it has not read were removed from the log",
+            fix="give the sink another namespace, where history begins anew; the old one stays readable",
+        )
+    _note_begun(spark, flow, place, now - kept)
+    if flow.is_new:
+        return
+    unread = read_unread(flow, batch)
+    since = max(unread.since, min(written, now) if written is not None else 0.0)
+    if now - since > kept:
+        starts = {
+            topic: {part: at for part, at in parts.items() if at < ends[topic][part]}
+            for topic, parts in committed.items()
+        }
+        why = "the log may have been compacted before history had read it"
+        # What it holds now is not read yet: until the next one is noted, compaction comes as far as this.
+        until = now - kept / 2
+        place.note_gap(spark, flow.spec.sink, (since, until), starts, why)
+        _log.warning("history of sink %s has a gap: the log may have been compacted before it was read", flow.spec.sink)
+        write_unread(flow, unread.known(batch, until))
+
+
+def _note_begun(spark: SparkSession, flow: Flow, place: HistoryPlace, until: float) -> None:
+    """Write down of topics that are read for the first time that what was superseded in them is not known."""
+    path = flow.folder / BEGUN
+    known = set(json.loads(path.read_text())["topics"]) if path.exists() else set[str]()
+    new = sorted(flow.spec.topics.keys() - known)
+    if new:
+        why = f"history began, and the log had been compacted before: {', '.join(new)}"
+        place.note_gap(spark, flow.spec.sink, (0.0, until), {topic: {0: 0} for topic in new}, why)
+        write_atomic(path, json.dumps({"topics": sorted({*known, *new})}))

@@ -1,0 +1,224 @@
+"""Tables of history in Iceberg: made, and brought to their source's columns. What they hold is never removed here; of a
+row that is erased it is, in ``spark.warehouse.erasing``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.errors import AnalysisException, UnsupportedOperationException
+from pyspark.sql import SparkSession
+
+from cdc.errors import Fenced, SinkRefused
+from cdc.history import COLUMNS, OURS, versions_sql
+from cdc.history_names import GAPS, HISTORY, VERSIONS, free
+from cdc.join.expressions import literal, quoted
+from cdc.log.ends import Offsets
+from cdc.view import View
+from sinks.iceberg.catalogue import LEASE
+from sinks.iceberg.history import KEY, SOURCE, TABLE
+from sinks.iceberg.types import widens
+from spark.warehouse.table import create_namespace
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class HistoryPlace:
+    """Where a sink's history is.
+
+    Attributes:
+        catalog: the catalogue's name inside Spark.
+        namespace: of the sink.
+        source: identity of the source whose history it is.
+        token: of the lease under which this process writes.
+    """
+
+    catalog: str
+    namespace: str
+    source: str
+    token: int
+
+    def name(self, view: View, end: str = HISTORY) -> str:
+        """``catalog.namespace.table``, each part quoted."""
+        return f"`{self.catalog}`.`{self.namespace}`.`{view.table.name}{end}`"
+
+    @property
+    def gaps(self) -> str:
+        """The table of gaps."""
+        return f"`{self.catalog}`.`{self.namespace}`.`{GAPS}`"
+
+    def make(self, spark: SparkSession, view: View, *, new: bool) -> None:
+        """Make a table's history ready and claim it.
+
+        Args:
+            spark: the session.
+            view: all of the table's columns.
+            new: nothing was written yet, as far as the state folder knows.
+
+        Raises:
+            SinkRefused: it is not ours, or another source's, or holds rows of which the state folder knows nothing; or
+                the source has a column of a name that we need (terminal).
+        """
+        table = self.name(view)
+        taken = [column.name for column in view.table.columns if column.name.lower().startswith(OURS)]
+        if taken:
+            raise SinkRefused(
+                f"table {view.table.qualified} has a column {taken[0]}, and {OURS}… are history's own",
+                fix="rename it in the source, or take `history` out of the sink",
+            )
+        create_namespace(spark, table.rsplit(".", 1)[0])
+        there = spark.catalog.tableExists(table)
+        if there:  # or was, as far as this session remembers: one of another key is put aside by another client
+            spark.catalog.refreshTable(table)
+            there = spark.catalog.tableExists(table)
+        if there:
+            self._known(spark, view, new=new)
+        properties = {
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "50",
+            TABLE: view.table.qualified,
+            SOURCE: self.source,
+            LEASE: str(self.token),
+        }
+        if not there:  # of one that is there it stays: by it is seen that its rows had another key
+            properties[KEY] = json.dumps(view.key)
+        listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
+        if there:
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
+        else:
+            columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns_of(view).items())
+            settings = f"'format-version'='2', {listed}"
+            spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg TBLPROPERTIES ({settings})")
+        changed = follow(spark, table, view)
+        if changed or not there or not _is_there(spark, self.name(view, VERSIONS)):
+            self._show_versions(spark, view)
+
+    def _known(self, spark: SparkSession, view: View, *, new: bool) -> None:
+        table, found = self.name(view), properties_of(spark, self.name(view))
+        if found.get(TABLE) != view.table.qualified:
+            raise SinkRefused(
+                f"table {table} is there, but it is not the history of {view.table.qualified}",
+                means="nothing was written to it",
+                fix="rename it, or give the sink another namespace",
+            )
+        if found.get(SOURCE) != self.source:
+            raise SinkRefused(
+                f"table {table} is the history of another database (system identifier {found.get(SOURCE)})",
+                means="two histories in one table could not be told apart; nothing was written to it",
+                fix="give the sink another namespace: the old history stays readable where it is",
+            )
+        if new and not spark.table(table).limit(1).isEmpty():
+            raise SinkRefused(
+                f"table {table} holds history, but nothing in the state folder says up to where",
+                means="its checkpoint is lost, or the pipeline was dropped: rows would be in it twice",
+                fix="point engine.state_dir at the old state; or rename the table, or give the sink another namespace",
+            )
+
+    def _show_versions(self, spark: SparkSession, view: View) -> None:
+        shown = [name for name in columns_there(spark, self.name(view)) if not name.startswith(OURS)]
+        text = versions_sql(shown, view.key, self.name(view), "`")
+        try:
+            spark.sql(f"CREATE OR REPLACE VIEW {self.name(view, VERSIONS)} AS {text}")
+        except UnsupportedOperationException:
+            # A REST catalogue may offer tables alone: history is whole without the view.
+            _log.warning("the catalogue offers no views: %s is not made", self.name(view, VERSIONS))
+
+    def check(self, spark: SparkSession, view: View) -> None:
+        """Raise if a later holder of the lease has claimed the table; it is loaded anew.
+
+        Raises:
+            Fenced: it has (terminal).
+        """
+        table = self.name(view)
+        spark.catalog.refreshTable(table)
+        if int(properties_of(spark, table).get(LEASE, "0")) > self.token:
+            raise Fenced(
+                f"table {table} was claimed by another process",
+                means="it goes on from the same place; this one has stopped writing, nothing is lost",
+                fix="nothing, if the other process is meant to run; else stop that one first",
+            )
+
+    def note_gap(self, spark: SparkSession, sink: str, moments: tuple[float, float], starts: Offsets, why: str) -> None:
+        """Write down that events between two moments (epoch seconds) may be missing.
+
+        Args:
+            spark: the session.
+            sink: its name.
+            moments: since when, until when.
+            starts: where the partitions were that had something unread.
+            why: in words.
+        """
+        schema = "sink string, since timestamp, until timestamp, found_at timestamp, why string, offsets string"
+        create_namespace(spark, self.gaps.rsplit(".", 1)[0])
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.gaps} ({schema}) USING iceberg TBLPROPERTIES ('format-version'='2')"
+        )
+        since, until = (datetime.fromtimestamp(seconds, UTC) for seconds in moments)
+        row = (sink, since, until, datetime.now(UTC), why, json.dumps(starts, sort_keys=True))
+        spark.createDataFrame([row], schema).writeTo(self.gaps).append()
+
+
+def _is_there(spark: SparkSession, name: str) -> bool:
+    try:
+        return bool(spark.table(name).schema)
+    except AnalysisException:
+        return False
+
+
+def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
+    """A table's properties."""
+    return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+
+
+def columns_of(view: View) -> dict[str, str]:
+    """Name -> type of what a table's history is to have, as Iceberg has it: no integer is smaller there than an int.
+
+    Else a column of ``smallint`` was of another type at each start, and put aside with all that it held.
+    """
+    wanted = {**dict(view.spark_schema()), **COLUMNS}
+    return {name: re.sub(r"\b(?:tiny|small)int\b", "int", kind) for name, kind in wanted.items()}
+
+
+def columns_there(spark: SparkSession, table: str) -> dict[str, str]:
+    """Name -> Spark's type of what it has."""
+    return {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+
+
+def follow(spark: SparkSession, table: str, view: View) -> bool:
+    """Bring a table to its source's columns: new ones are added, those that are gone stay, with what they hold.
+
+    A column that has become of a type that Iceberg can't make of it in place is put aside under a name that says its
+    old type, and a new one begins.
+
+    Returns:
+        whether anything was changed.
+    """
+    wanted, there = columns_of(view), columns_there(spark, table)
+    before = dict(there)
+    for former, present in view.table.renamed:
+        if former in there and former not in wanted and present in wanted and present not in there:
+            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(former)} TO {quoted(present)}")
+            there[present] = there.pop(former)
+    for name, kind in wanted.items():
+        if name in there and there[name] != kind:
+            if widens(there[name], kind):
+                spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
+                there[name] = kind
+            else:
+                aside = former_column(name, there[name], there)
+                spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(aside)}")
+                there[aside] = there.pop(name)
+    added = ", ".join(f"{quoted(name)} {kind}" for name, kind in wanted.items() if name not in there)
+    if added:
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
+    return bool(added) or there != before
+
+
+def former_column(name: str, kind: str, taken: Mapping[str, str]) -> str:
+    """The name under which a column of a former type stays. Pure."""
+    return free(f"{name}__{re.sub('[^a-z0-9]+', '_', kind).strip('_')}", taken)

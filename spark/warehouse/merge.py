@@ -1,0 +1,387 @@
+"""The warehouse: an Iceberg table a view, holding its current state, changed by one MERGE a batch.
+
+Exactly once: ``foreachBatch`` may run a batch again after a crash, so each commit carries the query's id and the
+batch's number and offsets in its snapshot summary, and a batch that finds itself there does nothing. All three count:
+a checkpoint that was put back from an older copy gives its next batches numbers that the table knows, of other records.
+Rows also carry the position they came from, and an older one never replaces a newer one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.join.expressions import quoted
+from cdc.journal import about
+from cdc.log import letters as deadletters
+from cdc.timed import TimedView
+from cdc.view import View
+from sinks.contract import UNVERSIONED
+from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
+from spark.disk.checkpoint import batch_offsets
+from spark.disk.lease import Lease
+from spark.flow import Flow, begin, changelog, map_in_arrow
+from spark.pulse import GROUP, MERGES, MERGING
+from spark.reading.computed import FAILED, FIELD, WHERE, reason
+from spark.reading.entries import OWN_TOMBSTONE, TALLY, Entry
+from spark.reading.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
+from spark.reading.guard import with_computed
+from spark.reading.native import ODD, NativeReader
+from spark.reading.native_raw import KEY
+from spark.reading.source import turn_done
+from spark.reading.spec import FlowSpec
+from spark.warehouse.brief import brief
+from spark.warehouse.counted import KEPT_COUNTS, CountedQuery, Counts, told
+from spark.warehouse.iceberg_history import BATCH, OFFSETS, QUERY, History
+from spark.warehouse.large_merge import (
+    CHANGES,
+    LARGE_ROWS,
+    SMALL_BYTES,
+    SMALL_RECORDS,
+    held,
+    held_bytes,
+    merge_new,
+    merge_small,
+)
+from spark.warehouse.table import TablePlace, chosen_columns
+from spark.warehouse.upkeep import Upkeep, insisting, policy_of
+from spark.write import OWN, letter_of
+
+# Of rows on their way: that there must be none; the entry that they came from; why they can't be computed.
+GONE, ENTRY, LETTER = "_hw_gone", "_hw_entry", "_hw_letter"
+# A batch of this share of what one may hold was cut off: more is waiting.
+FULL = 0.9
+
+
+def table_rows(entries: DataFrame, view: View, *more: Column) -> DataFrame:
+    """Entries with their typed rows as the table has them; ``more`` columns, ``GONE`` and ``LETTER`` come last.
+
+    Args:
+        entries: of ``with_expressions``.
+        view: the view.
+        more: other columns over the entries.
+
+    Returns:
+        rows; ``GONE`` says that there must be none, ``LETTER`` why if an expression failed.
+    """
+    there = F.col(PREFIX + "document").isNotNull()
+    if not view.needs_spark:
+        return entries.select(*chosen_columns(view), *more, (~there).alias(GONE))
+    gone = ~there | F.col(FAILED).isNotNull()
+    if view.where:
+        gone = gone | ~F.coalesce(F.col(WHERE), F.lit(False))
+    fields = [F.col(quoted(FIELD + name)).alias(name) for name in view.fields]
+    found = [*chosen_columns(view), *fields, *more, gone.alias(GONE), F.col(FAILED).alias(LETTER)]
+    return entries.select(*found)
+
+
+def with_expressions(entries: DataFrame, view: View) -> DataFrame:
+    """Entries with their typed rows, and what Spark SQL makes of them, if the view has any."""
+    return with_computed(entries, view, F.col(PREFIX + "document").isNotNull()) if view.needs_spark else entries
+
+
+def standing(entries: DataFrame) -> DataFrame:
+    """The one entry of each key that stands, over all Arrow batches that a micro-batch was cut into.
+
+    That is the newest version, unless a delete without a version lies behind it in the log.
+    """
+    version, offset, row = F.col(PREFIX + "version"), F.col(PREFIX + "offset"), F.struct("*")
+    plain = version == UNVERSIONED
+    newest = F.max_by(row, F.when(~plain, F.struct(version, offset))).alias("newest")
+    ended = F.max_by(row, F.when(plain, offset)).alias("ended")
+    both = without_tallies(entries).groupBy(PREFIX + "id").agg(newest, ended)
+    # A delete's own tombstone adds nothing to it, and knows no version.
+    own = F.expr(f"newest.{PREFIX}document IS NULL AND ended.{PREFIX}offset - newest.{PREFIX}offset <= {OWN_TOMBSTONE}")
+    # Offsets of two partitions can't be compared: then the one whose position is known stands.
+    behind = F.expr(
+        f"ended.{PREFIX}partition = newest.{PREFIX}partition AND ended.{PREFIX}offset >= newest.{PREFIX}offset"
+    )
+    gone = F.col("ended").isNotNull() & (F.col("newest").isNull() | (behind & ~own))
+    return both.select(F.when(gone, F.col("ended")).otherwise(F.col("newest")).alias("r")).select("r.*")
+
+
+class Merger:
+    """Applies one view's batches to its table; the function of ``foreachBatch``.
+
+    Args:
+        place: finds the table, whose name changes with a promotion, and whose property names the holder of the lease.
+        spec: the flow's work: one view.
+        checkpoint: the flow's checkpoint, whose id and offsets go into the snapshot summary.
+        lease, upkeep: of the generation.
+        most: records that a batch holds at the most; None for any number.
+
+    Attributes:
+        counts: batch -> what was counted of it, of the newest ``KEPT_COUNTS``.
+    """
+
+    def __init__(
+        self,
+        place: TablePlace,
+        spec: FlowSpec,
+        checkpoint: Path,
+        lease: Lease,
+        upkeep: Upkeep,
+        most: int | None = None,
+    ) -> None:
+        (self.view,) = spec.views.values()
+        self.about = {"sink": spec.sink, "generation": spec.generation, "flow": self.view.name}
+        self.place, self.spec, self.checkpoint, self.lease, self.upkeep = place, spec, checkpoint, lease, upkeep
+        self.table, self._small, self._most = "", False, most
+        self.counts: dict[int, Counts] = {}
+        self._reader, self._packed = NativeReader.of(spec), spec.pack()
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Apply a batch once.
+
+        Args:
+            batch: of ``spark.reading.record``.
+            batch_id: its number.
+
+        Raises:
+            Fenced: another process has taken the generation over (terminal).
+        """
+        query_id = json.loads((self.checkpoint / "metadata").read_text())["id"]
+        spark = batch.sparkSession
+        group = spark.sparkContext.getLocalProperty(GROUP) or query_id
+        try:
+            with about(**self.about, batch=batch_id), MERGES.turn(group):
+                self._marked(batch, batch_id, query_id)
+        finally:
+            turn_done(spark, MERGING, group)
+
+    def _marked(self, batch: DataFrame, batch_id: int, query_id: str) -> None:
+        """Apply it with its marks, and keep the table in order."""
+        spark = batch.sparkSession
+        marks = {
+            QUERY: query_id,
+            BATCH: str(batch_id),
+            OFFSETS: json.dumps(batch_offsets(self.checkpoint, batch_id), separators=(",", ":")),
+        }
+        # Session settings, because MERGE takes no options of its own; this session belongs to this query alone.
+        for name, value in marks.items():
+            spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
+        records = self._records(batch_id)
+        self._small = records <= SMALL_RECORDS
+        insisting(lambda: self._once(batch, batch_id, marks))
+        self.upkeep.after(spark, self.table, loading=self._most is not None and records >= FULL * self._most)
+
+    def _once(self, batch: DataFrame, batch_id: int, marks: Mapping[str, str]) -> None:
+        spark = batch.sparkSession
+        self.lease.check()
+        self.table = self.place.claimed_table(spark, self.table)
+        history = History(spark, self.table)
+        counts = self._apply(batch, history, done=history.holds(marks))
+        if counts is None:
+            return
+        self.counts[batch_id] = counts
+        self.counts.pop(batch_id - KEPT_COUNTS, None)
+
+    def _records(self, batch_id: int) -> int:
+        """How many records a batch has at the most; of the first one nobody knows where it begins."""
+        if not batch_id:
+            return SMALL_RECORDS + 1
+        try:
+            before, ends = (batch_offsets(self.checkpoint, number) for number in (batch_id - 1, batch_id))
+        except OSError:  # somebody has tidied the checkpoint up
+            return SMALL_RECORDS + 1
+        return sum(
+            end - before.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items()
+        )
+
+    def _apply(self, batch: DataFrame, history: History, *, done: bool) -> Counts | None:
+        """Plain records by Spark's own functions, and what is odd by the codec; None if nothing was left to do.
+
+        The commit of the plain ones bears the batch's marks, and the process may end before the odd ones have followed:
+        a batch that is there already is looked through for them again.
+        """
+        if self._reader is None:
+            return None if done else self._by_codec(batch, empty=history.is_empty)
+        if done:
+            odd = self._reader.read(batch).where(ODD)
+            return self._by_codec(self._odd_keys(batch)) if not odd.isEmpty() else Counts()
+        counts, some_odd = self._natively(batch, self._reader, empty=history.is_empty)
+        return counts.with_odd(self._by_codec(self._odd_keys(batch))) if some_odd else counts
+
+    def _natively(self, batch: DataFrame, reader: NativeReader, *, empty: bool) -> tuple[Counts, bool]:
+        """Apply the plain records; (what was counted, whether any are odd, or nobody has counted)."""
+        seen = Observation()
+        read = reader.read(batch)
+        observed = read.observe(
+            seen,
+            F.count("*").alias("records"),
+            F.count(F.when(F.col(ODD), 1)).alias("odd"),
+            F.lit(0).alias("rejected"),
+            *_both(),
+        )
+        self._write(self._source(observed.where(~F.col(ODD)).drop(KEY, ODD)), empty=empty)
+        found = told(seen)
+        return Counts.of(found), found.get("odd") != 0
+
+    def _odd_keys(self, batch: DataFrame) -> DataFrame:
+        """The records of every key that has an odd one, in their order: what becomes of one may depend on the next."""
+        assert self._reader is not None
+        odd = self._reader.read(batch).where(ODD).select(KEY).distinct()
+        mine = batch.join(odd, F.coalesce("key", F.lit(b"")) == F.col(KEY), "left_semi")
+        return mine.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+
+    def _by_codec(self, records: DataFrame, *, empty: bool = False) -> Counts:
+        view = self.view
+        typed = map_in_arrow(records, partial(entries_with_rows, self._packed), entry_schema(view))
+        tally = F.col(PREFIX + "view") == TALLY
+        sent = F.when(tally, F.col(PREFIX + "version"))
+        counted = (F.sum(F.when(tally, F.col(PREFIX + "offset"))).alias("records"), *_both(~tally))
+        if not view.needs_spark:
+            seen = Observation()
+            typed = typed.observe(seen, F.sum(sent).alias("rejected"), *counted)
+            self._write(self._source(typed), empty=empty)
+            return Counts.of(told(seen))
+        # Letters are looked for before the rows are written, and the Python decoding still runs once.
+        typed = with_expressions(typed, view).persist()
+        try:
+            sent = sent.otherwise(F.col(FAILED).isNotNull().cast("bigint"))
+            found = typed.agg(F.sum(sent).alias("rejected"), *counted).collect()[0].asDict()
+            source = self._source(typed)
+            self._send_letters(source)
+            self._write(source, empty=empty)
+            return Counts.of(found)
+        finally:
+            typed.unpersist()
+
+    def _source(self, entries: DataFrame) -> DataFrame:
+        """The newest row of each key, as ``table_rows`` gives them."""
+        more = [F.col(PREFIX + "version").alias(VERSION_COLUMN)]
+        if self.view.needs_spark:
+            more.append(F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY))
+        return table_rows(standing(entries), self.view, *more)
+
+    def _write(self, source: DataFrame, *, empty: bool) -> None:
+        """One commit of rows: an append where nothing was ever committed, else a MERGE, which reads its source once."""
+        rows = source.drop(ENTRY, LETTER)
+        if empty:
+            rows.where(f"NOT {GONE}").drop(GONE).writeTo(self.table).append()
+            return
+        merge_changes(self.table, rows, self.view, few=self._small)
+
+    def _send_letters(self, source: DataFrame) -> None:
+        """Rows that can't be computed become dead letters before their batch is committed."""
+        letters = []
+        for row in source.where(F.col(LETTER).isNotNull()).select(ENTRY, LETTER).collect():
+            entry, failed = Entry(*(row[ENTRY][name] for name in OWN)), row[LETTER]
+            letters.append(letter_of(self.spec, entry, reason(self.view, failed["columns"], failed["seen"])))
+        deadletters.send(self.spec.dead_letters, letters)
+
+
+def _both(entries: Column | None = None) -> tuple[Column, ...]:
+    """What is counted of entries, whoever has made them."""
+    version = F.col(PREFIX + "version")
+    return (
+        F.count(PREFIX + "document").alias("written"),
+        F.max(version if entries is None else F.when(entries, version)).alias("position"),
+        F.max(PREFIX + "ts_ms").alias("ts_ms"),
+    )
+
+
+def key_names(view: View) -> list[str]:
+    """The key's column names as the table has them."""
+    if isinstance(view, TimedView):
+        return [ID_COLUMN]
+    renamed = dict(view.columns)
+    return [renamed.get(name, name) for name in view.key]
+
+
+def merge_changes(table: str, rows: DataFrame, view: View, *, few: bool, branched: bool = True) -> None:
+    """Merge changes into a table that has rows; readers see all of them at once.
+
+    Args:
+        table: its name, as it is loaded.
+        rows: one a key; ``GONE`` is their last column.
+        view: which the table is of.
+        few: whether they are ``SMALL_RECORDS`` at the most.
+        branched: whether a large table may be changed by way of a branch: what is cut then leaves snapshots that nobody
+            has seen.
+
+    Raises:
+        Exception: Spark's; ``is_conflict`` tells of one that is transient.
+    """
+    keys, columns = key_names(view), rows.columns[:-1]
+    if not branched or History(rows.sparkSession, table).rows < LARGE_ROWS:
+        return _merge(table, rows, keys, columns)
+    change = partial(merge_statement, keys=keys, columns=columns, new=False)
+    with held(rows) as kept:
+        if few and held_bytes(kept) <= SMALL_BYTES:
+            merge_small(table, kept, keys, change, GONE)
+        elif not merge_new(table, kept, keys, change, GONE):
+            _merge(table, kept, keys, columns)
+
+
+def _merge(table: str, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> None:
+    rows.createOrReplaceTempView(CHANGES)
+    rows.sparkSession.sql(merge_statement(table, keys, columns))
+
+
+def set_and_insert(columns: Sequence[str]) -> tuple[str, str]:
+    """What a MERGE writes of a source called ``s``: the assignments of its UPDATE of ``t``, and its INSERT."""
+    sets = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns)
+    listed, values = ", ".join(map(quoted, columns)), ", ".join(f"s.{quoted(name)}" for name in columns)
+    return sets, f"INSERT ({listed}) VALUES ({values})"  # noqa: S608 (names are quoted, no values)
+
+
+def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, new: bool = True) -> str:
+    """MERGE of ``CHANGES`` into ``table``: newer rows replace, gone rows leave, and an older change does nothing.
+
+    Args:
+        table: its name.
+        keys: names of the key's columns.
+        columns: the table's.
+        new: whether rows that are not there are inserted.
+    """
+    on = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in keys)
+    newer = f"s.{VERSION_COLUMN} >= t.{VERSION_COLUMN}"
+    sets, insert = set_and_insert(columns)
+    return (
+        f"MERGE INTO {table} t USING {CHANGES} s ON {on} "
+        f"WHEN MATCHED AND s.{GONE} AND ({newer} OR s.{VERSION_COLUMN} = {UNVERSIONED}) THEN DELETE "
+        f"WHEN MATCHED AND NOT s.{GONE} AND {newer} THEN UPDATE SET {sets} "
+        + (f"WHEN NOT MATCHED AND NOT s.{GONE} THEN {insert}" if new else "")
+    )
+
+
+def ready_place(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> TablePlace:
+    """The table of a flow's one view, made if it is new, and claimed; arguments as ``start_warehouse``.
+
+    Raises:
+        StateError: it has gone, or it is filled already (terminal).
+        SinkRefused: another generation's table stands in its place (terminal).
+    """
+    (view,) = flow.spec.views.values()
+    place = TablePlace(sink, catalog, view.name, flow.spec.generation, lease.token)
+    lease.check()
+    if not flow.is_new and not place.there():
+        flow.refuse_gone(view.name)
+    table = place.make(spark, view)
+    if flow.is_new and not spark.table(table).limit(1).isEmpty():
+        flow.refuse_filled(view.name)
+    return place
+
+
+def start_warehouse(spark: SparkSession, flow: Flow, sink: Any, catalog: str, lease: Lease) -> CountedQuery:
+    """Start a flow that keeps one view's table.
+
+    Args:
+        spark: the session.
+        flow: its flow.
+        sink: the sink's part of the pipeline file.
+        catalog: the catalogue's name inside Spark.
+        lease: of the generation.
+    """
+    place = ready_place(spark, flow, sink, catalog, lease)
+    upkeep = Upkeep(policy_of(sink), flow.folder.parent)
+    merger = Merger(place, flow.spec, flow.checkpoint, lease, upkeep, flow.reading.max_offsets)
+    writer = changelog(spark, flow, turns=MERGING).writeStream.queryName(flow.title).foreachBatch(brief(merger))
+    return CountedQuery(begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow), merger.counts)

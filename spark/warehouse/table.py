@@ -1,0 +1,227 @@
+"""A view's table in the warehouse: where it is, its columns, and who may write to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.errors import Fenced, SinkRefused, SinkUnavailable
+from cdc.join.columns import document_columns
+from cdc.join.expressions import quoted
+from cdc.stateful import StatefulView
+from cdc.timed import TimedView
+from cdc.types import spark_type
+from cdc.view import View
+from sinks.iceberg import catalogue as iceberg
+from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
+from sinks.iceberg.types import widens
+from spark.warehouse.iceberg_history import loaded
+
+GENERATION, LEASE = iceberg.GENERATION, iceberg.LEASE
+
+
+def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings that make an Iceberg catalogue known; they must be there when the session is built."""
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog", **{f"{prefix}.{key}": v for key, v in properties.items()}}
+
+
+def table_columns(spark: SparkSession, view: View) -> list[tuple[str, str]]:
+    """(name, Spark type) of the view's warehouse table, without our own version column."""
+    if isinstance(view, StatefulView):
+        return state_columns(view)
+    frame = spark.createDataFrame([], ", ".join(f"{quoted(name)} {kind}" for name, kind in view.spark_schema()))
+    selected = frame.select(*output_columns(view))
+    return document_columns(view) + [(field.name, field.dataType.simpleString()) for field in selected.schema]
+
+
+def state_columns(view: StatefulView) -> list[tuple[str, str]]:
+    """The same of a view that keeps a state: a fold's key and its state; of windows and matches all that they say, and
+    their ids."""
+    by_name = view.table.by_name
+    kinds = [(out, spark_type(by_name[source])) for source, out in view.columns] + list(view.state.items())
+    return [*kinds, (ID_COLUMN, "string")] if isinstance(view, TimedView) else kinds
+
+
+def output_columns(view: View) -> list[Column]:
+    """The view's chosen, renamed and computed columns, over a frame of rows; of a joined view the computed ones."""
+    return ([] if document_columns(view) else chosen_columns(view)) + [
+        F.expr(expression).alias(name) for name, expression in view.fields.items()
+    ]
+
+
+def chosen_columns(view: View) -> list[Column]:
+    """The view's chosen and renamed columns, over a frame of rows."""
+    return [F.col(quoted(source)).alias(out) for source, out in view.columns]
+
+
+def create_namespace(spark: SparkSession, namespace: str) -> None:
+    """Create a namespace if it is not there. Two flows that begin at once may both find it missing, and a catalogue in
+    SQL refuses the second entry: whoever was later finds it at his second look."""
+    make = f"CREATE NAMESPACE IF NOT EXISTS {namespace}"
+    try:
+        spark.sql(make)
+    except Exception:
+        spark.sql(make)
+
+
+def create_table(
+    spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None, *, version: int = 3
+) -> None:
+    """Create the namespace and the table if they are not there; ``properties`` are set in any case.
+
+    Args:
+        spark: the session.
+        table: its name inside Spark.
+        view: whose columns it is to have.
+        properties: of ours.
+        version: of Iceberg's format, of a table that is made. With 3 a data file has at most one deletion vector, which
+            each merge writes anew; with 2 each merge adds a file of deletes to be read by every reader.
+    """
+    create_namespace(spark, table.rsplit(".", 1)[0])
+    columns = [*table_columns(spark, view), (VERSION_COLUMN, "bigint")]
+    listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
+    settings = {
+        "format-version": str(version),
+        "write.merge.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        # The metadata log grows by a file a commit; without this a table committed every few seconds fills its folder.
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "50",
+        **(properties or {}),
+    }
+    said = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({said})")
+    ours = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
+    if ours:
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")
+    follow_columns(spark, table, view, columns)
+
+
+def follow_columns(spark: SparkSession, table: str, view: View, columns: Sequence[tuple[str, str]]) -> None:
+    """Bring a table to the view's columns, by Iceberg's own schema evolution: no row is written anew.
+
+    A column that the source has gained is null until its rows are read; what it can't be in place (another type) is
+    left to Iceberg, which refuses the first merge.
+
+    Args:
+        spark: the session.
+        table: its name inside Spark.
+        view: whose columns it is to have.
+        columns: (name, Spark type) of these, our own version column included.
+    """
+    there = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+    for former, present in view.table.renamed:
+        if former in there and present not in there and present in dict(columns) and former not in dict(columns):
+            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(former)} TO {quoted(present)}")
+            there[present] = there.pop(former)
+    for name in there.keys() - dict(columns).keys():
+        spark.sql(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
+    added = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns if name not in there)
+    if added:
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
+    for name, kind in columns:
+        if there.get(name, kind) != kind and widens(there[name], kind):
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
+
+
+@dataclass(frozen=True)
+class TablePlace:
+    """Where a generation's table is.
+
+    Attributes:
+        sink: the sink's part of the pipeline file.
+        catalog: the catalogue's name inside Spark.
+        view: the view's name.
+        generation: which one.
+        token: of the lease under which this process writes.
+    """
+
+    sink: Any
+    catalog: str
+    view: str
+    generation: int
+    token: int
+
+    def find(self) -> str:
+        """``catalog.namespace.table``, each part quoted; promotions change the name."""
+        namespace, table = iceberg.find_table(self.sink, self.catalog, self.view, self.generation)
+        return f"`{self.catalog}`.`{namespace}`.`{table}`"
+
+    def there(self) -> bool:
+        """Whether the generation has a table."""
+        try:
+            return bool(self.find())
+        except SinkRefused:
+            return False
+
+    def make(self, spark: SparkSession, view: View) -> str:
+        """The table, which is created when the generation has none yet.
+
+        Raises:
+            SinkRefused: another generation's table stands in its place (terminal).
+        """
+        try:
+            table = self.find()
+            self.check(spark, table)
+        except SinkRefused as error:
+            namespace, name = iceberg.table_name(self.sink, self.view, self.generation)
+            table = f"`{self.catalog}`.`{namespace}`.`{name}`"
+            if spark.catalog.tableExists(table):
+                raise SinkRefused(
+                    f"table {namespace}.{name} is there, but it is not generation {self.generation}'s",
+                    means="nothing was written",
+                    fix="`headwater generations FILE` shows which there are; `headwater rebuild` makes a new one",
+                ) from error
+        iceberg.check_files(self.sink)
+        properties = {GENERATION: str(self.generation), LEASE: str(self.token)}
+        create_table(spark, table, view, properties, version=self.sink.format_version)
+        return table
+
+    def claimed_table(self, spark: SparkSession, known: str = "") -> str:
+        """The table to write to, loaded anew.
+
+        Args:
+            spark: the session.
+            known: under which name it was last; the catalogue's database is asked only where that leads elsewhere.
+
+        Raises:
+            SinkRefused: there is none. SinkUnavailable: it was just promoted (transient).
+            Fenced: somebody else has claimed it (terminal).
+        """
+        if known:
+            with suppress(SinkUnavailable, AnalysisException):
+                self.check(spark, known)
+                return known
+        table = self.find()
+        self.check(spark, table)
+        return table
+
+    def check(self, spark: SparkSession, table: str) -> None:
+        """Raise if the table is not this generation's, or if a later holder of the lease has claimed it.
+
+        The table is loaded anew here, and from here to the commit not again: if a promotion swaps the names meanwhile,
+        the commit finds another table's metadata in its place, and fails. (A flow that starts again after a promotion
+        would else see for ever what its name meant before.)
+
+        Raises:
+            SinkUnavailable: a promotion has just given the name to another generation (transient).
+            Fenced: somebody else has claimed it (terminal).
+        """
+        spark.catalog.refreshTable(table)
+        found = loaded(spark, table).properties()
+        if int(found.get(GENERATION) or 1) != self.generation:
+            raise SinkUnavailable(f"table {table} was given to another generation just now")
+        if int(found.get(LEASE) or 0) > self.token:
+            raise Fenced(
+                f"table {table} was claimed by another process",
+                means="it goes on from the same place; this one has stopped writing, nothing is lost",
+                fix="nothing, if the other process is meant to run; else stop that one first",
+            )

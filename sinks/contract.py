@@ -154,6 +154,14 @@ class Target(Protocol):
         """
         ...
 
+    def settle(self, target: str) -> None:
+        """End what of a promotion that was cut keeps writers waiting, towards whichever generation it went.
+
+        Raises:
+            SinkUnavailable: the server went away (transient); call again.
+        """
+        ...
+
     def living(self, target: str) -> int | None:
         """The generation that readers see now; None if nothing is there."""
         ...

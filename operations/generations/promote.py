@@ -152,6 +152,10 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     try:
         shown, before = _Shown(pipeline, sink, part, old, begun), [opened.living(view) for view in views]
         register.begin_promotion(number, old)
+        if begun is not None and begun.moving and begun.number != number:
+            # Writers of both generations may wait for what was cut: neither would ever come as far as the other.
+            for view in views:
+                opened.settle(view)
         if not behind_too and not (begun is not None and begun.moving and begun.number == number):
             _level(pipeline, register, old, number, begun, say)
         register.move_readers(number)

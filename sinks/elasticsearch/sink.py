@@ -176,6 +176,9 @@ class ElasticsearchSink:
         """See the contract: one call moves the readers' alias."""
         self._indices.promote(self._target(target), old)
 
+    def settle(self, target: str) -> None:
+        """See the contract: nobody waits."""
+
     def living(self, target: str) -> int | None:
         """See the contract."""
         return self._indices.living(self._target(target))

@@ -80,6 +80,9 @@ class IcebergTarget:
         """See the contract."""
         catalogue.promote_table(self._place, self._catalog, target, self._number(target), old)
 
+    def settle(self, target: str) -> None:
+        """See the contract: nobody waits."""
+
     def living(self, target: str) -> int | None:
         """See the contract."""
         return catalogue.living(self._place, self._catalog, target)

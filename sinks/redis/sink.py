@@ -206,6 +206,12 @@ class RedisSink:
             self._refuse_others(self._server.client(), self._where(target))
             promotion.promote(self._server.client(), self._where(target), settings.who, old, settings.cluster)
 
+    def settle(self, target: str) -> None:
+        """See the contract: writers of both generations wait as long as keys are renamed."""
+        with self._server.once("settle"):
+            self._refuse_others(self._server.client(), self._where(target))
+            promotion.finish(self._server.client(), self._where(target))
+
     def living(self, target: str) -> int | None:
         """See the contract."""
         where = self._where(target)

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from cdc.errors import Behind, StateError
+from cdc.pipeline import loads
 from operations.generations import promote
 from operations.generations.level import level
 from operations.generations.promote import _caught_up, _level
+from operations.state_folder import register_of
 from spark.disk.promotion import Promotion
 from spark.disk.register import Register
-from spark.disk.state import Identity
+from spark.disk.state import Generation, Identity
 from spark.disk.status import FlowStatus
 
 
@@ -150,3 +152,51 @@ def test_of_several_topics_only_the_one_that_was_made_anew_is_left_out(tmp_path:
     assert level(pipeline, register, 1, 2, 0.0) == "1 records"
     # The way back: whoever has seen the new log would miss what only that one got, and no wait brings it.
     assert level(pipeline, register, 2, 1, 60.0) == "all that t got since it was made anew"
+
+
+SHOP = """\
+version: 1
+name: shop
+source: {database: shop, user: u, tables: [public.orders]}
+kafka: {bootstrap: "127.0.0.1:1"}
+connect: {url: "http://localhost:1"}
+views: {order: {root: orders}}
+sinks:
+  cache: {type: redis, url: "redis://127.0.0.1:1", view: order}
+engine: {state_dir: STATE}
+"""
+
+
+def test_writers_that_wait_for_what_was_cut_go_on_before_they_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promotion killed among its renames holds the writers of both: whoever took it back was told after half a
+    minute to try again, each time, and each try put off the moment at which `run` ends it."""
+    pipeline, done = loads(SHOP.replace("STATE", str(tmp_path)), "shop.yaml", {}), list[str]()
+    register = register_of(pipeline, "cache")
+    register.move(register.create("test").number, "ready")
+    for number in (1, 2):
+        generation = register.generation(number)
+        (generation.flow_folder("order") / "checkpoint").mkdir(parents=True)
+    target = SimpleNamespace(
+        living=lambda _view: 2,
+        settle=lambda view: done.append(f"settle {view}"),
+        promote=lambda view, old: done.append(f"promote {view} from {old}"),
+        close=lambda: None,
+    )
+    monkeypatch.setattr(promote, "open_target", lambda _config: target)
+    monkeypatch.setattr(promote, "_level", lambda *_: done.append("level"))
+    monkeypatch.setattr(Generation, "views", lambda _self: ["order"])
+    register.begin_promotion(2, 1)
+    promote.promote(pipeline, "cache", 1, done.append)  # nobody was moved, so nobody waits
+    assert "settle order" not in done
+    done.clear()
+    register.begin_promotion(2, 1)
+    register.move_readers(2)
+    promote.promote(pipeline, "cache", 1, done.append)
+    assert done[:3] == ["settle order", "level", "promote order from 2"]
+    done.clear()
+    register.begin_promotion(2, 1)
+    register.move_readers(2)
+    promote.promote(pipeline, "cache", 2, done.append)  # the way it went: ended by itself, and nobody is waited for
+    assert done[0] == "promote order from 2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
@@ -96,7 +97,8 @@ def selected(empty: DataFrame, expression: str) -> DataFrame:
     cut off. Behind WHEN no name may be. (A comment may be the end: hence a line of its own.)
 
     Raises:
-        AnalysisException, ParseException: it is not Spark SQL over these columns, or names its result.
+        AnalysisException, ParseException: it is not Spark SQL over these columns, names its result, or is no value of
+            one row.
     """
     found = empty.select(F.expr(expression))
     try:
@@ -106,7 +108,30 @@ def selected(empty: DataFrame, expression: str) -> DataFrame:
         raise ParseException(why) from None
     except AnalysisException:  # it parses, and is no condition
         pass
+    _refuse_other_rows(found)
     return found
+
+
+# What Spark puts between an expression's select and its rows: why that is no value of one row.
+_NOT_OF_ONE_ROW = {
+    "Aggregate": "it takes many rows to one, and this sees one row; a view's `aggregates` count and sum",
+    "Generate": "it makes rows of one row, and a field or condition is one value; keep the array",
+    "Window": "it looks at other rows (OVER), and a field or condition sees one row",
+}
+
+
+def _refuse_other_rows(found: DataFrame) -> None:
+    """Spark alone takes ``sum(a)`` for a select of one row: here it would fail, or count the rows of a batch."""
+    if len(found.columns) != 1:  # `*`
+        raise ParseException("it gives several columns, and a field or condition is one value")
+    plan: Any = found._jdf.queryExecution().analyzed()
+    while True:
+        why = _NOT_OF_ONE_ROW.get(plan.nodeName())
+        if why:
+            raise ParseException(why)
+        if plan.children().size() != 1:
+            return
+        plan = plan.children().head()
 
 
 def reason(error: Exception) -> str:

@@ -109,6 +109,36 @@ def test_a_word_at_the_end_is_no_name_of_the_result(spark: SparkSession) -> None
     assert analyse(spark, view_with({"f": "a < 5 -- a comment"}, where="(a < 5)")).types == {"f": "boolean"}
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("sum(a)", "many rows to one"),
+        ("count(*)", "many rows to one"),
+        ("1 + max(a)", "many rows to one"),
+        ("explode(l)", "makes rows of one row"),
+        ("row_number() OVER (ORDER BY id)", "looks at other rows"),
+        ("lag(a) OVER (ORDER BY id) + 1", "looks at other rows"),
+        ("*", "several columns"),
+    ],
+)
+def test_what_is_no_value_of_one_row_is_refused(spark: SparkSession, said: str, why: str) -> None:
+    """Spark alone takes them: the flow would fail at each start, or number the rows of a batch."""
+    over = rf"is not Spark SQL over public\.t: it .*{why}"
+    with pytest.raises(ConfigError, match=over):
+        analyse(spark, view_with({"f": said}))
+    if said != "*":
+        with pytest.raises(ConfigError, match=over):
+            child_expressions.analysed(spark, joined(Aggregate("n", TABLE, (("id", "id"),), "max", value=said)))
+    if "(a)" in said or "(*)" in said or "OVER" in said:
+        with pytest.raises(ConfigError, match=over):
+            analyse(spark, view_with({}, where=f"{said} > 1"))
+
+
+@pytest.mark.parametrize("said", ["aggregate(l, 0, (x, y) -> x + y)", "size(filter(l, x -> x > 1))", "greatest(a, b)"])
+def test_what_looks_into_one_row_is_taken(spark: SparkSession, said: str) -> None:
+    assert analyse(spark, view_with({"f": said})).types == {"f": "int"}
+
+
 def spec_of(view: View) -> FlowSpec:
     return FlowSpec("sink", {"v": view}, {TOPIC: ("v",)}, {TOPIC: TABLE}, {}, {})
 

@@ -170,7 +170,11 @@ def _kind(
     try:
         for part in (None if aggregate.column else aggregate.value, aggregate.where):
             if part is not None:
-                selected(empty, over_struct(part, layout.table.by_name, struct))
+                given = selected(empty, over_struct(part, layout.table.by_name, struct)).schema[0].dataType
+                if part is aggregate.where and given.simpleString() != "boolean":
+                    name = f"view {view.name}: aggregate {aggregate.name}"
+                    what = f"{name}: `where: {part}` must be true or false for a row"
+                    raise refuse(what, "compare something: `price > 0`, `name IS NOT NULL`")
         kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
         why = _as_written(empty.sparkSession, layout.table, aggregate) or reason(error)

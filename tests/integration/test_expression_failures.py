@@ -134,6 +134,13 @@ def test_what_is_no_value_of_one_row_is_refused(spark: SparkSession, said: str, 
             analyse(spark, view_with({}, where=f"{said} > 1"))
 
 
+def test_a_condition_of_an_aggregate_that_is_none_is_told_in_its_own_words(spark: SparkSession) -> None:
+    counted = Aggregate("n", TABLE, (("id", "id"),), "count", where="a + 1")
+    with pytest.raises(ConfigError, match=r"aggregate n: `where: a \+ 1` must be true or false for a row") as refused:
+        child_expressions.analysed(spark, joined(counted))
+    assert "__t" not in str(refused.value)
+
+
 @pytest.mark.parametrize("said", ["aggregate(l, 0, (x, y) -> x + y)", "size(filter(l, x -> x > 1))", "greatest(a, b)"])
 def test_what_looks_into_one_row_is_taken(spark: SparkSession, said: str) -> None:
     assert analyse(spark, view_with({"f": said})).types == {"f": "int"}

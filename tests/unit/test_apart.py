@@ -44,6 +44,15 @@ def wait(say: Say) -> None:
     time.sleep(60)
 
 
+def close(say: Say, done: Path) -> None:
+    try:
+        say("here")
+        time.sleep(60)
+    finally:
+        time.sleep(0.5)
+        done.touch()
+
+
 def test_what_it_says_and_returns_comes_back() -> None:
     with Apart(add, 2, 3) as work:
         total, pid = work.result()
@@ -128,3 +137,14 @@ def test_it_ends_with_the_block_that_wants_it() -> None:
         assert not work.ended()
     assert not psutil.pid_exists(int(said[0]))
     work.end()  # again is no harm
+
+
+def test_who_is_asked_twice_to_end_still_closes_what_is_open(tmp_path: Path) -> None:
+    """A Java that was just being started lived on when the second signal broke off what would have ended it."""
+    work = Apart(close, tmp_path / "done")
+    while not work.lines():
+        time.sleep(0.01)
+    work.ask()
+    time.sleep(0.2)
+    work.end()
+    assert (tmp_path / "done").exists()

@@ -130,6 +130,20 @@ def file_status(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
+def runs_without(pipeline: Pipeline, sink: str) -> bool:
+    """Whether a `run` is alive whose file does not have this sink: the one that has it was saved, and not applied."""
+    running = read_running(pipeline)
+    if running is None or not running.alive:
+        return False
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return sink not in YAML(typ="safe", pure=True).load(running.taken.text)["sinks"]
+    except (YAMLError, KeyError, TypeError):
+        return False
+
+
 def this_process(taken: Text, **more: Any) -> Running:
     """The note of this process."""
     return Running(taken, os.getpid(), psutil.Process().create_time(), **more)

@@ -86,7 +86,7 @@ def wrong_in_file(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> list[Co
         if name not in resolved:
             with found.step():  # one that no sink keeps, or whose sink has other troubles
                 placed.append((pipeline, _as_far_as_it_goes(pipeline, catalogue, name, found)))
-    found.wrong += wrong_expressions(pipeline, placed, say)
+    found.wrong += wrong_expressions(pipeline, placed, say, steady=True)
     once = {str(part): part for part in found.wrong}
     return list(once.values())
 
@@ -128,15 +128,18 @@ def wrong_in_generations(pipeline: Pipeline, catalogue: Catalogue, say: Say) -> 
 # -- Spark SQL --------------------------------------------------------------------------------------------------------
 
 
-def wrong_expressions(pipeline: Pipeline, placed: Sequence[Placed], say: Say) -> list[ConfigError]:
+def wrong_expressions(
+    pipeline: Pipeline, placed: Sequence[Placed], say: Say, *, steady: bool = False
+) -> list[ConfigError]:
     """What Spark's analyser does not take of views that fit the tables.
 
     Args:
         pipeline: the loaded file.
         placed: each view with the pipeline that its errors quote.
         say: told a line when Spark has to be started.
+        steady: nor what gives another value each time; what runs already goes on.
     """
-    from operations.run.flows import analysed_view
+    from operations.run.flows import analysed_view, refuse_moving
     from spark.join.child_expressions import needed
 
     asked = {}
@@ -157,7 +160,7 @@ def wrong_expressions(pipeline: Pipeline, placed: Sequence[Placed], say: Say) ->
             with waiting_for("Spark: reading the views' expressions"), analyser(pipeline) as spark:
                 for question in new:
                     with found.step():
-                        analysed_view(spark, *asked[question])
+                        (refuse_moving if steady else analysed_view)(spark, *asked[question])
                         right.append(question)
         except HeadwaterError as error:  # no Java here, say: who only applies needs none
             say(f"warning: the expressions were not read: {error.what}")

@@ -76,7 +76,7 @@ def _begun(sink: str, promotion: Mapping[str, Any], file: Path) -> str:
     seen = f"readers may see either of {origin} and {to}" if promotion["moving"] else f"readers still see {origin}"
     return (
         f"sink {sink}: sending readers from generation {origin} to {to} has begun and not ended: {seen}. If whoever "
-        f"began it was killed: `headwater run {file}` ends it, or "
+        f"began it was killed: `headwater run {file}` ends it (one that is alive after two minutes), or "
         f"`headwater promote {file} {sink} --generation N` of either"
     )
 

@@ -230,9 +230,17 @@ def _level(pipeline: Pipeline, register: Register, old: int, number: int, begun:
         mend = "`headwater run` keeps it up to date: try again"
         raise Behind(
             f"generation {number} lacks what readers of generation {old} see: {lacks}{f'; {failed}' if failed else ''}",
-            means="readers see what they saw before; nothing was changed",
+            means=_seen(begun),
             fix=f"{_mend(register.sink, number) if failed else mend}; with --force readers get what it has",
         )
+
+
+def _seen(begun: Promotion | None) -> str:
+    """What readers see after a promotion that was refused."""
+    if begun is None or not begun.moving:
+        return "readers see what they saw before; nothing was changed"
+    either = f"generation {begun.origin} or {begun.number}"
+    return f"readers see {either}, as since the promotion that was cut; promoting either of them ends it"
 
 
 def _caught_up(pipeline: Pipeline, register: Register, old: int, number: int) -> str | None:

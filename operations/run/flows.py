@@ -35,12 +35,12 @@ from spark.events.matches import is_matched, start_matches
 from spark.events.states import analyse_stateful
 from spark.events.windows import is_windowed, start_windows
 from spark.flow import Flow, Reading, plan_flows, start_live
-from spark.join.child_expressions import analysed
+from spark.join.child_expressions import analysed, refuse_unsteady_parts
 from spark.join.query import is_joined, went_live
 from spark.join.start import start_joined
 from spark.join.tables import JoinedTable, Open
 from spark.log_gaps import check_log
-from spark.reading.expressions import analyse
+from spark.reading.expressions import Refuse, analyse, refuse_unsteady
 from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
 from spark.warehouse.merge import start_warehouse
@@ -102,6 +102,13 @@ def spec_of(
     )
 
 
+def _placed(pipeline: Pipeline, view: View) -> Refuse:
+    def refuse(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
+        return pipeline.error_at(("views", view.name, *path), what, fix=fix, means="nothing was changed")
+
+    return refuse
+
+
 def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[View, Mapping[str, str]]:
     """A view whose computed aggregates have their types, and the types of its computed fields.
 
@@ -109,9 +116,7 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
         ConfigError: expressions that Spark does not take, each with its place in the file (terminal).
     """
 
-    def refuse(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
-        return pipeline.error_at(("views", view.name, *path), what, fix=fix, means="nothing was changed")
-
+    refuse = _placed(pipeline, view)
     if isinstance(view, StatefulView):
         known = analyse_stateful(spark, view, refuse)
         if in_tables(pipeline, view):
@@ -119,6 +124,21 @@ def analysed_view(spark: SparkSession, pipeline: Pipeline, view: View) -> tuple[
         return known, known.state
     typed = analysed(spark, view, refuse) if isinstance(view, JoinedView) else view
     return typed, analyse(spark, typed, refuse).types
+
+
+def refuse_moving(spark: SparkSession, pipeline: Pipeline, view: View) -> None:
+    """As ``analysed_view``, and what gives another value each time that it is asked: of a file, before it is applied.
+
+    Raises:
+        ConfigError: expressions that Spark does not take, or that say something else tomorrow (terminal).
+    """
+    typed, _ = analysed_view(spark, pipeline, view)
+    refuse = _placed(pipeline, view)
+    if isinstance(typed, StatefulView):
+        return
+    if isinstance(typed, JoinedView):
+        refuse_unsteady_parts(spark, typed, refuse)
+    refuse_unsteady(spark, typed, refuse)
 
 
 def _ready(build: Opened, flow: Flow, start: Start) -> tuple[Flow, Start]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import IcebergSink, Pipeline
+from operations.accepted import runs_without
 from operations.freshness.note import FlowNote, SinkNote, SourceNote, read_sink_note, read_source_note
 from operations.letter_counts import letter_counts
 from operations.loss_note import LossNote
@@ -27,10 +28,13 @@ from operations.status.judgement import (
 from spark.disk.status import FlowStatus, state_of, taken_over
 
 if TYPE_CHECKING:
+    from spark.disk.register import Register
     from spark.disk.state import Generation
 
 # A note is written each second; one that is older has nobody who writes it.
 STALE_SECONDS = 15.0
+# A promotion moves names, and is over by then; of a cache with millions of keys it may take longer.
+CUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkR
         for number in sorted({living, *register.kept()})
     }
     own = flows.pop(living)
-    facts = _sink_facts(pipeline, name, register.generation(living))
+    facts = replace(_sink_facts(pipeline, name, register.generation(living)), cut=_cut(register))
     if note is not None and now - note.at <= STALE_SECONDS:
         facts = replace(facts, away=note.away, astray=note.astray)
     judgement = judge_sink(facts, [one.judged for one in own.values()])
@@ -172,6 +176,14 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkR
     as_of = min(known) if known and len(known) == len(moments) else None
     age = None if as_of is None else max(now - as_of, 0.0)
     return SinkReport(living, _named(judgement, name), as_of, age, sink_limit(pipeline, name), own, flows)
+
+
+def _cut(register: Register) -> str | None:
+    begun = register.promotion()
+    if begun is None or register.cut_promotion(CUT_SECONDS) is None:
+        return None
+    way = f"from generation {begun.origin} to {begun.number}"
+    return f"sending readers {way} has begun and not ended: they may see either"
 
 
 def _named(judgement: Judgement, sink: str) -> Judgement:
@@ -192,6 +204,7 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
         paused=why,
         erasing=erasing,
         lost=None if lost is None else lost["progress"].split("\n")[0] or lost["error"] or "it begins",
+        unapplied=runs_without(pipeline, name),
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,
         waits=any(one["waits"] for one in mine),

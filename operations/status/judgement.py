@@ -144,7 +144,9 @@ class SinkFacts:
         paused: since when, by whom and why.
         erasing: it was an erasure that paused it.
         lost: how far it is with being made again; None if nothing was lost.
+        unapplied: a process runs the pipeline by a file that does not have it yet.
         refused: why no process runs it.
+        cut: where readers are being sent from, and to, that should be there by now; None if nobody sends them.
         away: why its server does not answer; None if it does, or nobody asks.
         astray: which view's readers see what the sink does not keep; None if none do, or nobody asks.
         evolving: what is under way because its tables were altered; None for nothing.
@@ -157,7 +159,9 @@ class SinkFacts:
     paused: str | None = None
     erasing: bool = False
     lost: str | None = None
+    unapplied: bool = False
     refused: str | None = None
+    cut: str | None = None
     away: str | None = None
     astray: str | None = None
     evolving: str | None = None
@@ -170,6 +174,10 @@ _NOT_YET = ("starting", "filling")
 _KNOWN = ("failed", "stopped", "retrying")
 _RUN = "`headwater run FILE`"
 _APPLY = "`headwater apply FILE`"
+_CUT = (
+    "if whoever began it was killed: a `headwater run` that is alive ends it after two minutes, and"
+    " `headwater promote FILE SINK --generation N` of either at once"
+)
 _WELL = Judgement("well")
 _TO_DO = "what to do:"
 _GONE = {
@@ -327,6 +335,8 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
         return (
             Judgement("starting", "a process has it, and has not begun")
             if facts.state == "starting"
+            else Judgement("stopped", "it is in no file that was applied", _APPLY)
+            if facts.unapplied
             else Judgement("stopped", _GONE["never run"], _RUN)
         )
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
@@ -334,6 +344,9 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     if filling is not None and worst.judgement == "behind" and worst.remedy is None:
         # The others have the machine while it is filled; if that does not get on, it is stalled, which is worse.
         worst = Judgement("filling", f"{filling.cause}; meanwhile of another flow {worst.cause}")
+    if facts.cut is not None and worst.judgement not in ("failed", "stopped"):
+        # A cache takes no writes as long as its keys are renamed: whatever its flows say, that is why.
+        return Judgement(worst.judgement if worst.bad else "evolving", facts.cut, _CUT)
     if facts.away is not None and worst.judgement not in _KNOWN:
         return Judgement("retrying", _first(facts.away), "start its server; what waits is written then by itself")
     if facts.astray is not None:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from cdc.join.expressions import quoted
 from cdc.timed import Measure, WindowView
 from cdc.view import View
-from spark.reading.expressions import Refuse, reason, selected
+from spark.reading.expressions import Refuse, reason, selected, way_out
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def type_of(
     except (AnalysisException, ParseException) as error:
         shown = name or path[-1]
         what = f"view {view.name}: `{shown}: {said}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
-        raise refuse(path, what, "use the table's own column names") from error
+        raise refuse(path, what, way_out(error)) from error
 
 
 def planned(spark: SparkSession, view: WindowView, refuse: Refused) -> dict[str, Plan]:

@@ -26,7 +26,16 @@ from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
-from spark.reading.expressions import COLUMN_NAMES, Refuse, reason, selected, unplaced
+from spark.reading.expressions import (
+    UNSTEADY,
+    UNSTEADY_WAY,
+    Refuse,
+    reason,
+    selected,
+    unplaced,
+    unsteady,
+    way_out,
+)
 from spark.reading.guard import guarded
 from spark.reading.record import RECORD, RECORD_DDL
 from spark.reading.spec import unpack
@@ -177,8 +186,10 @@ def _kind(
                     raise refuse(what, "compare something: `price > 0`, `name IS NOT NULL`")
         kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
-        why = _as_written(empty.sparkSession, layout.table, aggregate) or reason(error)
-        raise refuse(f"{said} is not Spark SQL over {layout.table.qualified}: {why}", COLUMN_NAMES) from error
+        plain = _as_written(empty.sparkSession, layout.table, aggregate) or error
+        raise refuse(
+            f"{said} is not Spark SQL over {layout.table.qualified}: {reason(plain)}", way_out(plain)
+        ) from error
     number = kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith("decimal")
     if aggregate.function in ("sum", "avg") and not number and aggregate.column is None:
         raise refuse(f"{said} gives {kind}, which has no sum", "cast it to a number, or take min, max or count")
@@ -187,16 +198,38 @@ def _kind(
     return kind
 
 
-def _as_written(spark: SparkSession, table: Table, aggregate: Aggregate) -> str:
-    """What Spark says of an aggregate over its table's own columns: over the structs it names words of ours."""
+def refuse_unsteady_parts(spark: SparkSession, view: JoinedView, refuse: Refuse = unplaced) -> None:
+    """As ``refuse_unsteady``, of what the view's aggregates compute.
+
+    Raises:
+        ConfigError: all such expressions (terminal).
+    """
+    found, places = Gathering(), dict(_places(view.tree, ()))
+    for layout in needed(view):
+        empty = _empty(spark, layout.table)
+        for aggregate in layout.aggregates:
+            for text in (None if aggregate.column else aggregate.value, aggregate.where):
+                with found.step():
+                    if text is not None and unsteady(empty, text):
+                        what = f"view {view.name}: aggregate {aggregate.name}: `{text}` is not made of the row alone"
+                        raise refuse(places.get(id(aggregate), ()), f"{what}: {UNSTEADY}", UNSTEADY_WAY)
+    found.end()
+
+
+def _empty(spark: SparkSession, table: Table) -> DataFrame:
+    """No rows of a table, under its own columns' names."""
     columns = ", ".join(f"{quoted(column.name)} {types.spark_type(column)}" for column in table.columns)
-    empty = spark.createDataFrame([], columns)
+    return spark.createDataFrame([], columns)
+
+
+def _as_written(spark: SparkSession, table: Table, aggregate: Aggregate) -> AnalysisException | ParseException | None:
+    """What Spark says of an aggregate over its table's own columns: over the structs it names words of ours."""
     for text in (None if aggregate.column else aggregate.value, aggregate.where):
         try:
-            selected(empty, text or "1")
+            selected(_empty(spark, table), text or "1")
         except (AnalysisException, ParseException) as error:
-            return reason(error)
-    return ""
+            return error
+    return None
 
 
 def _with_kinds(node: Node, kinds: dict[int, str]) -> Node:

@@ -48,6 +48,12 @@ class Computed:
 # Makes the error for a part of a view: its path below the view, what is wrong, the way out.
 Refuse = Callable[[tuple[str | int, ...], str, str], ConfigError]
 COLUMN_NAMES = "use the table's own column names; see docs/types.md for the type each column has in Spark"
+# By the beginning of Spark's own name for an error: the way out, where it is not to look at names.
+WAYS_OUT = {
+    "UNRESOLVED_ROUTINE": "use a function that Spark SQL has: some of Postgres's are called otherwise there",
+    "PARSE_": "write one expression of Spark SQL; a text stands in single quotes",
+    "DATATYPE_MISMATCH": "cast one side, `CAST(day AS string)`; docs/types.md says the type each column has in Spark",
+}
 
 
 def unplaced(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
@@ -87,7 +93,56 @@ def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: C
         return str(selected(empty, expression).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
         what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
-        raise refuse(what, COLUMN_NAMES) from error
+        raise refuse(what, way_out(error)) from error
+
+
+def way_out(error: AnalysisException | ParseException) -> str:
+    """What to do about what Spark does not take. Pure."""
+    if isinstance(error, OtherRows):
+        return "write one value of this row's own columns"
+    name = error.getCondition() or ""
+    return next((way for beginning, way in WAYS_OUT.items() if name.startswith(beginning)), COLUMN_NAMES)
+
+
+class OtherRows(ParseException):
+    """Spark SQL that is no value of one row, as Spark alone does not say."""
+
+
+def refuse_unsteady(spark: SparkSession, view: View, refuse: Refuse = unplaced) -> None:
+    """Refuse what gives another value each time that it is asked: sinks, rebuilds and ``verify`` would never agree.
+
+    Not asked of what runs already: that goes on as it was.
+
+    Args:
+        spark: any session.
+        view: one that ``analyse`` has taken.
+        refuse: makes the error for a part of the view.
+
+    Raises:
+        ConfigError: all such expressions (terminal).
+    """
+    if not view.needs_spark:
+        return
+    empty, found = spark.createDataFrame([], _schema(spark, view)), Gathering()
+    where = {("where",): view.where} if view.where else {}
+    for path, expression in ({("fields", name): text for name, text in view.fields.items()} | where).items():
+        with found.step():
+            if unsteady(empty, expression):
+                what = f"view {view.name}: `{path[-1]}: {expression}` is not made of the row alone"
+                raise refuse(path, f"{what}: {UNSTEADY}", UNSTEADY_WAY)
+    found.end()
+
+
+UNSTEADY = "a clock, a random number or who asks would give each sink, rebuild and `verify` another document"
+UNSTEADY_WAY = "let the database write it into a column; what depends on the time belongs into the query of readers"
+
+
+def unsteady(empty: DataFrame, expression: str) -> bool:
+    """Whether an expression, which Spark takes, may give another value for the same row."""
+    plan: Any = selected(empty, expression)._jdf.queryExecution().analyzed()
+    jvm: Any = empty.sparkSession._jvm
+    clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    return not plan.deterministic() or bool(plan.containsPattern(clock))
 
 
 def selected(empty: DataFrame, expression: str) -> DataFrame:
@@ -123,12 +178,12 @@ _NOT_OF_ONE_ROW = {
 def _refuse_other_rows(found: DataFrame) -> None:
     """Spark alone takes ``sum(a)`` for a select of one row: here it would fail, or count the rows of a batch."""
     if len(found.columns) != 1:  # `*`
-        raise ParseException("it gives several columns, and a field or condition is one value")
+        raise OtherRows("it gives several columns, and a field or condition is one value")
     plan: Any = found._jdf.queryExecution().analyzed()
     while True:
         why = _NOT_OF_ONE_ROW.get(plan.nodeName())
         if why:
-            raise ParseException(why)
+            raise OtherRows(why)
         if plan.children().size() != 1:
             return
         plan = plan.children().head()

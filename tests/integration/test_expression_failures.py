@@ -22,7 +22,7 @@ from spark.machine.quiet import hush
 from spark.machine.session import SETTINGS
 from spark.reading.computed import reason
 from spark.reading.entries import Decoded, Entry, EntryDecoder
-from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, without_tallies
+from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, refuse_unsteady, without_tallies
 from spark.reading.spec import FlowSpec
 from spark.warehouse.merge import ENTRY, GONE, LETTER, table_rows, with_expressions
 from spark.write import NEW, OWN, from_arrow
@@ -139,6 +139,35 @@ def test_a_condition_of_an_aggregate_that_is_none_is_told_in_its_own_words(spark
     with pytest.raises(ConfigError, match=r"aggregate n: `where: a \+ 1` must be true or false for a row") as refused:
         child_expressions.analysed(spark, joined(counted))
     assert "__t" not in str(refused.value)
+
+
+@pytest.mark.parametrize("said", ["rand()", "uuid()", "now()", "current_date() - a", "concat(current_user(), a)"])
+def test_what_is_not_made_of_the_row_alone_is_refused_before_it_is_applied(spark: SparkSession, said: str) -> None:
+    """Each sink, rebuild and verify would get another document of the same row."""
+    view = view_with({"f": said, "steady": "a + 1"})
+    assert "f" in analyse(spark, view).types  # what runs goes on
+    with pytest.raises(ConfigError, match=r"`f: .* is not made of the row alone") as refused:
+        refuse_unsteady(spark, view)
+    assert "steady" not in str(refused.value)
+    counted = joined(Aggregate("n", TABLE, (("id", "id"),), "max", value=said))
+    with pytest.raises(ConfigError, match=r"aggregate n: .* is not made of the row alone"):
+        child_expressions.refuse_unsteady_parts(spark, counted)
+
+
+@pytest.mark.parametrize(
+    ("said", "way"),
+    [
+        ("conkat(a, 1)", "use a function that Spark SQL has"),
+        ("a + + stage (", "write one expression"),
+        ("date_add(l, 1)", "cast one side"),
+        ("nothing + 1", "own column names"),
+        ("sum(a)", "this row's own columns"),
+    ],
+)
+def test_the_way_out_fits_what_is_wrong(spark: SparkSession, said: str, way: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        analyse(spark, view_with({"f": said}))
+    assert way in refused.value.fix, refused.value
 
 
 @pytest.mark.parametrize("said", ["aggregate(l, 0, (x, y) -> x + y)", "size(filter(l, x -> x > 1))", "greatest(a, b)"])

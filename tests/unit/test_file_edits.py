@@ -21,6 +21,7 @@ from operations.accepted import (
     note_running,
     read_accepted,
     read_running,
+    runs_without,
     text_of,
     this_process,
 )
@@ -137,9 +138,11 @@ def test_a_process_that_is_gone_runs_nothing(files: Files) -> None:
     note_running(pipeline, this_process(Text("p.yaml", files.text(), 2.0)))
     changes = pending(files.load(more=NEW))
     assert changes is not None and changes.added == ("third",)
+    assert runs_without(pipeline, "third") and not runs_without(pipeline, "cache")
     path = files.folder / "p" / "running.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": 2**22 + 1}))
     assert pending(pipeline) is None and file_status(pipeline)["pid"] is None
+    assert not runs_without(pipeline, "third")
 
 
 # -- the watch ---------------------------------------------------------------------------------------------------------

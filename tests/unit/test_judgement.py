@@ -141,6 +141,9 @@ def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
         (SinkFacts(evolving="table t: x"), [WELL], "evolving"),
         (SinkFacts(evolving="table t: x"), [Judgement("failed", "x")], "failed"),
         (SinkFacts(evolving="table t: x"), [Judgement("retrying", "x")], "retrying"),
+        (SinkFacts(cut="from 1 to 2"), [WELL], "evolving"),
+        (SinkFacts(cut="from 1 to 2", away=ERROR), [Judgement("retrying", "x")], "retrying"),
+        (SinkFacts(cut="from 1 to 2"), [Judgement("failed", "x")], "failed"),
         (SinkFacts(astray="readers of view v see generation 2"), [WELL], "failed"),
         (SinkFacts(letters=3), [WELL], "incomplete"),
         (SinkFacts(letters=3), [Judgement("behind", "x")], "behind"),
@@ -149,6 +152,17 @@ def test_the_source(facts: SourceFacts, judgement: str, word: str) -> None:
 )
 def test_a_sink(facts: SinkFacts, flows: list[Judgement], judgement: str) -> None:
     assert judge_sink(facts, flows).judgement == judgement
+
+
+def test_a_promotion_that_was_cut_is_the_cause_whatever_its_flows_say() -> None:
+    """A cache takes no writes meanwhile: its flows blame a server that is well, and its remedy was to start that."""
+    told = judge_sink(SinkFacts(cut="from 1 to 2"), [Judgement("retrying", "x", "bring the server back")])
+    assert told.cause == "from 1 to 2" and "headwater promote FILE SINK" in (told.remedy or "")
+
+
+def test_a_sink_that_was_only_saved_wants_an_apply() -> None:
+    assert judge_sink(SinkFacts(unapplied=True), []).remedy == "`headwater apply FILE`"
+    assert judge_sink(SinkFacts(), []).remedy == "`headwater run FILE`"
 
 
 def test_an_errors_way_out_is_the_remedy() -> None:

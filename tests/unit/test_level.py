@@ -68,6 +68,10 @@ def test_one_whose_flow_has_failed_is_not_waited_for(tmp_path: Path, monkeypatch
     with pytest.raises(Behind, match="70 records; its flow main has failed: for no known reason") as failed:
         _level(pipeline, register, 1, 2, None, said.append)
     assert "headwater status" in failed.value.fix and len(said) == 1
+    assert failed.value.means == "readers see what they saw before; nothing was changed"
+    with pytest.raises(Behind) as cut:
+        _level(pipeline, register, 1, 2, Promotion(2, 1), said.append)
+    assert "generation 1 or 2" in cut.value.means and "nothing was changed" not in cut.value.means
 
 
 def test_what_came_while_it_was_waited_for_is_waited_for_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,7 @@ class StateMerger(Merger):
                 total(F.col("offset")).alias("records"),
                 total(F.col("version")).alias("rejected"),
                 F.count(F.when(~tally & ~F.col("gone"), 1)).alias("written"),
+                F.count(F.when(~tally & F.col("gone"), 1)).alias("deleted"),
                 F.max(F.when(~tally, F.col("version"))).alias("position"),
                 F.max("ts_ms").alias("ts_ms"),
                 F.count(F.when(~tally, 1)).alias("rows"),

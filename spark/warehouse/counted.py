@@ -30,6 +30,7 @@ class Counts:
     Attributes:
         records: of the log.
         written: documents and rows.
+        deleted: of them that ended, whether they were there or not.
         rejected: dead letters.
         position: the highest.
         ts_ms: the newest commit, by the source's clock.
@@ -37,6 +38,7 @@ class Counts:
 
     records: int = 0
     written: int = 0
+    deleted: int = 0
     rejected: int = 0
     position: int = 0
     ts_ms: int = 0
@@ -51,6 +53,7 @@ class Counts:
         return Counts(
             self.records,
             self.written + odd.written,
+            self.deleted + odd.deleted,
             self.rejected + odd.rejected,
             max(self.position, odd.position),
             max(self.ts_ms, odd.ts_ms),

@@ -279,9 +279,11 @@ class Merger:
 
 def _both(entries: Column | None = None) -> tuple[Column, ...]:
     """What is counted of entries, whoever has made them."""
-    version = F.col(PREFIX + "version")
+    version, document = F.col(PREFIX + "version"), F.col(PREFIX + "document")
+    ends = document.isNull() & (version > UNVERSIONED)  # its tombstone is none besides
     return (
-        F.count(PREFIX + "document").alias("written"),
+        F.count(document).alias("written"),
+        F.count(F.when(ends if entries is None else entries & ends, 1)).alias("deleted"),
         F.max(version if entries is None else F.when(entries, version)).alias("position"),
         F.max(PREFIX + "ts_ms").alias("ts_ms"),
     )

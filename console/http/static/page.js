@@ -41,7 +41,7 @@
         width: place.clientWidth - 16,
         height: 220,
         scales: { y: { range: (_, least, most) => [0, Math.max(most, 1)] }, n: { range: (_, least, most) => [0, Math.max(most, 1)] } },
-        axes: [{ ...axis, values: (_, at) => at.map((one) => clock(one, 5)) }, { ...axis, label: "seconds" }, { ...axis, scale: "n", side: 1, label: "records", grid: { show: false } }],
+        axes: [{ ...axis, values: (_, at, _axis, _space, apart) => at.map((one) => clock(one, apart < 60 ? 8 : 5)) }, { ...axis, label: "seconds" }, { ...axis, scale: "n", side: 1, label: "records", grid: { show: false } }],
         series: [
           { label: "UTC", value: (_, at) => (at === null ? "" : clock(at, 8)) },
           { label: "seconds since the commit", stroke: colour("--link"), width: 2 },

@@ -133,7 +133,7 @@ def source_facts(
             age=None if note.as_of is None else max(now - note.as_of, 0.0),
             limit=limit,
             still=now - max(note.moved_at, note.since),
-            silent=now - max(note.answered_at, note.since),
+            silent=note.at - max(note.answered_at, note.since),  # after that it is the process that is silent
             failed_ago=None if note.failed_at is None else now - note.failed_at,
             failed_why=note.failed_why,
             **note.words(),

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operations.freshness.note import SourceNote
+from operations.status.facts import source_facts
 from operations.status.judgement import (
     BAD,
     FILL_WATCHDOG_SECONDS,
@@ -158,6 +160,12 @@ def test_a_promotion_that_was_cut_is_the_cause_whatever_its_flows_say() -> None:
     """A cache takes no writes meanwhile: its flows blame a server that is well, and its remedy was to start that."""
     told = judge_sink(SinkFacts(cut="from 1 to 2"), [Judgement("retrying", "x", "bring the server back")])
     assert told.cause == "from 1 to 2" and "headwater promote FILE SINK" in (told.remedy or "")
+
+
+def test_who_was_killed_is_silent_and_not_postgres() -> None:
+    note = SourceNote(at=100.0, since=10.0, as_of=99.0, moved_at=99.0, answered_at=98.0, connector="RUNNING")
+    assert source_facts(note, 114.0, 30.0).silent == 2.0
+    assert source_facts(replace(note, answered_at=70.0), 101.0, 30.0).silent == 30.0  # it asks, and hears nothing
 
 
 def test_a_sink_that_was_only_saved_wants_an_apply() -> None:

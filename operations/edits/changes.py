@@ -134,12 +134,13 @@ def _reopened(old: Pipeline, new: Pipeline, sink: str) -> list[int]:
         differs = before.sinks[sink] != after.sinks[sink] or any(one != other for one, other in views.values())
         # One that has written nothing takes the file as it is now (operations/opened.py), whatever it was defined as.
         undone = not generation.started and bool(outdated(new, generation))
-        if differs or undone or _loses_tables(old, new, after, sink):
+        if differs or undone or _other_tables(old, new, after, sink):
             found.append(number)
     return found
 
 
-def _loses_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
-    """Whether a sink of all tables keeps one that is captured no more: its flow has nothing to do."""
+def _other_tables(old: Pipeline, new: Pipeline, defined: Pipeline, sink: str) -> bool:
+    """Whether a sink of all tables keeps one that is captured no more, whose flow has nothing to do, or one that is
+    captured again, whose flow was left out: it is in the definition already, so nobody takes it up as a new one."""
     tables = named_tables(defined.sinks[sink]) if new.sinks[sink].tables == "all" else []
-    return any(old.captures(table) and not new.captures(table) for table in tables)
+    return any(old.captures(table) != new.captures(table) for table in tables)

@@ -86,5 +86,5 @@ def command(file: Path, wait: bool, timeout: float | None, yes: bool, as_json: b
                 "run": told(edits),
             }
         )
-    elif not wait and result.actions:
+    elif not wait and any(action.kind == "snapshot" and action.after is not None for action in result.actions):
         click.echo("rows are being read in the background; `headwater apply FILE --wait` shows how far")

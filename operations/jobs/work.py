@@ -19,7 +19,7 @@ from operations.generations.promote import candidate, promote, refuse_far_behind
 from operations.generations.retire import retire
 from operations.jobs.job import Job
 from operations.letter_counts import refuse_more_letters
-from operations.losses.steps import rebuild as rebuild_apart
+from operations.losses.steps import rebuild
 from operations.pausing import pause, refuse_paused, resume
 
 Say = Callable[[str], None]
@@ -50,7 +50,7 @@ def work(job: Job, pipeline: Pipeline, say: Say, stop: Event) -> dict[str, Any]:
     assert job.sink is not None  # refuse_unfit
     if job.verb == "rebuild":
         refuse_paused(pipeline, [job.sink], "nothing is filled")
-        _apart(rebuild_apart, pipeline, (job.sink, None), say, stop)
+        _apart(rebuild_step, pipeline, (job.sink,), say, stop)
         return {"sink": job.sink, "stage": "ready"}
     if job.verb == "pause":
         found, changed = pause(pipeline, job.sink, job.why, say)
@@ -94,6 +94,11 @@ def _apart(
 
 
 # -- in a process of their own -----------------------------------------------------------------------------------------
+
+
+def rebuild_step(say: Say, file: Path, sink: str) -> None:
+    """As ``headwater rebuild``."""
+    rebuild(say, load(file), file, sink, None)
 
 
 def verify_step(say: Say, file: Path, sink: str | None, asked: Mapping[str, Any], *, repair: bool = False) -> Any:

@@ -174,7 +174,8 @@ class Losses:
         return said
 
     def _begin(self, one: _Healing, step: Callable[..., Any], *arguments: Any) -> None:
-        one.doing, one.progress, one.child = step.__name__, "", self.start(step, self.file, *arguments)
+        one.doing, one.progress = step.__name__, ""
+        one.child = self.start(step, self.pipeline, self.file, *arguments)
 
     def _ended(self, one: _Healing, child: Apart[Any]) -> list[str]:
         equal, error, verb = None, None, one.doing

@@ -113,10 +113,12 @@ def test_a_sink_whose_target_could_not_be_made_is_opened_anew_as_the_file_says(f
     assert changes_between(old, old).lines() == []
 
 
-LAKE = '  lake: {type: iceberg, tables: all, catalog_uri: /c.db, warehouse: /w, namespace: n}'
+LAKE = "  lake: {type: iceberg, tables: all, catalog_uri: /c.db, warehouse: /w, namespace: n}"
 
 
-def test_a_warehouse_is_opened_anew_for_a_table_that_is_captured_no_more_and_for_one_that_is_again(files: Files) -> None:
+def test_a_warehouse_is_opened_anew_for_a_table_that_is_captured_no_more_and_for_one_that_is_again(
+    files: Files,
+) -> None:
     text = files.text(more=LAKE).replace("public.w]", "public.w, public.x]")
     both, without = loads(text, ""), loads(text.replace(", public.x]", "]"), "")
     define(register_of(both, "lake").generation(1), both, ["public.t", "public.w", "public.x"])

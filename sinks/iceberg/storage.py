@@ -147,12 +147,22 @@ def check(place: Place) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise SinkRefused unless a folder is there, or can be made, and written to."""
+    """Look whether a folder is there, or can be made, and written to.
+
+    Raises:
+        SinkRefused: a file is in its way. SinkUnavailable: it can't be written to, as where a disk with errors was made
+            read-only, or rights were changed: whoever kept a table there goes on when that is over (transient).
+    """
     there = next(one for one in (folder, *folder.parents) if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    if not there.is_dir():
         raise SinkRefused(
-            f"the warehouse's folder {folder} can't be made or written to ({there})",
-            fix="give its owner's rights to this user, or choose another place",
+            f"the warehouse's folder {folder} can't be made: {there} is a file",
+            fix="remove that, or choose another place",
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise SinkUnavailable(
+            f"the warehouse's folder {folder} can't be made or written to: {there} is read-only, or not for this user",
+            fix="look at the disk and its mount, or give the rights to this user; or choose another place",
         )
 
 

@@ -50,6 +50,17 @@ def test_a_query_that_was_stopped_is_still_known_by_spark(name: str) -> None:
     assert len(said) - at < 200 and said.endswith(name), "what its expression has to go through is short"
 
 
+def test_what_spark_is_to_know_a_stop_by_is_no_reason_of_a_failure() -> None:
+    """A disk was made read-only: `status` had py4j's words for it, and no cause."""
+    wrong = (
+        "java.io.UncheckedIOException: Failed to create Parquet file",
+        "java.io.IOException: Read-only file system",
+    )
+    said = failed(java("org.apache.spark.SparkException: Job aborted", *wrong))
+    assert said.endswith("java.io.UncheckedIOException")
+    assert explain(said) == "Caused by: java.io.IOException: Read-only file system"
+
+
 def test_our_own_words_and_a_full_disk_are_kept() -> None:
     ours = java(
         "org.apache.spark.SparkException: Job aborted", "a.B: cdc.errors.SinkRefused: the table is gone", "e.F: x"

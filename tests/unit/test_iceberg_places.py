@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from cdc.errors import ConfigError, SinkRefused
+from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg import storage
 from sinks.iceberg.place import Place
@@ -102,6 +102,13 @@ def test_a_folder_has_nothing_of_a_bucket_and_must_be_writable(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkRefused, match="can't be made"):
         iceberg.check(bucket(catalog_uri=folder.catalog_uri, warehouse=str(tmp_path / "file" / "w")), "hw_x")
+
+
+def test_a_folder_that_is_read_only_for_a_while_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk was made read-only for a minute, and the table stood still until `run` was started again."""
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(SinkUnavailable, match="can't be made or written to"):
+        storage.check_folder(tmp_path / "w")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.cli.options import json_option, pipeline_argument, print_json
+from console.cli.options import json_option, pipeline_argument, print_json, with_file
 from console.cli.patience import patient
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def command(file: Path, as_json: bool) -> None:
     for answer in chain(preflight(pipeline), *ours):
         answers.append(answer)
         if not as_json:
-            show(answer)
+            show(answer, file)
     bad = sum(answer.state in BAD for answer in answers)
     if as_json:
         print_json({"pipeline": pipeline.name, "ready": not bad, "checks": [to_dict(answer) for answer in answers]})
@@ -66,7 +66,7 @@ def command(file: Path, as_json: bool) -> None:
     sys.exit(1 if bad else 0)
 
 
-def show(answer: Answer) -> None:
+def show(answer: Answer, file: Path) -> None:
     """Print one check and its findings."""
     label = click.style(f"{answer.state:<8}", fg=COLOURS[answer.state])
     why = (answer.error and f" (could not run: {answer.error})") or (answer.skipped and f" ({answer.skipped})")
@@ -74,7 +74,7 @@ def show(answer: Answer) -> None:
     for finding in answer.findings:
         click.echo(f"{'':>9}{click.style(finding.level.value, fg=COLOURS[finding.level.value])}: {finding.message}")
         if finding.fix:
-            click.echo(f"{'':>9}  what to do: {finding.fix}")
+            click.echo(f"{'':>9}  what to do: {with_file(finding.fix, file)}")
 
 
 def to_dict(answer: Answer) -> dict[str, object]:

@@ -6,8 +6,6 @@ Verbs are imported when they are called, so that ``headwater ps`` does not pay f
 from __future__ import annotations
 
 import importlib
-import re
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import click
 
 from cdc.errors import ClusterError, HeadwaterError
+from console.cli.options import with_file
 
 # verb -> one line for `headwater --help`; the module console.cli.<verb> holds a click command named `command`.
 VERBS = {
@@ -128,10 +127,7 @@ def main() -> None:
 def _with_file(text: str, words: Sequence[str]) -> str:
     """An error's commands with the pipeline file that this one was called with, to be copied as they are. Pure."""
     files = {word for word in words if word.endswith((".yaml", ".yml"))}
-    if len(files) != 1:
-        return text
-    file = shlex.quote(*files)
-    return re.sub("`headwater [^`]*`", lambda command: re.sub(r"\bFILE\b", lambda _: file, command[0]), text)
+    return with_file(text, *files) if len(files) == 1 else text
 
 
 def _last_word(error: BaseException, text: str) -> None:

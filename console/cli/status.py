@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc.pipeline import Pipeline, load
-from console.cli.options import json_option, pipeline_argument, print_json, sink_option
+from console.cli.options import json_option, pipeline_argument, print_json, sink_option, with_file
 from console.cli.patience import saying_why
 from console.cli.tables import plain_table, show, width
 from operations.pausing import Pause
@@ -71,7 +71,7 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool, watch
         click.echo("\n".join(found) or "alive")
         sys.exit(1 if found else 0)
     if watch:
-        _watch(pipeline, only, as_json=as_json)
+        _watch(pipeline, file, only, as_json=as_json)
         return
     with saying_why():
         report = status_report(pipeline, only)
@@ -82,10 +82,10 @@ def command(file: Path, only: tuple[str, ...], as_json: bool, alive: bool, watch
         print_json(report)
     else:
         show(_table(report))
-        click.echo("\n".join(_below(report)))
+        click.echo(with_file("\n".join(_below(report)), file))
 
 
-def _watch(pipeline: Pipeline, only: tuple[str, ...], *, as_json: bool) -> None:
+def _watch(pipeline: Pipeline, file: Path, only: tuple[str, ...], *, as_json: bool) -> None:
     """Until Ctrl-C; what can't be had at one look is had at the next."""
     console = Console()
     with suppress(KeyboardInterrupt, BrokenPipeError):
@@ -97,7 +97,8 @@ def _watch(pipeline: Pipeline, only: tuple[str, ...], *, as_json: bool) -> None:
         with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
             while True:
                 report = status_report(pipeline, only)
-                live.update(Group(_table(report), *(Text(one) for one in _below(report))), refresh=True)
+                below = (Text(with_file(one, file)) for one in _below(report))
+                live.update(Group(_table(report), *below), refresh=True)
                 time.sleep(WATCH_SECONDS)
 
 

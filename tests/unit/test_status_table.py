@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.cli import generations, status, tables
+from console.cli.options import with_file
 from console.cli.tables import show
 
 
@@ -84,3 +85,11 @@ def test_a_history_that_stands_still_says_what_to_do() -> None:
     assert line.endswith("the log keeps 1 h: the log begins at 9, it is at 5; what to do: another namespace")
     (line,) = status._history("warehouse", told | {"last_error": None})
     assert line.endswith("the log keeps 1 h")
+
+
+def test_a_way_out_names_the_file_that_was_asked_about() -> None:
+    told = "it is stopped; what to do: `headwater run FILE` (FILE is yours), or `headwater apply FILE --wait`"
+    assert with_file(told, "my file.yaml") == (
+        "it is stopped; what to do: `headwater run 'my file.yaml'` (FILE is yours), or"
+        " `headwater apply 'my file.yaml' --wait`"
+    )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from cdc.pipeline import load
+from cdc.pipeline import Pipeline, load
 from deploy.local.endpoints import Endpoints
 from operations.apart import Apart
 from operations.losses import losses as module
@@ -40,9 +40,8 @@ engine: {{state_dir: {state}}}
 """
 
 
-def fill(say: Callable[[str], None], file: Path, _sink: str, _master: str | None) -> None:
+def fill(say: Callable[[str], None], pipeline: Pipeline, file: Path, _sink: str, _master: str | None) -> None:
     """In the place of `rebuild`, which needs Spark: a generation is created and filled, or fails."""
-    pipeline = load(file)
     register = register_of(pipeline, "cache")
     number = register.create("lost").number
     generation = register.generation(number)

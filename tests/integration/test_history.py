@@ -300,6 +300,9 @@ def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vau
     with pytest.raises(HistoryGap):
         cuts.cut(vaults, second["_hw_after"])
     assert first["_hw_after"] < second["_hw_after"] < cuts.cut(vaults)["cut"]
+    vaults.stop()  # with a log that keeps 3.6 s, each later start on a busy machine would note a gap as well
+    vaults.write_pipeline()
+    vaults.start()
 
 
 def kept_by_key(vaults: Vaults, table: str, former: str, other: str) -> None:

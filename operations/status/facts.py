@@ -204,7 +204,7 @@ def _sink_facts(pipeline: Pipeline, name: str, generation: Generation) -> SinkFa
         paused=why,
         erasing=erasing,
         lost=None if lost is None else lost["progress"].split("\n")[0] or lost["error"] or "it begins",
-        unapplied=runs_without(pipeline, name),
+        unapplied=not generation.started and runs_without(pipeline, name),  # a file is read for it
         refused=generation.refused(),
         evolving="; ".join(line(one).removeprefix("evolving: ") for one in mine) or None,
         waits=any(one["waits"] for one in mine),

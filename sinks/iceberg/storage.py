@@ -130,8 +130,8 @@ def check(place: Place) -> None:
     """Look whether the place for the files is there; changes nothing.
 
     Raises:
-        ConfigError: a credential is missing. SinkRefused: the bucket or the folder is not there, or not for us.
-        SinkUnavailable: the server does not answer (transient).
+        ConfigError: a credential is missing. SinkRefused: the bucket is not there, or not for us, or a file is in the
+            folder's place. SinkUnavailable: the server does not answer, or the folder can't be written to (transient).
     """
     if not on_s3(place):
         if "://" not in location(place.warehouse):

@@ -37,7 +37,9 @@ _NAMED = re.compile(rf"({_NAMES}):")
 # With what it means and the way out, which stand on lines of their own (cdc/errors.py).
 _WORDS = re.compile(rf"(?:{_NAMES}): (.+(?:\n  what (?:it means|to do): .+)*)")
 
-_CALLING = "py4j.protocol.Py4JJavaError: An error occurred while calling a method:"
+# How py4j begins what Java says; by it and a name behind it Spark knows a query that was stopped
+# (spark/warehouse/brief.py).
+CALLING = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
 
 # A checkpoint file, or one of Spark's temporary files, had no room.
@@ -81,8 +83,8 @@ def explain(text: str) -> str:
         for line in text.splitlines()
         if "Caused by:" in line or re.match(r"(: )?\w[\w.]*(Error|Exception)", line)  # ": " is how py4j begins Java's
     ]
-    # By these words Spark knows a query that was stopped (spark/warehouse/brief.py); they tell nobody why it was not.
-    causes = [line for line in causes if not line.startswith(_CALLING)] or causes
+    # Those words tell nobody why it was not.
+    causes = [line for line in causes if not line.startswith(f"{CALLING} a method:")] or causes
     found = (causes[-1] if causes else text.strip().split("\n", maxsplit=1)[0])[:500]
     # Some of Java's exceptions have no words, and "terminated with exception:" alone tells nobody where to look.
     return found if found and not found.endswith(":") else f"{found} no reason was given; see Spark's log".strip()

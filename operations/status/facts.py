@@ -179,8 +179,8 @@ def _sink(pipeline: Pipeline, name: str, source: Judgement, now: float) -> SinkR
 
 
 def _cut(register: Register) -> str | None:
-    begun = register.promotion()
-    if begun is None or register.cut_promotion(CUT_SECONDS) is None:
+    begun = register.promotion(CUT_SECONDS)
+    if begun is None or not begun.moving:
         return None
     way = f"from generation {begun.origin} to {begun.number}"
     return f"sending readers {way} has begun and not ended: they may see either"

@@ -332,13 +332,11 @@ def judge_sink(facts: SinkFacts, flows: Sequence[Judgement]) -> Judgement:  # no
     if facts.refused is not None:
         return Judgement("failed", _first(facts.refused), _way_out(facts.refused))
     if not flows:
-        return (
-            Judgement("starting", "a process has it, and has not begun")
-            if facts.state == "starting"
-            else Judgement("stopped", "it is in no file that was applied", _APPLY)
-            if facts.unapplied
-            else Judgement("stopped", _GONE["never run"], _RUN)
-        )
+        if facts.state == "starting":
+            return Judgement("starting", "a process has it, and has not begun")
+        if facts.unapplied:
+            return Judgement("stopped", "it is in no file that was applied", _APPLY)
+        return Judgement("stopped", _GONE["never run"], _RUN)
     worst = min(flows, key=lambda one: JUDGEMENTS.index(one.judgement))
     filling = next((one for one in flows if one.judgement == "filling"), None)
     if filling is not None and worst.judgement == "behind" and worst.remedy is None:

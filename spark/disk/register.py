@@ -184,13 +184,13 @@ class Register:
                 )
             begun["moving"] = True
 
-    def promotion(self) -> Promotion | None:
-        """The promotion that was begun, and has not ended."""
-        return promotion_of(self._read())
+    def promotion(self, after: float = 0.0) -> Promotion | None:
+        """The promotion that was begun, more than ``after`` seconds ago, and has not ended."""
+        return promotion_of(self._read(), after)
 
     def cut_promotion(self, after: float) -> int | None:
         """Where readers were being sent more than ``after`` seconds ago: some may be there, so it must be finished."""
-        begun = promotion_of(self._read(), after)
+        begun = self.promotion(after)
         return begun.number if begun is not None and begun.moving else None
 
     def give_up_unmoved(self, after: float) -> int | None:

@@ -27,9 +27,10 @@ from cdc.join.view import JoinedView
 from spark.join.records import COMPUTED
 from spark.join.stage import view_of
 from spark.reading.expressions import (
-    UNSTEADY,
-    UNSTEADY_WAY,
+    CONDITION,
+    STEADY,
     Refuse,
+    no_condition,
     reason,
     selected,
     unplaced,
@@ -177,13 +178,10 @@ def _kind(
     text = f"{aggregate.value or '*'}" + (f" where {aggregate.where}" if aggregate.where else "")
     said = f"view {view.name}: aggregate {aggregate.name}: `{text}`"
     try:
-        for part in (None if aggregate.column else aggregate.value, aggregate.where):
-            if part is not None:
-                given = selected(empty, over_struct(part, layout.table.by_name, struct)).schema[0].dataType
-                if part is aggregate.where and given.simpleString() != "boolean":
-                    name = f"view {view.name}: aggregate {aggregate.name}"
-                    what = f"{name}: `where: {part}` must be true or false for a row"
-                    raise refuse(what, "compare something: `price > 0`, `name IS NOT NULL`")
+        for part in _texts(aggregate):
+            given = selected(empty, over_struct(part, layout.table.by_name, struct)).schema[0].dataType
+            if part is aggregate.where and given.simpleString() != "boolean":
+                raise refuse(f"view {view.name}: aggregate {aggregate.name}: {no_condition(part)}", CONDITION)
         kind = str(empty.select(_value(layout, aggregate, struct).alias("v")).schema[0].dataType.simpleString())
     except (AnalysisException, ParseException) as error:
         plain = _as_written(empty.sparkSession, layout.table, aggregate) or error
@@ -208,12 +206,18 @@ def refuse_unsteady_parts(spark: SparkSession, view: JoinedView, refuse: Refuse 
     for layout in needed(view):
         empty = _empty(spark, layout.table)
         for aggregate in layout.aggregates:
-            for text in (None if aggregate.column else aggregate.value, aggregate.where):
+            for text in _texts(aggregate):
                 with found.step():
-                    if text is not None and unsteady(empty, text):
-                        what = f"view {view.name}: aggregate {aggregate.name}: `{text}` is not made of the row alone"
-                        raise refuse(places.get(id(aggregate), ()), f"{what}: {UNSTEADY}", UNSTEADY_WAY)
+                    if why := unsteady(empty, text):
+                        what = f"view {view.name}: aggregate {aggregate.name}: `{text}` {why}"
+                        raise refuse(places.get(id(aggregate), ()), what, STEADY)
     found.end()
+
+
+def _texts(aggregate: Aggregate) -> list[str]:
+    """What of an aggregate is Spark SQL: its value, unless that is a column, and its condition."""
+    texts = (None if aggregate.column else aggregate.value, aggregate.where)
+    return [text for text in texts if text is not None]
 
 
 def _empty(spark: SparkSession, table: Table) -> DataFrame:
@@ -224,9 +228,10 @@ def _empty(spark: SparkSession, table: Table) -> DataFrame:
 
 def _as_written(spark: SparkSession, table: Table, aggregate: Aggregate) -> AnalysisException | ParseException | None:
     """What Spark says of an aggregate over its table's own columns: over the structs it names words of ours."""
-    for text in (None if aggregate.column else aggregate.value, aggregate.where):
+    empty = _empty(spark, table)
+    for text in _texts(aggregate):
         try:
-            selected(_empty(spark, table), text or "1")
+            selected(empty, text)
         except (AnalysisException, ParseException) as error:
             return error
     return None

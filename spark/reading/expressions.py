@@ -54,6 +54,8 @@ WAYS_OUT = {
     "PARSE_": "write one expression of Spark SQL; a text stands in single quotes",
     "DATATYPE_MISMATCH": "cast one side, `CAST(day AS string)`; docs/types.md says the type each column has in Spark",
 }
+CONDITION = "compare something: `price > 0`, `name IS NOT NULL`"
+STEADY = "let the database write it into a column; what depends on the time belongs into the query of readers"
 
 
 def unplaced(path: tuple[str | int, ...], what: str, fix: str) -> ConfigError:
@@ -82,8 +84,7 @@ def analyse(spark: SparkSession, view: View, refuse: Refuse = unplaced) -> Compu
     if view.where:
         with found.step():
             if _type_of(empty, view, "where", view.where, partial(refuse, ("where",))) != "boolean":
-                what = f"view {view.name}: `where: {view.where}` must be true or false for a row"
-                raise refuse(("where",), what, "compare something: `price > 0`, `name IS NOT NULL`")
+                raise refuse(("where",), f"view {view.name}: {no_condition(view.where)}", CONDITION)
     found.end()
     return Computed(types)
 
@@ -94,6 +95,11 @@ def _type_of(empty: DataFrame, view: View, name: str, expression: str, refuse: C
     except (AnalysisException, ParseException) as error:
         what = f"view {view.name}: `{name}: {expression}` is not Spark SQL over {view.table.qualified}: {reason(error)}"
         raise refuse(what, way_out(error)) from error
+
+
+def no_condition(where: str) -> str:
+    """What is wrong with a ``where`` of another type. Pure."""
+    return f"`where: {where}` must be true or false for a row"
 
 
 def way_out(error: AnalysisException | ParseException) -> str:
@@ -127,22 +133,20 @@ def refuse_unsteady(spark: SparkSession, view: View, refuse: Refuse = unplaced) 
     where = {("where",): view.where} if view.where else {}
     for path, expression in ({("fields", name): text for name, text in view.fields.items()} | where).items():
         with found.step():
-            if unsteady(empty, expression):
-                what = f"view {view.name}: `{path[-1]}: {expression}` is not made of the row alone"
-                raise refuse(path, f"{what}: {UNSTEADY}", UNSTEADY_WAY)
+            if why := unsteady(empty, expression):
+                raise refuse(path, f"view {view.name}: `{path[-1]}: {expression}` {why}", STEADY)
     found.end()
 
 
-UNSTEADY = "a clock, a random number or who asks would give each sink, rebuild and `verify` another document"
-UNSTEADY_WAY = "let the database write it into a column; what depends on the time belongs into the query of readers"
-
-
-def unsteady(empty: DataFrame, expression: str) -> bool:
-    """Whether an expression, which Spark takes, may give another value for the same row."""
-    plan: Any = selected(empty, expression)._jdf.queryExecution().analyzed()
+def unsteady(empty: DataFrame, expression: str) -> str:
+    """Why an expression, which ``selected`` takes, may give another value for the same row; empty if it does not."""
+    plan: Any = empty.select(F.expr(expression))._jdf.queryExecution().analyzed()
     jvm: Any = empty.sparkSession._jvm
     clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    return not plan.deterministic() or bool(plan.containsPattern(clock))
+    if plan.deterministic() and not plan.containsPattern(clock):
+        return ""
+    each = "a clock, a random number or who asks would give each sink, rebuild and `verify` another document"
+    return f"is not made of the row alone: {each}"
 
 
 def selected(empty: DataFrame, expression: str) -> DataFrame:

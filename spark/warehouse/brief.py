@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from cdc.errors import HeadwaterError
+from spark.told import CALLING
 
 BatchFunction = Callable[[DataFrame, int], None]
 
@@ -26,7 +27,6 @@ _TELLING = re.compile(
 )
 # Spark knows a query that was stopped by one of these names at the end of py4j's words.
 _INTERRUPTED = re.compile(r"java\.[\w.]*Interrupt\w*Exception|java\.io\.UncheckedIOException")
-_PY4J = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
 
 class BatchFailed(Exception):
@@ -53,7 +53,7 @@ def brief(function: BatchFunction) -> BatchFunction:
 
 def shortened(text: str) -> str:
     """The first line and those that tell a cause, the last of them for certain, where the root cause is."""
-    lines = [line.strip()[:_LINE] for line in text.replace(_PY4J, "Java:").splitlines() if line.strip()]
+    lines = [line.strip()[:_LINE] for line in text.replace(CALLING, "Java:").splitlines() if line.strip()]
     telling = [line for line in lines[1:] if _TELLING.search(line) and not line.startswith("at ")]
     kept, room = [], MOST_CHARACTERS
     for line in [*lines[:1], *reversed(telling)]:
@@ -62,5 +62,5 @@ def shortened(text: str) -> str:
             break
         kept.append(line)
     interrupted = _INTERRUPTED.search(text)
-    end = [f"{_PY4J} a method: {interrupted[0]}"] if interrupted else []
+    end = [f"{CALLING} a method: {interrupted[0]}"] if interrupted else []
     return "\n".join([*kept[:1], *reversed(kept[1:]), *end])

@@ -21,6 +21,7 @@ from pyspark.sql.types import IntegralType, StringType
 
 from cdc.join.expressions import quoted
 from spark.warehouse.iceberg_history import loaded
+from spark.warehouse.key_order import KeyOrder
 
 # From so many rows on a table is large (with 340,000 both ways take the same), and up to so many records and bytes a
 # batch is small: it goes to every task and through the driver, whom some hundred documents of a megabyte would end.
@@ -47,16 +48,26 @@ def merge_small(table: str, rows: DataFrame, keys: Sequence[str], change: Callab
     spark = rows.sparkSession
     handle = loaded(spark, table)
     with _on_branch(handle, table) as branch:
-        count = rows.count()
-        _change(rows, count, change(branch))
+        ordered, fresh = KeyOrder.of(rows, keys[0]), rows.where(~F.col(gone))
+        if ordered.none_there(handle, BRANCH):
+            fresh.drop(gone).writeTo(branch).append()
+            return
+        _change(rows, ordered.count, change(branch))
         handle.refresh()
         # Each row of the batch has taken the place of one, or removed it: then none is new, no second pass is due.
         # A key has one row in the table: each commit of ours keeps it so, and `verify` tells where somebody's has not.
-        if not 0 < count == _replaced(handle):
+        replaced = _replaced(handle)
+        if 0 < ordered.count == replaced:
+            return
+        # As many rows as were replaced have the least keys, and none can have the others: those before are there.
+        if ordered.none_there(handle, BRANCH, replaced):
+            fresh = fresh.where(F.col(quoted(keys[0])) >= ordered.key(replaced))
+        else:
             named = [quoted(name) for name in keys]
             mine = F.broadcast(rows.select(*named))
             there = spark.table(branch).select(*named).join(mine, list(keys))
-            rows.where(~F.col(gone)).join(there, list(keys), "left_anti").drop(gone).writeTo(branch).append()
+            fresh = fresh.join(there, list(keys), "left_anti")
+        fresh.drop(gone).writeTo(branch).append()
 
 
 def merge_new(table: str, rows: DataFrame, keys: Sequence[str], change: Callable[[str], str], gone: str) -> bool:

@@ -179,6 +179,9 @@ def test_a_second_pass_is_made_where_a_row_may_be_new_and_only_there(spark: Spar
             ([*changed[:1], ended], 2),  # the delete finds nothing
             ([(*changed[1][:3], 49, False)], 2),  # older: it changes nothing
             ([*changed, (77, "q", "added", 60, False)], 2),
+            ([(78, "q", "added", 60, False), (78, "r", "added", 60, False), (79, "q", None, 60, True)], 1),
+            ([(78, "q", "newer", 61, False), (78, "s", "added", 60, False), (80, "q", "added", 60, False)], 2),
+            ([(79, "q", "added", 60, False), (80, "r", "added", 60, False)], 2),
             ([], 2),
         ]
     ):
@@ -192,6 +195,44 @@ def test_a_second_pass_is_made_where_a_row_may_be_new_and_only_there(spark: Spar
                 held[a, b] = (a, b, value, version)
         assert rows(spark, made) == sorted(held.values()), number
         assert commits_since(spark, made, before) == commits, number
+
+
+@pytest.mark.parametrize("kind", ["int", "bigint", "smallint", "string"])
+def test_rows_that_no_file_can_have_are_appended_and_their_keys_not_looked_for(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As numbers of a sequence are; of texts Iceberg keeps no whole bounds, so they are looked for."""
+    made, keys = f"`hw_lake`.`n`.`sequence_{kind}`", ["a"]
+    modes = "'format-version'='3', 'write.merge.mode'='merge-on-read'"
+    spark.sql(f"CREATE TABLE {made} (a {kind}, v string, _hw_version bigint) USING iceberg TBLPROPERTIES ({modes})")
+    spark.sql(f"INSERT INTO {made} SELECT CAST(id + 100 AS {kind}), 'old', 1 FROM range(100)")
+    looked = list[str]()
+    read = SparkSession.table
+    monkeypatch.setattr(spark, "table", lambda name: looked.append(name) or read(spark, name), raising=False)
+    held = {row.a: (row.v, row._hw_version) for row in read(spark, made).collect()}
+    for step, (changes, looks) in enumerate(
+        [
+            ([(200, "new"), (201, "new")], 0),
+            ([(200, "changed"), (150, "changed"), (202, "new"), (203, "new")], 0),
+            ([(150, "changed"), (99, "new"), (204, "new")], 1),  # one new that lies before
+            ([(150, "changed"), (205, "new"), (300, None)], 0),  # there is none to delete
+            ([(206, "new"), (205, None)], 0),
+            ([(207, "new"), (206, "changed"), (205, None)], 1),  # what was deleted is not there any more
+        ]
+    ):
+        version, looked[:] = step + 2, []
+        given = [(str(key) if kind == "string" else key, value, version, value is None) for key, value in changes]
+        frame = spark.createDataFrame(given, f"a {kind}, v string, _hw_version bigint, {GONE} boolean")
+        change = partial(merge_statement, keys=keys, columns=["a", "v", "_hw_version"], new=False)
+        merge_small(made, frame, keys, change, GONE)
+        for key, value, _, gone in given:
+            held.pop(key, None)
+            if not gone:
+                held[key] = (value, version)
+        spark.catalog.refreshTable(made)
+        assert {row.a: (row.v, row._hw_version) for row in read(spark, made).collect()} == held, step
+        assert kind == "string" or len(looked) == looks, step
+    assert read(spark, made).count() == len(held)
 
 
 @pytest.mark.parametrize("merge", [merge_small, merge_new])

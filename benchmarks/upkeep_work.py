@@ -27,6 +27,7 @@ from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.rows import VERSION_COLUMN
 from spark.disk.files import write_atomic
 from spark.machine.session import build_session
+from spark.warehouse.iceberg_history import BATCH, OFFSETS, QUERY
 from spark.warehouse.large_merge import held, merge_small
 from spark.warehouse.merge import GONE, merge_statement
 from spark.warehouse.table import catalog_settings
@@ -129,6 +130,8 @@ class Work:
         began = time.perf_counter()
         self.spark.catalog.refreshTable(TABLE)
         source = changes(self.spark, number)
+        for name, value in ((QUERY, "upkeep"), (BATCH, str(number)), (OFFSETS, "{}")):
+            self.spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
         change = partial(merge_statement, keys=["id"], columns=source.columns[:-1], new=False)
         with held(source) as kept:  # as a flow does it with a few rows and a table of that size
             merge_small(TABLE, kept, ["id"], change, GONE)

@@ -28,8 +28,12 @@ MANY_MANIFESTS = 30
 # Whoever has begun to read a snapshot while it was the current one has so long to end; of older ones the newest of each
 # hour is kept.
 YOUNG_SECONDS = HOUR
-# Expiring costs a second or two, however many snapshots go.
-MANY_EXPIRED = 100
+# Each commit writes the list of all snapshots anew, a kilobyte for each, and each reader reads it: after half an hour of
+# a merge every 0.9 s these were 5 MB, and DuckDB took 0.30 s in place of 0.17. So of a table that changes so quickly
+# only so many are kept whole, at least for as long as a question of minutes takes.
+MANY_YOUNG, LEAST_YOUNG_SECONDS = 500, 300.0
+# Expiring costs a second or two, however many snapshots go; with a third of them the list is no longer for it.
+MANY_EXPIRED, EXPIRED_SHARE = 100, 1 / 3
 # A file that no snapshot names may be of a commit that is under way: only after so long is it nobody's.
 ORPHAN_SECONDS, ORPHANS_EVERY = 3 * DAY, DAY
 # After a step of a second, so many seconds none, unless the debt is grave: a fifth of the time at most.
@@ -92,11 +96,13 @@ class Snapshot:
         id: Iceberg's number.
         at: when it was committed, in epoch seconds.
         marks: what its summary says under names that begin with ``MARKS``.
+        seen: whether it was the current one once, or nobody can say: false of a step of ours on a branch.
     """
 
     id: int
     at: float
     marks: Mapping[str, str] = field(default_factory=dict)
+    seen: bool = True
 
 
 @dataclass(frozen=True)
@@ -213,7 +219,7 @@ def _wanted(signs: Signs, memory: Memory, policy: Policy, now: float, loading: b
         yield Act.ORPHANS
     gone = expired(signs, policy, now)
     overdue = any(now - ended >= _oldest(policy) + HOUR for one, ended in _with_ends(signs) if one.id in gone)
-    if len(gone) >= MANY_EXPIRED or overdue:
+    if len(gone) >= max(MANY_EXPIRED, EXPIRED_SHARE * len(signs.snapshots)) or overdue:
         yield Act.EXPIRE
     if carried(signs, policy, now):
         yield Act.CARRY
@@ -249,8 +255,12 @@ def expired(signs: Signs, policy: Policy, now: float) -> frozenset[int]:
     """
     kept = {signs.current, *signs.held, *_newest_marked(signs).values()}
     hours: dict[int, int] = {}
-    for one, ended in _with_ends(signs):
-        if now - ended < YOUNG_SECONDS:
+    ends = list(_with_ends(signs))
+    young = YOUNG_SECONDS
+    if len(ends) > MANY_YOUNG:
+        young = min(young, max(now - ends[-MANY_YOUNG][1], LEAST_YOUNG_SECONDS))
+    for one, ended in ends:
+        if now - ended < young:
             kept.add(one.id)
         elif now - ended < _oldest(policy):
             hours[int(one.at // HOUR)] = one.id  # a later one takes the place of an earlier one
@@ -259,14 +269,15 @@ def expired(signs: Signs, policy: Policy, now: float) -> frozenset[int]:
 
 
 def _with_ends(signs: Signs) -> Iterable[tuple[Snapshot, float]]:
-    """Each snapshot, and when the next one was committed; the last one's own time."""
-    following = [one.at for one in signs.snapshots[1:]] + [one.at for one in signs.snapshots[-1:]]
-    return zip(signs.snapshots, following, strict=True)
+    """Each snapshot that was current, and when the next such one was committed; the last one's own time."""
+    seen = [one for one in signs.snapshots if one.seen]
+    following = [one.at for one in seen[1:]] + [one.at for one in seen[-1:]]
+    return zip(seen, following, strict=True)
 
 
 def _newest_marked(signs: Signs) -> dict[str, int]:
-    """Query id -> its newest snapshot."""
-    marked = ((one.marks.get(QUERY, LATER), one.id) for one in signs.snapshots)
+    """Query id -> its newest snapshot; what was never current tells of no batch that is done."""
+    marked = ((one.marks.get(QUERY, LATER), one.id) for one in signs.snapshots if one.seen)
     return {query: number for query, number in marked if not query.startswith(LATER)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -63,16 +64,27 @@ def signs_of(spark: SparkSession, table: Any, *, whole: bool = True) -> Signs:
         deleted=int(told.get("total-position-deletes", 0)),
         manifests=newest.allManifests(table.io()).size(),
         scoped=metadata.formatVersion() >= 3,
-        snapshots=tuple(map(_snapshot, found.get("snapshots", ()))),
+        snapshots=_snapshots(found),
         current=newest.snapshotId(),
         held=frozenset(ref["snapshot-id"] for name, ref in found.get("refs", {}).items() if name != _MAIN),
         orphans_at=orphans_at,
     )
 
 
-def _snapshot(told: Mapping[str, Any]) -> Snapshot:
-    marks = {name: value for name, value in told.get("summary", {}).items() if name.startswith(MARKS)}
-    return Snapshot(told["snapshot-id"], told["timestamp-ms"] / 1000, marks)
+def _snapshots(metadata: Mapping[str, Any]) -> tuple[Snapshot, ...]:
+    """All of a table's metadata, the oldest first.
+
+    The log of those that were current goes back to the last one that was expired: what is younger, bears our marks and
+    is not in it was a step on the way to one, or of a batch that was cut.
+    """
+    log = metadata.get("snapshot-log", ())
+    current, since = {one["snapshot-id"] for one in log}, min((one["timestamp-ms"] for one in log), default=math.inf)
+    found = []
+    for told in metadata.get("snapshots", ()):
+        marks = {name: value for name, value in told.get("summary", {}).items() if name.startswith(MARKS)}
+        step = bool(marks) and told["timestamp-ms"] > since and told["snapshot-id"] not in current
+        found.append(Snapshot(told["snapshot-id"], told["timestamp-ms"] / 1000, marks, seen=not step))
+    return tuple(found)
 
 
 def do(act: Act, spark: SparkSession, table: str, signs: Signs, policy: Policy, now: float) -> str:

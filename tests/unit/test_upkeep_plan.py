@@ -10,14 +10,17 @@ import pytest
 from spark.warehouse.upkeep import insisting, is_conflict
 from spark.warehouse.upkeep_plan import (
     DAY,
+    EXPIRED_SHARE,
     FIRST_PAUSE,
     GRAVE,
     HOUR,
     LATER,
     LONGEST_PAUSE,
+    LEAST_YOUNG_SECONDS,
     MANY_EXPIRED,
     MANY_FILES,
     MANY_MANIFESTS,
+    MANY_YOUNG,
     QUERY,
     RARE,
     RARE_REST,
@@ -137,6 +140,28 @@ def test_an_hour_of_snapshots_is_kept_then_one_an_hour_then_none() -> None:
     assert expired(signs, POLICY, base) == {0, 2, 3}
     assert expired(signs, Policy(snapshot_days=0), base) == {0, 1, 2, 3, 4}
     assert expired(signs, Policy(snapshot_days=30), base) == {2, 3}
+
+
+@pytest.mark.parametrize("every", [0.5, 1.0, 5.0, 60.0])
+def test_of_a_table_that_changes_quickly_so_many_are_kept_for_minutes_at_least(every: float) -> None:
+    """A merge each ``every`` seconds, for an hour."""
+    signs = replace(CALM, snapshots=past(*(HOUR - every * step for step in range(int(HOUR / every)))), current=-1)
+    gone = expired(signs, POLICY, NOW)
+    left = [one for one in signs.snapshots if one.id not in gone]
+    expected = max(LEAST_YOUNG_SECONDS / every, min(MANY_YOUNG, HOUR / every))
+    assert abs(len(left) - expected) <= 3, "besides the newest of each hour"
+    assert left[-MANY_YOUNG:] == list(signs.snapshots)[-len(left[-MANY_YOUNG:]) :]
+    many = due(signs, Memory(), POLICY, NOW) is Act.EXPIRE
+    assert many == (len(gone) >= max(MANY_EXPIRED, EXPIRED_SHARE * len(signs.snapshots)))
+
+
+def test_a_step_that_was_never_current_goes_whoever_marked_it_and_tells_of_no_batch() -> None:
+    done, step, last, cut = (Snapshot(n, NOW - 60 + n, {QUERY: "a"}, seen=n in (0, 2)) for n in range(4))
+    signs = replace(CALM, snapshots=[done, step, last, cut], current=2)
+    assert expired(signs, POLICY, NOW) == {1, 3}
+    assert expired(replace(signs, held=frozenset({1})), POLICY, NOW) == {3}
+    old = replace(signs, snapshots=[done, replace(cut, at=NOW - 50)], current=9)
+    assert expired(old, POLICY, NOW + 9 * DAY) == {3}, "the mark of what is done stays"
 
 
 def test_the_current_one_tagged_ones_and_the_newest_mark_of_each_query_are_never_expired() -> None:

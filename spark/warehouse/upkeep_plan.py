@@ -28,8 +28,8 @@ MANY_MANIFESTS = 30
 # Whoever has begun to read a snapshot while it was the current one has so long to end; of older ones the newest of each
 # hour is kept.
 YOUNG_SECONDS = HOUR
-# Each commit writes the list of all snapshots anew, a kilobyte for each, and each reader reads it: after half an hour of
-# a merge every 0.9 s these were 5 MB, and DuckDB took 0.30 s in place of 0.17. So of a table that changes so quickly
+# Each commit writes the list of all snapshots anew, a kilobyte for each, and each reader reads it: after half an hour
+# of a merge every 0.9 s these were 5 MB, and DuckDB took 0.30 s in place of 0.17. So of a table that changes so quickly
 # only so many are kept whole, at least for as long as a question of minutes takes.
 MANY_YOUNG, LEAST_YOUNG_SECONDS = 500, 300.0
 # Expiring costs a second or two, however many snapshots go; with a third of them the list is no longer for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
 from spark.warehouse.merge import GONE, merge_statement
 from spark.warehouse.upkeep import is_conflict
+from spark.warehouse.upkeep_plan import Act, Policy
+from spark.warehouse.upkeep_steps import do, signs_of
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
@@ -269,6 +272,27 @@ def test_nothing_is_seen_of_it_if_somebody_else_has_committed(
     spark.catalog.refreshTable(one)
     assert History(spark, one).holds(marks)
     assert [row for row in rows(spark, one) if row[0] == 6] == [(6, "x", "of somebody else", 30)]
+
+
+def test_the_step_between_goes_at_once_and_the_batch_is_still_known(spark: SparkSession) -> None:
+    """Also that of a batch which was cut; what was there before may be read by somebody."""
+    made, now = table(spark, "steps"), time.time()
+    marks = {marked.QUERY: "steps", marked.BATCH: "7", marked.OFFSETS: "{}"}
+    for name, value in marks.items():
+        spark.conf.set(f"spark.sql.iceberg.snapshot-property.{name}", value)
+    with pytest.raises(ValueError, match="cut"), large_merge._on_branch(loaded(spark, made), made) as branch:
+        batch(spark).drop(GONE).limit(1).writeTo(branch).append()
+        raise ValueError("cut")
+    small(spark, made)
+    for name in marks:
+        spark.conf.unset(f"spark.sql.iceberg.snapshot-property.{name}")
+    spark.catalog.refreshTable(made)
+    expected, signs = rows(spark, made), signs_of(spark, loaded(spark, made))
+    assert [one.seen for one in signs.snapshots] == [True, False, False, True]
+    assert do(Act.EXPIRE, spark, made, signs, Policy(), now).startswith("2 snapshots expired")
+    spark.catalog.refreshTable(made)
+    assert [one.seen for one in signs_of(spark, loaded(spark, made)).snapshots] == [True, True]
+    assert rows(spark, made) == expected and History(spark, made).holds(marks)
 
 
 def test_what_is_observed_of_a_batch_is_told_whichever_way_it_goes(spark: SparkSession) -> None:

@@ -15,8 +15,8 @@ from benchmarks.idle import WARM_UP, Probe, Watcher
 from benchmarks.loads import load_seconds
 from benchmarks.pipeline import TEXT, Bench
 from benchmarks.results import Measurement, quantile
-from cdc.debezium_json import Decoder
 from cdc.log.registry import encoding_of
+from cdc.records.debezium_json import Decoder
 from cdc.view import View
 from deploy.local.stack import LocalStack
 from operations.catalogue import source_catalogue

@@ -1,4 +1,4 @@
-"""The source's tables as plain data: what codecs, views and preflight agree on. Read by ``connectors.catalogue``."""
+"""The source's tables as plain data, as codecs, views and preflight see them; ``connectors.tables.catalogue`` reads it."""
 
 from __future__ import annotations
 

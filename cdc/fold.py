@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cdc import types
-from cdc.change import Change
 from cdc.join.expressions import quoted
 from cdc.keys import document_id
+from cdc.records.change import Change
 from cdc.stateful import StatefulView
 
 

@@ -2,7 +2,8 @@
 
 A record of the outbox table is an event, and the connector routes it by its aggregate's type
 (deploy/connect/OutboxRouter.java): the table's own topic stays empty, and does not exist. Whoever wants to know where
-the records of a table are asks ``topics_of_table``; of a view, ``cdc.resolve.topics_of``. docs/decisions/outbox.md.
+the records of a table are asks ``topics_of_table``; of a view, ``cdc.resolve.views.topics_of``.
+docs/decisions/outbox.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The shapes that a table has had: its columns as they were, since when, and what became of its rows without a record.
 
 Columns are the same by their number (``attnum``), whatever they are called: a rename keeps it, and a column that is
-dropped and added again under its name is another one. Read by ``connectors.shapes``; kept by ``operations.schema``.
+dropped and added again under its name is another one. Read by ``connectors.tables.shapes``; kept by
+``operations.schema``.
 """
 
 from __future__ import annotations

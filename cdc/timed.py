@@ -16,9 +16,9 @@ from typing import Any
 
 from orjson import loads
 
-from cdc.change import Change
 from cdc.errors import DecodeError
 from cdc.keys import document_id
+from cdc.records.change import Change
 from cdc.stateful import StatefulView
 
 MICROS = 1_000_000

@@ -1,7 +1,7 @@
 """Row-only views: a document is a function of one row, and its version is the row's position.
 
-A view is resolved against the catalogue once (cdc/resolve.py), travels to executors as plain data, and compiles itself
-there: per table a tuple of the columns that need a converter, and nothing to do for the others.
+A view is resolved against the catalogue once (cdc/resolve/views.py), travels to executors as plain data, and compiles
+itself there: per table a tuple of the columns that need a converter, and nothing to do for the others.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import orjson
 
 from cdc import types
 from cdc.catalogue import Table
-from cdc.change import Change
 from cdc.errors import DecodeError, UnavailableValue
 from cdc.keys import document_id
+from cdc.records.change import Change
 from cdc.types import merge_fields
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 
-from cdc.debezium_json import WRITTEN
 from cdc.errors import KafkaError
 from cdc.log.client import Kafka
 from cdc.log.records import SILENCE_SECONDS, records
 from cdc.outbox import is_outbox
+from cdc.records.debezium_json import WRITTEN
 from connectors.connector import wait_ready
 from connectors.marker import snapshot_position
 from connectors.servers import Servers

@@ -19,7 +19,7 @@ from cdc.sql_names import quoted_table
 from cdc.types import null_when_unchanged
 from connectors import outbox
 from connectors.names import Names
-from connectors.table_facts import TableFacts, generated_columns
+from connectors.tables.facts import TableFacts, generated_columns
 from connectors.timeline_gate import gate
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"

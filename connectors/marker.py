@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cdc.debezium_json import snapshot_lsn
-from cdc.encoding import JSON, Encoding
 from cdc.errors import KafkaError
 from cdc.log.client import Kafka
 from cdc.log.records import records
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
+from cdc.records.debezium_json import snapshot_lsn
+from cdc.records.encoding import JSON, Encoding
 from connectors.debezium import marker_topic
 from connectors.servers import Servers
 

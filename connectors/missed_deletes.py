@@ -24,16 +24,16 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Message
 
 from cdc.catalogue import Table
-from cdc.debezium_json import WRITTEN, lsn_of
 from cdc.errors import KafkaError, SourceError
 from cdc.log.records import records
 from cdc.outbox import is_outbox
+from cdc.records.debezium_json import WRITTEN, lsn_of
 from connectors.absent_keys import NO_SWEEP, KeyCheck
-from connectors.catalogue import read_catalogue
 from connectors.connector import wait_ready
 from connectors.cut_snapshot import write_deletes
 from connectors.database.history import read_moment
 from connectors.servers import Servers
+from connectors.tables.catalogue import read_catalogue
 
 # Keys that are in memory at once: a few tens of MB.
 BUCKET_KEYS = 100_000

@@ -14,7 +14,6 @@ from cdc.pipeline import Pipeline
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured, read_left
-from connectors.catalogue import read_catalogue
 from connectors.changed import Change, differences, look_at, merged, refusal
 from connectors.connector import RunningConnector, keeping, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
@@ -43,7 +42,8 @@ from connectors.source_gaps import (
     refuse_other_database,
     refuse_unfollowed,
 )
-from connectors.table_facts import TableFacts, read_facts
+from connectors.tables.catalogue import read_catalogue
+from connectors.tables.facts import TableFacts, read_facts
 from connectors.topics import plan_topics, wanted_topics
 
 # A signal is seen within a second and begins at once; one that nobody works on after this long was lost.

@@ -9,10 +9,10 @@ from psycopg import sql
 
 from connectors.captured import Captured
 from connectors.names import identifier
-from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained
 from connectors.servers import Servers
 from connectors.signals import Heard
+from connectors.tables.partitions import over_trees
 
 # Tables up to this estimated size are counted; larger ones show the planner's estimate, which costs nothing.
 COUNT_ROWS = 2_000_000

@@ -25,7 +25,7 @@ from typing import Any
 from cdc.errors import SourceChanged, SourceError
 from cdc.pipeline import Pipeline
 from cdc.polling import poll
-from cdc.position import format_lsn
+from cdc.records.position import format_lsn
 from connectors.alone import alone
 from connectors.database.history import Moment
 from connectors.database.slot import Slot, read_slot

@@ -17,12 +17,11 @@ from typing import Any
 
 from cdc.errors import ConfigError, LogGap, SlotLost, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn
+from cdc.records.position import format_lsn
 from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
 from connectors.begins import Begins
 from connectors.captured import Captured, read_captured, want_again
-from connectors.catalogue import near_misses, read_catalogue
 from connectors.conditions import check_condition
 from connectors.connector import RunningConnector, read_connector, start_again, wait_ready
 from connectors.database.grants import plan_grants
@@ -38,6 +37,7 @@ from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
 from connectors.source_gaps import refuse_empty, refuse_future, refuse_gap, refuse_other, refuse_unfollowed, stored_lsn
+from connectors.tables.catalogue import near_misses, read_catalogue
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
 CREATE_FAILOVER = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput', failover => true)"

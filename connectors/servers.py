@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from cdc.encoding import Encoding
 from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
+from cdc.records.encoding import Encoding
 from connectors.debezium import connector_name
 from connectors.names import Names
 from connectors.postgres import Connection, connect

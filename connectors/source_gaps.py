@@ -18,7 +18,7 @@ import psycopg
 
 from cdc.errors import ConnectError, LogGap, SlotLost, SourceChanged, SourceError
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn
+from cdc.records.position import format_lsn
 from connectors.database.history import Moment, raise_witness, read_moment, read_witness
 from connectors.database.slot import Slot, read_slot
 from connectors.database.timeline import noted_timeline

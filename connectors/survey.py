@@ -11,16 +11,16 @@ from fnmatch import fnmatchcase
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError, SourceError
-from cdc.resolve_names import near
+from cdc.resolve.names import near
 from cdc.types import lossy, unsupported
-from connectors.catalogue import read_catalogue
-from connectors.foreign_keys import ForeignKey, Sizes, read_foreign_keys, read_sizes
 from connectors.postgres import Connection, explained
 from connectors.preflight.model import Finding, Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.role import SERVICE_ROLES
 from connectors.preflight.tables import OTHER_KINDS, kind_findings, name_findings, spellings
-from connectors.table_facts import TableFacts, read_facts, read_written
+from connectors.tables.catalogue import read_catalogue
+from connectors.tables.facts import TableFacts, read_facts, read_written
+from connectors.tables.foreign_keys import ForeignKey, Sizes, read_foreign_keys, read_sizes
 
 # Everything but the server's own, extensions' own and our own; partitions are captured under their root's name.
 RELATIONS = """

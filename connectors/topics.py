@@ -10,7 +10,7 @@ from cdc.log.client import Topic
 from cdc.log.letters import MORE_BYTES
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
-from cdc.resolve_versions import kept_versions
+from cdc.resolve.versions import kept_versions
 from connectors.actions import Action
 from connectors.debezium import beat_topic, marker_topic, notification_topic, signal_topic_of_table
 from connectors.outbox import event_topics
@@ -79,7 +79,7 @@ def dead_letter_topic(pipeline: Pipeline) -> Topic:
         # What was cleared is compacted away within two days, also when the topic is too quiet to be worth it otherwise:
         # it holds documents.
         "max.compaction.lag.ms": str(DAY_MS),
-        # A tombstone may lie behind a letter that it does not mean (cdc/letter_book.py): time to write that once more.
+        # A tombstone may lie behind a letter that it does not mean (cdc/letters/book.py): time to write that once more.
         "min.compaction.lag.ms": str(HOUR_MS),
         # A letter holds the document and the reason: a little more than the row it came from.
         "max.message.bytes": str(pipeline.kafka.max_message_bytes + MORE_BYTES),

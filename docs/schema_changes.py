@@ -13,7 +13,7 @@ from pathlib import Path
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
-from cdc.resolve import resolve_view
+from cdc.resolve.views import resolve_view
 from cdc.shapes import Shapes
 from cdc.view import View
 from operations.schema.decide import ALL_ROWS, Decision, decide, together

@@ -10,9 +10,9 @@ from pathlib import Path
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
-from cdc.resolve_names import near
+from cdc.resolve.names import near
 from connectors.postgres import connect
-from connectors.shapes import read_shapes
+from connectors.tables.shapes import read_shapes
 from operations.kept_shapes import known_shapes, remember_shapes
 from operations.state_folder import state_dir
 from spark.disk.files import write_atomic

@@ -8,7 +8,7 @@ from functools import partial
 
 from cdc.errors import ConfigError, HeadwaterError, SinkRefused
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import resolve_views
+from cdc.resolve.views import resolve_views
 from connectors.preflight import Answer, Check, Finding, Level
 from operations.freshness.answering import moving, open_living, strays
 from operations.gate import tables_of

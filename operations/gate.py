@@ -19,12 +19,12 @@ from cdc.errors import ConfigError, HeadwaterError
 from cdc.gather import Gathering, all_of, parts_of
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import in_tables, resolve_view, resolve_views
+from cdc.resolve.views import in_tables, resolve_view, resolve_views
 from cdc.stateful import StatefulView
 from cdc.view import View
 from cdc.waits import waiting_for
 from connectors.postgres import connect
-from connectors.shapes import read_shapes
+from connectors.tables.shapes import read_shapes
 from operations.kept_shapes import known_shapes, with_gone
 from operations.opened import going_on
 from operations.state_folder import register_of, state_dir

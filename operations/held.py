@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc.join.view import JoinedView
 from cdc.keys import alike
-from cdc.position import FIRST_LSN
+from cdc.records.position import FIRST_LSN
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened

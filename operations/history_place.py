@@ -20,7 +20,7 @@ from cdc.errors import ConfigError
 from cdc.history_names import GAPS, VERSIONS
 from cdc.history_names import HISTORY as NAME
 from cdc.pipeline import IcebergSink, Pipeline
-from cdc.resolve import resolve_roots
+from cdc.resolve.views import resolve_roots
 from operations.kept_shapes import with_gone
 from operations.state_folder import chosen_sinks, state_dir
 from spark.disk.lease import Lease

@@ -18,8 +18,8 @@ from pathlib import Path
 from cdc.catalogue import Catalogue, Table, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
-from cdc.former import with_digits
 from cdc.pipeline import Pipeline
+from cdc.records.former import with_digits
 from cdc.shapes import Shape, Shapes, shape_of
 from operations.state_folder import state_dir
 from spark.disk.files import Stamp, stamp, write_atomic, write_somehow

@@ -9,14 +9,14 @@ from functools import partial
 
 import orjson
 
-from cdc.debezium_json import WRITTEN, lsn_of
 from cdc.join.view import JoinedView
 from cdc.log.client import Kafka, Topic
 from cdc.log.records import records
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.position import MAX_LSN
-from cdc.resolve import topics_of
+from cdc.records.debezium_json import WRITTEN, lsn_of
+from cdc.records.position import MAX_LSN
+from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from truth.events import Event

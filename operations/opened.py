@@ -12,7 +12,7 @@ from cdc.log.topics import topic_ids
 from cdc.outbox import topics_of_tables
 from cdc.pipeline import Pipeline
 from cdc.pipeline.sinks import Sink
-from cdc.resolve import resolve_views, topics_of
+from cdc.resolve.views import resolve_views, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.kept_shapes import known_to, read_frozen

@@ -11,7 +11,7 @@ from typing import Any
 from cdc.errors import ConfigError
 from cdc.gather import Gathering
 from cdc.pipeline import IcebergSink, OpenSearchSink, Pipeline, RedisSink, SearchSink
-from cdc.resolve_names import present
+from cdc.resolve.names import present
 from cdc.stateful import StatefulView
 from cdc.timed import TimedView
 from cdc.view import View

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import DiskFull, Fenced, HeadwaterError, ShapeUnknown
 from cdc.journal import about
-from cdc.position import format_lsn, unpack
+from cdc.records.position import format_lsn, unpack
 from spark import told
 from spark.disk.batches import Batch, keep
 from spark.disk.status import FlowStatus

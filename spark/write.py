@@ -15,7 +15,7 @@ from itertools import chain, starmap
 
 import pyarrow as pa
 
-from cdc.deadletter import DeadLetter
+from cdc.letters.deadletter import DeadLetter
 from cdc.log import letters as deadletters
 from cdc.view import merge_fields
 from sinks.awake import Awake

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cdc.catalogue import Column, Table
 from cdc.errors import StateError
-from cdc.resolve import view_tables
+from cdc.resolve.views import view_tables
 from cdc.types import type_key
 from cdc.used import used_columns
 from cdc.view import View

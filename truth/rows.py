@@ -19,8 +19,8 @@ from cdc.catalogue import Column, Table
 from cdc.keys import document_id, split_id
 from cdc.pipeline import Source
 from cdc.view import View
-from connectors.partitions import estimated_rows
 from connectors.postgres import Connection, connect, explained
+from connectors.tables.partitions import estimated_rows
 from truth import values as truth
 from truth.altered import stored
 

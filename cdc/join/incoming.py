@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc import types
-from cdc.change import Change, Op
 from cdc.errors import DecodeError, UnavailableValue
 from cdc.join.expressions import mentions
 from cdc.join.layout import TableLayout
@@ -17,6 +16,7 @@ from cdc.join.rows import Stamp
 from cdc.join.tree import Aggregate
 from cdc.join.versions import told, version_id
 from cdc.keys import document_id
+from cdc.records.change import Change, Op
 
 
 class Incoming(NamedTuple):

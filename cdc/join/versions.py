@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cdc.change import Change, Op
 from cdc.join.layout import TableLayout
+from cdc.records.change import Change, Op
 
 # What a version is: the row as it was created, as it was read or changed, and its end.
 CREATED, KNOWN, GONE = "c", "k", "d"

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as Refusal
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import KafkaError, KafkaUnavailable
-from cdc.letter_book import Book
+from cdc.letters.book import Book
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.client import PARTITION_EOF, Kafka
 from cdc.log.letters import THROUGH, clear, letters_config, publish
 from cdc.log.records import SILENCE_SECONDS, records

@@ -9,15 +9,15 @@ from typing import Any
 import orjson
 from confluent_kafka import KafkaException, Producer
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import KafkaError
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
 
 # A batch waits for its letters; past this the task fails and the batch is replayed, so that no letter is lost.
 FLUSH_SECONDS = 30.0
 # A letter holds the record and its reason, so it may be a little larger than any record.
 MORE_BYTES = 65_536
-# Header of a tombstone: see cdc/letter_book.py.
+# Header of a tombstone: see cdc/letters/book.py.
 THROUGH = "through"
 
 

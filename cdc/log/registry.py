@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from cdc.encoding import JSON, Encoding, UnknownSchemaId
 from cdc.errors import RegistryError, RegistryUnavailable
 from cdc.masking import mask_text
+from cdc.records.encoding import JSON, Encoding, UnknownSchemaId
 
 if TYPE_CHECKING:  # half a second to load, and not needed for JSON
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    from cdc.debezium_avro import Parsed
+    from cdc.records.debezium_avro import Parsed
 
 # Parsed schemas that a process keeps: one a table and a change of its columns. Each is some 100 KB at the most.
 KEPT = 2_000
@@ -67,7 +67,7 @@ class Schemas:
         if text is None:
             _keep(self._unknown, number, time.monotonic())
             raise _unknown(number)
-        from cdc.debezium_avro import parse
+        from cdc.records.debezium_avro import parse
 
         _keep(self._known, number, parsed := parse(text))
         return parsed
@@ -152,6 +152,6 @@ def encoding_of(settings: Mapping[str, str] | None) -> Encoding:
 
 @lru_cache(maxsize=16)
 def _avro(settings: tuple[tuple[str, str], ...]) -> Encoding:
-    from cdc.debezium_avro import Avro
+    from cdc.records.debezium_avro import Avro
 
     return Avro(Schemas(dict(settings)).get)

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from connectors.actions import Action, statements
 from connectors.names import identifier
-from connectors.table_facts import TableFacts
+from connectors.tables.facts import TableFacts
 
 
 def can_be_full(fact: TableFacts) -> bool:

@@ -21,9 +21,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from connectors.catalogue import KEYS, REPLICA_IDENTITY, key_of
 from connectors.database.publication import Publication, read_publication
 from connectors.postgres import Connection, explained
+from connectors.tables.catalogue import KEYS, REPLICA_IDENTITY, key_of
 
 LOOK = """
 SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident, c.relowner::bigint, coalesce(t.xmin::text, ''),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from psycopg import sql
 
 from cdc.pipeline import Source
-from cdc.position import parse_lsn
+from cdc.records.position import parse_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table, replication_command
 from connectors.timeline_gate import HERE, ROW

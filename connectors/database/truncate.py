@@ -17,7 +17,7 @@ from psycopg import sql
 from connectors.actions import Action, statements
 from connectors.names import Names, identifier
 from connectors.postgres import Connection, explained
-from connectors.table_facts import TableFacts
+from connectors.tables.facts import TableFacts
 
 REFUSE = """
 BEGIN

@@ -11,11 +11,11 @@ from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
-from connectors.catalogue import read_catalogue
 from connectors.names import Names
 from connectors.postgres import Connection
 from connectors.rest import ConnectClient
-from connectors.table_facts import TableFacts, read_facts
+from connectors.tables.catalogue import read_catalogue
+from connectors.tables.facts import TableFacts, read_facts
 
 
 class Level(enum.Enum):

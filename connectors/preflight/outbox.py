@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cdc.catalogue import Table
 from cdc.errors import ConnectError
 from cdc.pipeline.source import Outbox
-from cdc.resolve_names import near
+from cdc.resolve.names import near
 from cdc.sql_names import sql_name, sql_table
 from connectors.outbox import NAME, ROUTER
 from connectors.preflight.model import Check, Finding, Level, Site

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from cdc.catalogue import Table
 from cdc.join.comparable import COLLATED
-from cdc.resolve_names import DETERMINISTIC
+from cdc.resolve.names import DETERMINISTIC
 from cdc.sql_names import sql_name, sql_table
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.table_facts import TableFacts
+from connectors.tables.facts import TableFacts
 
 
 def run(site: Site) -> Iterator[Finding]:

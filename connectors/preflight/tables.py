@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cdc.sql_names import sql_table
-from connectors.catalogue import near_misses, schema_of
 from connectors.database.publication import GENERATED_SINCE
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.table_facts import TableFacts
+from connectors.tables.catalogue import near_misses, schema_of
+from connectors.tables.facts import TableFacts
 
 EVERYTHING = """
 SELECT n.nspname || '.' || c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

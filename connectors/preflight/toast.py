@@ -10,7 +10,7 @@ from cdc.sql_names import sql_table
 from cdc.types import may_be_large, never_reselected
 from connectors.database.identity import can_be_full
 from connectors.preflight.model import Check, Finding, Level, Site
-from connectors.table_facts import TableFacts
+from connectors.tables.facts import TableFacts
 
 
 def run(site: Site) -> Iterator[Finding]:

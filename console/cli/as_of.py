@@ -125,7 +125,7 @@ def _read(
 
 
 def _asked(pipeline: Pipeline, sink: str | None, given: dict[str, Any]) -> Any:
-    from cdc.position import parse_lsn
+    from cdc.records.position import parse_lsn
     from operations.as_of.cut import Asked, moment_of
     from operations.as_of.naming import named_cut
 

@@ -18,7 +18,7 @@ import org.apache.kafka.connect.storage.Converter;
  * <p>Alone it writes a column's DEFAULT where the row has NULL (its switch against that can't be set), and fails on a
  * column whose name is no name in Avro. So schemas lose their defaults here, and names are escaped: a character that
  * Avro does not take becomes {@code _uXXXX}, and so does an underscore that would read as the beginning of one.
- * cdc/debezium_avro.py reads them back. Everything else is Apicurio's.
+ * cdc/records/debezium_avro.py reads them back. Everything else is Apicurio's.
  */
 public final class RowAvroConverter implements Converter {
     private static final int KNOWN_SCHEMAS = 2_000;

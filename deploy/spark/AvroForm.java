@@ -18,7 +18,7 @@ import org.apache.avro.Schema;
 /**
  * How the values of a schema are copied from Avro's bytes to JSON's, without a value of Java's between them.
  *
- * <p>As cdc/avro_reader.py reads them: bytes become base64, four-byte floats their shortest digits, NaN and the
+ * <p>As cdc/records/avro_reader.py reads them: bytes become base64, four-byte floats their shortest digits, NaN and the
  * infinities words, logical types the raw numbers, escaped names the columns'. A copy throws IllegalArgumentException or
  * IndexOutOfBoundsException for bytes that are not of the schema.
  */

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DataTypes;
  *
  * <p>Of an event only what is read is written, as RowJsonConverter does on its way into the log. Whatever is not certain
  * (a schema that the registry does not give now, bytes that are not of it, bytes that are left over) comes back as it
- * was: cdc/debezium_avro.py judges it, in Python, and tells what is wrong.
+ * was: cdc/records/debezium_avro.py judges it, in Python, and tells what is wrong.
  */
 public final class AvroText implements UDF1<byte[], byte[]> {
   private static final int HEAD = 5;

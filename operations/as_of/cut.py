@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cdc.catalogue import Table as Root
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, SinkRefused, SourceChanged, UnknownName
-from cdc.history import AFTER, OFFSET, OP, PARTITION, POSITION, READ, TIME, TX, cut_at_lsn, cut_at_time, cut_behind
 from cdc.history_names import HISTORY
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
+from cdc.records.history import (
+    AFTER,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    READ,
+    TIME,
+    TX,
+    cut_at_lsn,
+    cut_at_time,
+    cut_behind,
+)
+from cdc.records.position import format_lsn, unpack
 from cdc.token import differs, parse_token
 from connectors.database.history import read_moment
 from connectors.database.lost import read_lost

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cdc.encoding import Encoding
 from cdc.errors import BeyondFrontier
-from cdc.history import after_of
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets, reached
 from cdc.log.records import records
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
+from cdc.records.encoding import Encoding
+from cdc.records.history import after_of
+from cdc.records.position import format_lsn, unpack
 from connectors.database.write_tokens import beat
 from connectors.debezium import beat_topic
 from connectors.names import Names

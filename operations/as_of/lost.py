@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.errors import HistoryGap
-from cdc.position import format_lsn
+from cdc.records.position import format_lsn
 from connectors.database.lost import Lost
 
 

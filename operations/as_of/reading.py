@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cdc.history import AFTER, OURS, as_of_sql, versions_sql
 from cdc.masking import looks_secret, mask_text
 from cdc.pipeline import Pipeline
+from cdc.records.history import AFTER, OURS, as_of_sql, versions_sql
 from operations.query.duck import scan_of
 from sinks.iceberg.catalogue import catalog_name, pyiceberg_properties
 from sinks.iceberg.history import key_of

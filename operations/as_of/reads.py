@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cdc.errors import BeforeHistory
-from cdc.history import AFTER, OP, READ, TIME, begins_at
-from cdc.position import format_lsn, unpack
+from cdc.records.history import AFTER, OP, READ, TIME, begins_at
+from cdc.records.position import format_lsn, unpack
 from operations.as_of.begun import NotBegun
 from sinks.iceberg.history import all_bounds
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cdc.history import set_aside
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
+from cdc.records.history import set_aside
+from cdc.records.position import format_lsn, unpack
 from operations.as_of.cut import Asked, Cut, Say, with_cut
 from operations.as_of.naming import name_cut, refuse_named
 from operations.as_of.reading import statements

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import orjson
 from confluent_kafka import Message
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import DecodeError
 from cdc.join.view import JoinedView
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.client import Kafka
 from cdc.log.letter_log import LetterLog
 from cdc.log.letters import letters_config, publish

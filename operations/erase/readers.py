@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cdc.errors import Behind, HeadwaterError
 from cdc.join.view import JoinedView
 from cdc.log.ends import Offsets, reached
-from cdc.resolve import resolve_views, view_tables
+from cdc.resolve.views import resolve_views, view_tables
 from cdc.view import View
 from operations.erase.subject import Subject
 from operations.history_place import STREAM, history_folder, history_lease, history_sinks, root_tables, topics_read

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cdc.catalogue import Catalogue, Table
-from cdc.debezium_json import Decoder
 from cdc.errors import ConfigError, RowInSource, SourceError
 from cdc.keys import split_id
 from cdc.log.registry import encoding_of
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
-from cdc.resolve_versions import kept_versions
+from cdc.records.debezium_json import Decoder
+from cdc.resolve.versions import kept_versions
 from cdc.view import View
 from connectors.postgres import connect
 from operations.catalogue import captured_table, source_catalogue

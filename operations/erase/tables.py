@@ -122,7 +122,7 @@ def _held(subject: Subject, sink: str, build: Build | None, view: str, table: Ta
 
 def _records(table: Table, subject: Subject) -> dict[int, list[int]]:
     """Which records of the log the living rows of a history are of."""
-    from cdc.history import OFFSET, PARTITION
+    from cdc.records.history import OFFSET, PARTITION
     from sinks.iceberg.rows import held_keys
 
     found: dict[int, list[int]] = {}

@@ -16,9 +16,9 @@ from cdc.join.rows import Stamp
 from cdc.join.view import JoinedView
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
-from cdc.resolve import resolve_views
-from cdc.resolve_names import near
+from cdc.records.position import format_lsn, unpack
+from cdc.resolve.names import near
+from cdc.resolve.views import resolve_views
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.explain.differences import Difference, differences, without

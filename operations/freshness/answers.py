@@ -53,7 +53,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of ``POST /v1/wait``."""
-        from cdc.position import format_lsn
+        from cdc.records.position import format_lsn
 
         return {
             "state": self.state,

@@ -8,9 +8,9 @@ from typing import Any
 
 from cdc.errors import HeadwaterError, SourceError
 from cdc.pipeline import Pipeline
-from connectors.catalogue import read_catalogue
-from connectors.partitions import estimated_rows
 from connectors.postgres import connect
+from connectors.tables.catalogue import read_catalogue
+from connectors.tables.partitions import estimated_rows
 from operations.generations.size import size_of
 from operations.opened import peek
 from operations.state_folder import register_of

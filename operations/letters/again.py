@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc.catalogue import Catalogue
-from cdc.deadletter import DeadLetter
 from cdc.join.view import JoinedView
-from cdc.resolve import table_view
+from cdc.letters.deadletter import DeadLetter
+from cdc.resolve.views import table_view
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.holding import holding

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from cdc.catalogue import Catalogue
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError
-from cdc.letter_book import Logged
+from cdc.letters.book import Logged
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
 from operations.catalogue import source_catalogue

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from cdc.change import Change, Op
-from cdc.deadletter import DeadLetter
 from cdc.errors import DecodeError, HeadwaterError, StateError
 from cdc.join.rows import read
 from cdc.join.view import JoinedView
-from cdc.letter_book import Logged
+from cdc.letters.book import Logged
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
+from cdc.records.change import Change, Op
 from cdc.view import View
 from operations.holding import holding
 from operations.opened import Opened

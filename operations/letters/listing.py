@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import DecodeError, StateError
-from cdc.letter_book import Logged
-from cdc.letter_words import cause_of
+from cdc.letters.book import Logged
+from cdc.letters.deadletter import DeadLetter
+from cdc.letters.words import cause_of
 from cdc.log.letter_log import LetterLog, Raw
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
+from cdc.records.position import format_lsn, unpack
 from operations.letters.found import FoundLetters, find_letters
 from operations.letters.wanted import Wanted, table_of
 

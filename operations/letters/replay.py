@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import HeadwaterError
-from cdc.letter_book import Logged
-from cdc.letter_words import cause_of
+from cdc.letters.book import Logged
+from cdc.letters.deadletter import DeadLetter
+from cdc.letters.words import cause_of
 from cdc.pipeline import Pipeline
 from operations.letters.found import FoundLetters, find_letters
 from operations.letters.openings import Openings

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from cdc.deadletter import DeadLetter
-from cdc.debezium_json import transaction_of
 from cdc.errors import DecodeError
-from cdc.letter_book import Logged
+from cdc.letters.book import Logged
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog, Raw
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
+from cdc.records.debezium_json import transaction_of
 from operations.letters.listing import place_of
 
 # Postgres counts transactions in 64 bits and tells 32 of them in its log.

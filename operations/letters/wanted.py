@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError
-from cdc.letter_words import cause_of
+from cdc.letters.deadletter import DeadLetter
+from cdc.letters.words import cause_of
 from cdc.pipeline import Pipeline
 
 _SPAN = re.compile(r"(\d{1,6})([smhd])")

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol
 
 from cdc.errors import HeadwaterError, NewerFormat, StateError
-from cdc.letter_book import Book, Logged
+from cdc.letters.book import Book, Logged
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
 from operations.letter_counts import note_count

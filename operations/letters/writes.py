@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import KafkaError
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
 from cdc.token import WriteToken
 from operations.freshness.answers import State

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained
+from connectors.tables.partitions import over_trees
 
 KINDS = ("inserted", "updated", "deleted")
 # As the rates on the page's arrows.

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
+from cdc.records.position import format_lsn, unpack
 from operations.last_verified import last_verified
 from operations.letter_counts import letter_counts
 from operations.state_folder import register_of

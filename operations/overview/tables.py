@@ -11,8 +11,8 @@ from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.names import Names
-from connectors.partitions import estimated_rows
 from connectors.postgres import connect
+from connectors.tables.partitions import estimated_rows
 from operations.overview.changes import KINDS, counted
 
 

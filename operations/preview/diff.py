@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc.errors import ConfigError, StateError
 from cdc.pipeline import Pipeline
-from cdc.resolve_names import near
+from cdc.resolve.names import near
 from cdc.view import View
 from connectors.postgres import Connection
 from operations.explain.differences import ABSENT, Difference, differences

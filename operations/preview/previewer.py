@@ -16,13 +16,13 @@ from pydantic import SecretStr
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, MayNotRead, SourceError
 from cdc.pipeline import Pipeline, Source
-from cdc.resolve import resolve_view, table_view
-from cdc.resolve_names import near
+from cdc.resolve.names import near
+from cdc.resolve.views import resolve_view, table_view
 from cdc.stateful import refuse_stateful
 from cdc.types import merge_fields
 from cdc.view import View
-from connectors.catalogue import read_catalogue
 from connectors.postgres import Connection
+from connectors.tables.catalogue import read_catalogue
 from operations.no_key import no_key
 from operations.preview.asked import Asked, keys_of, near_keys, within
 from truth.expected import Expected, expected, needs_spark

@@ -14,7 +14,7 @@ from cdc.pipeline import Source
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.fields import PATTERNS, PIPELINE_NAME
 from cdc.pipeline.loading import loads
-from cdc.resolve import resolve_view
+from cdc.resolve.views import resolve_view
 from connectors.postgres import connect
 from connectors.survey import LeftOut, Survey, survey
 from operations.propose.hidden import hidden_columns, is_secret

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from cdc.catalogue import Table
 from cdc.join.comparable import not_joined, not_sorted
 from cdc.types import supported, type_key
-from connectors.foreign_keys import ForeignKey, Sizes
 from connectors.survey import LeftOut
+from connectors.tables.foreign_keys import ForeignKey, Sizes
 from operations.propose import names
 from operations.propose.hidden import has_secret_key, is_secret, shown_columns, without_view
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from cdc.errors import StateError
-from cdc.position import format_lsn, unpack
+from cdc.records.position import format_lsn, unpack
 from operations.push.cursor import Cursor
 from operations.push.lens import Lens
 from sinks.contract import Held

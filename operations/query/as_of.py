@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 from confluent_kafka import Message
 
-from cdc.debezium_json import STREAMED
-from cdc.encoding import Encoding
 from cdc.errors import DecodeError, HeadwaterError, SourceError
 from cdc.log.client import Kafka
 from cdc.log.ends import Offsets, reached
 from cdc.log.slices import SliceReader, slices
-from cdc.position import format_lsn
+from cdc.records.debezium_json import STREAMED
+from cdc.records.encoding import Encoding
+from cdc.records.position import format_lsn
 from connectors.ledger import LedgerEntry
 from operations.freshness.log import SourceLog
 

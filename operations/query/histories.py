@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import QueryRefused, SinkRefused
-from cdc.history import OURS, versions_sql
 from cdc.history_names import HISTORY, VERSIONS
 from cdc.pipeline import IcebergSink, Pipeline
+from cdc.records.history import OURS, versions_sql
 from operations.history_place import STREAM, history_folder, keeps_history, root_tables
 from operations.query.tables import Held, Name, held_at
 from sinks.iceberg.catalogue import catalog_name, open_catalog

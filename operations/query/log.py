@@ -11,7 +11,7 @@ from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.log.slices import Slice, SliceReader
 from cdc.pipeline import Pipeline
-from cdc.resolve import topics_of
+from cdc.resolve.views import topics_of
 from cdc.token import WriteToken
 from cdc.view import View
 from connectors.debezium import marker_topic

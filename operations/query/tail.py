@@ -14,7 +14,7 @@ from cdc.join.view import JoinedView
 from cdc.log.ends import Offsets
 from cdc.log.slices import Slice, SliceReader, slices
 from cdc.pipeline import Pipeline
-from cdc.resolve import topics_of
+from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.kept_shapes import Frozen

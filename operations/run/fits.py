@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc.catalogue import Catalogue
-from cdc.debezium_json import Fit
+from cdc.records.debezium_json import Fit
 from cdc.types import supported
 from cdc.used import used_columns
 from operations.kept_shapes import Frozen

@@ -15,7 +15,7 @@ from cdc.gather import Gathering
 from cdc.join.view import JoinedView
 from cdc.log.letters import letters_config
 from cdc.pipeline import Pipeline, SearchSink
-from cdc.resolve import in_tables, topics_of
+from cdc.resolve.views import in_tables, topics_of
 from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.debezium import beat_topic

@@ -17,7 +17,7 @@ from cdc.errors import HeadwaterError, TableChanged
 from cdc.journal import all_about
 from cdc.outbox import by_topic, topics_of_table
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_views, view_tables
+from cdc.resolve.views import resolve_views, view_tables
 from connectors.marker_watch import MarkerWatch
 from connectors.tablewatch import TableWatch
 from operations.catalogue import source_catalogue

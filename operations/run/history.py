@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.catalogue import Catalogue, Table
-from cdc.debezium_json import Fit
 from cdc.errors import HeadwaterError, SourceChanged, TopicRecreated
 from cdc.log.letters import letters_config
 from cdc.log.topics import topic_ids
 from cdc.pipeline import Pipeline
+from cdc.records.debezium_json import Fit
 from cdc.types import supported
 from cdc.view import View
 from operations.catalogue import source_catalogue

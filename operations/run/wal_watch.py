@@ -10,7 +10,7 @@ import psycopg
 
 from cdc.errors import DiskFull, HeadwaterError, SlotLost, SourceError
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn
+from cdc.records.position import format_lsn
 from connectors.postgres import Connection, connect
 from connectors.source_gaps import FIRST_AGAIN, READ_AGAIN
 from connectors.wal.budget import NONE, RANK, Budget

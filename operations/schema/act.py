@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_views, view_tables
+from cdc.resolve.views import resolve_views, view_tables
 from cdc.shapes import ColumnChange, Shape, column_changes
 from cdc.types import may_be_large
 from cdc.used import used_columns

@@ -8,8 +8,8 @@ from dataclasses import replace
 from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view, table_view
-from cdc.resolve_names import find_table, keyed
+from cdc.resolve.names import find_table, keyed
+from cdc.resolve.views import resolve_view, table_view
 from cdc.view import View
 
 

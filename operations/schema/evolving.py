@@ -18,10 +18,10 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.outbox import by_topic
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_views
+from cdc.resolve.views import resolve_views
 from cdc.shapes import Shape
 from connectors.postgres import connect
-from connectors.shapes import read_shapes
+from connectors.tables.shapes import read_shapes
 from operations.apart import Apart
 from operations.kept_shapes import (
     Evolution,

@@ -12,9 +12,9 @@ from cdc.catalogue import Catalogue
 from cdc.errors import ConfigError, SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
-from connectors.partitions import estimated_rows
 from connectors.postgres import Connection, connect
-from connectors.shapes import read_shapes, read_shapes_inside
+from connectors.tables.partitions import estimated_rows
+from connectors.tables.shapes import read_shapes, read_shapes_inside
 from operations.generations.outdated import cost
 from operations.kept_shapes import (
     Evolution,

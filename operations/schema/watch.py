@@ -14,7 +14,7 @@ from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape
 from connectors.postgres import Connection, connect
-from connectors.shapes import fingerprint, read_shapes
+from connectors.tables.shapes import fingerprint, read_shapes
 
 # A migration is followed by its first rows within moments; the look is one query over an open connection.
 LOOK_SECONDS = 1.0
@@ -22,7 +22,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Look:
-    """The tables at one moment: see ``connectors.shapes.read_shapes``.
+    """The tables at one moment: see ``connectors.tables.shapes.read_shapes``.
 
     Attributes:
         catalogue: the tables.

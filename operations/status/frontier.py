@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from cdc.errors import HeadwaterError
 from cdc.join.view import JoinedView
-from cdc.resolve import topics_of, view_tables
+from cdc.resolve.views import topics_of, view_tables
 from cdc.timed import MatchView
 from cdc.view import View
 from connectors.database.slot import read_slot

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from cdc.catalogue import Catalogue
-from cdc.deadletter import DeadLetter
 from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view
+from cdc.resolve.views import resolve_view
 from cdc.stateful import refuse_stateful
 from cdc.view import View
 from operations.run.flows import analysed_view, flow_spec

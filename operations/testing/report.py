@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from cdc.catalogue import Catalogue
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, HeadwaterError
 from cdc.gather import Gathering
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline, load
-from cdc.resolve_joins import NO_CONSTRAINT
+from cdc.resolve.joins import NO_CONSTRAINT
 from operations.explain.differences import ABSENT, differences
 from operations.testing.cases import Case, Expected, Result, Wrong
 from operations.testing.files import files_of, read_file

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from cdc.change import Change
-from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
 from cdc.log.client import PARTITION_EOF
 from cdc.pipeline import Pipeline
-from cdc.resolve import topics_of
+from cdc.records.change import Change
+from cdc.records.debezium_json import Decoder
+from cdc.resolve.views import topics_of
 from cdc.view import View
 from operations.verify.newest_records import Asked, Record
 

@@ -11,16 +11,16 @@ from typing import Any
 import orjson
 
 from cdc.catalogue import Catalogue, Table
-from cdc.change import Op
-from cdc.debezium_json import Decoder
 from cdc.errors import HeadwaterError
-from cdc.events import EventDecoder
 from cdc.join.view import JoinedView
 from cdc.log.registry import encoding_of
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
-from cdc.position import format_lsn, unpack
-from cdc.resolve import resolve_views, table_view, view_tables
+from cdc.records.change import Op
+from cdc.records.debezium_json import Decoder
+from cdc.records.events import EventDecoder
+from cdc.records.position import format_lsn, unpack
+from cdc.resolve.views import resolve_views, table_view, view_tables
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cdc.keys import is_stray
-from cdc.position import MAX_LSN
+from cdc.records.position import MAX_LSN
 from cdc.stateful import StatefulView
 from cdc.view import View
 from operations.holding import Holding

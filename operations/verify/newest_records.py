@@ -9,12 +9,12 @@ from typing import NamedTuple
 import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, KafkaError, KafkaUnavailable
 from cdc.keys import is_stray
 from cdc.log.client import PARTITION_EOF
 from cdc.pipeline import Pipeline
-from cdc.resolve import topics_of
+from cdc.records.debezium_json import Decoder
+from cdc.resolve.views import topics_of
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.reading.entries import Entry, EntryDecoder

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cdc.join.view import JoinedView
 from cdc.keys import document_id, is_stray, split_id
-from cdc.position import MAX_EPOCH, MAX_LSN, pack
+from cdc.records.position import MAX_EPOCH, MAX_LSN, pack
 from cdc.stateful import StatefulView
 from cdc.types import merge_fields
 from connectors.marker_watch import read_snapshot_lsn

@@ -19,7 +19,7 @@ from cdc.errors import HeadwaterError, TableChanged
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
-from cdc.resolve import view_tables
+from cdc.resolve.views import view_tables
 from cdc.stateful import StatefulView
 from cdc.timed import TimedView
 from cdc.view import View

@@ -99,8 +99,8 @@ class KeptBatch:
         batch: its number in the flow.
         at: when it began (epoch seconds).
         ms: how long it took; ``parts`` are what on.
-        after, position: it has applied what lies behind the first, through the second (cdc/position.py); 0 where that
-            is not known: a batch of records that were stale, or the first of a process.
+        after, position: it has applied what lies behind the first, through the second (cdc/records/position.py); 0
+            where that is not known: a batch of records that were stale, or the first of a process.
         records: changelog records read.
         written, deleted, stale, rejected: answers of the sink.
     """

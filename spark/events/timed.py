@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from cdc.change import Op
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, DecodeError
 from cdc.join.expressions import quoted
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.ends import LogEnds
+from cdc.records.change import Op
 from cdc.timed import MatchView, TimedView
 from cdc.types import merge_fields
 from spark.events.clocks import Clocks

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from cdc.join.document import Part
 from cdc.join.incoming import Incoming
 from cdc.join.view import JoinedView
-from cdc.position import pack
+from cdc.records.position import pack
 from sinks.rowstore import key_names
 from sinks.rowstore.contract import RowStore
 from spark.join.assemble import Assembler

@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from cdc.change import Change, Op
-from cdc.deadletter import DeadLetter
 from cdc.errors import DecodeError, UnavailableValue
 from cdc.join.expressions import mentions
 from cdc.join.incoming import TOMBSTONE, Incoming, RowMaker, newest
 from cdc.join.view import JoinedView
+from cdc.letters.deadletter import DeadLetter
+from cdc.records.change import Change, Op
 from cdc.types import REFUSALS, canonical_result
 from spark.join.timely import Timely
 from spark.reading.computed import SEEN_CHARS, VALUE

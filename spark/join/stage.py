@@ -13,11 +13,11 @@ from typing import cast
 import pyarrow as pa
 from pyspark import TaskContext
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import UnavailableValue
 from cdc.join.incoming import Incoming
 from cdc.join.versions import row_of
 from cdc.join.view import JoinedView
+from cdc.letters.deadletter import DeadLetter
 from sinks.rowstore.redis import RedisRowStore
 from sinks.rowstore.settings import StoreSettings
 from spark.join.engine import Joiner, Made

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from cdc.deadletter import DeadLetter
 from cdc.join.columns import arrow_columns, document_columns
 from cdc.join.expressions import quoted
 from cdc.join.view import JoinedView
 from cdc.keys import split_id
+from cdc.letters.deadletter import DeadLetter
 from cdc.log import letters as deadletters
 from cdc.types import REFUSALS
 from spark.join.engine import Joiner, Made

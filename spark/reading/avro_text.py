@@ -2,7 +2,7 @@
 
 Python reads Debezium's Avro at a third of the rate of its JSON, and Spark's own functions read none of it. What is not
 certainly an event of a schema that the registry gives comes through as it was, and the codec judges it
-(cdc/debezium_avro.py). docs/decisions/avro.md.
+(cdc/records/debezium_avro.py). docs/decisions/avro.md.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from cdc import types
-from cdc.change import Change, Op
-from cdc.deadletter import DeadLetter
-from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, UnavailableValue
+from cdc.letters.deadletter import DeadLetter
+from cdc.records.change import Change, Op
+from cdc.records.debezium_json import Decoder
 from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.reading.spec import FlowSpec

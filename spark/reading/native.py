@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from cdc.former import Former
 from cdc.join.expressions import literal, quoted
-from cdc.position import pack
+from cdc.records.former import Former
+from cdc.records.position import pack
 from cdc.types.native import native
 from cdc.view import View
 from sinks.contract import UNVERSIONED
@@ -129,7 +129,7 @@ class NativeReader:
         return f"CONCAT_WS('|', {', '.join(escaped)})"
 
     def _position(self) -> str:
-        """As ``cdc.debezium_json.Decoder`` has it."""
+        """As ``cdc.records.debezium_json.Decoder`` has it."""
         snapshot = f"{self.snapshot_lsn}L"
         return f"{pack(self.epoch, 0)}L | IF({ALONE} AND {LSN} < {snapshot}, {snapshot}, {LSN})"
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.join.expressions import literal
-from cdc.placeholders import marks_of
-from cdc.position import MAX_LSN
+from cdc.records.placeholders import marks_of
+from cdc.records.position import MAX_LSN
 from spark.reading.native_raw import (
     AFTER,
     ALONE,

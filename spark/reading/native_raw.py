@@ -28,7 +28,7 @@ class RawTable:
     Attributes:
         table: the topic's.
         columns: how its columns are, in its order.
-        events: the records are events, whose rows have their own key (cdc/events.py).
+        events: the records are events, whose rows have their own key (cdc/records/events.py).
     """
 
     table: Table

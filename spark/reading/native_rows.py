@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from cdc.placeholders import marks_of
-from cdc.position import MAX_LSN
+from cdc.records.placeholders import marks_of
+from cdc.records.position import MAX_LSN
 from spark.reading.native_raw import AFTER, ALONE, KEY, LSN, ROWKEY, STATE, TS, RawTable
 
 _SEEN = "_hw_seen"

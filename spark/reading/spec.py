@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from cdc.catalogue import Table
-from cdc.debezium_json import Decoder, Fit
-from cdc.events import EventDecoder
 from cdc.log.registry import encoding_of
+from cdc.records.debezium_json import Decoder, Fit
+from cdc.records.events import EventDecoder
 from cdc.view import View
 
 
@@ -28,8 +28,8 @@ class FlowSpec:
         events: those of the topics whose records are events (cdc/outbox.py).
         sink_config: plain settings for ``sinks.factory.open_sink``; holds secrets, so never logged.
         dead_letters: ``{"topic": …, "client": librdkafka settings}``.
-        epoch: the source epoch that positions carry (see cdc/position.py).
-        snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/debezium_json.py).
+        epoch: the source epoch that positions carry (see cdc/records/position.py).
+        snapshot_lsn: position of the initial snapshot, in bytes of WAL (see cdc/records/debezium_json.py).
         row_store: settings of ``sinks.rowstore.redis.StoreSettings`` for a joined view; holds secrets.
         version_epoch: see spark/join/health.py.
         arranged: whether the row store has the first of many children by their order: one of before there was that
@@ -39,7 +39,7 @@ class FlowSpec:
         compaction_lag_seconds: how long the log keeps every record, before compaction may remove superseded ones.
         generation: which build of the sink.
         registry: settings of the schema registry (``cdc.log.registry.encoding_of``); None when no record can be Avro.
-        fits: topic -> what of its table must fit; see ``cdc.debezium_json.Fit``.
+        fits: topic -> what of its table must fit; see ``cdc.records.debezium_json.Fit``.
     """
 
     sink: str

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.errors import EraseUnfinished
-from cdc.history import OFFSET, PARTITION
+from cdc.records.history import OFFSET, PARTITION
 from spark.warehouse.large_merge import BRANCH
 from spark.warehouse.upkeep_plan import MARKS, QUERY
 from spark.warehouse.upkeep_steps import open_table, others_in

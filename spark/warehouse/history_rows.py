@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc import history
-from cdc.change import Change, Op
-from cdc.deadletter import DeadLetter
-from cdc.debezium_json import Decoder, transaction_of
 from cdc.errors import DecodeError
-from cdc.history import COLUMNS
 from cdc.join.expressions import quoted
+from cdc.letters.deadletter import DeadLetter
 from cdc.log import letters as deadletters
+from cdc.records import history
+from cdc.records.change import Change, Op
+from cdc.records.debezium_json import Decoder, transaction_of
+from cdc.records.history import COLUMNS
 from cdc.types.arrow import arrow_of_spark
 from cdc.view import View
 from spark.reading.entries import OWN_TOMBSTONE, key_row

@@ -14,10 +14,10 @@ from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from cdc.errors import Fenced, SinkRefused
-from cdc.history import COLUMNS, OURS, versions_sql
 from cdc.history_names import GAPS, HISTORY, VERSIONS, free
 from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
+from cdc.records.history import COLUMNS, OURS, versions_sql
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import KEY, SOURCE, TABLE

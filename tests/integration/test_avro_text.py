@@ -16,8 +16,8 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 from pyspark.sql import SparkSession
 
-from cdc.avro_reader import float4
-from cdc.debezium_avro import HEAD
+from cdc.records.avro_reader import float4
+from cdc.records.debezium_avro import HEAD
 from deploy.local import artifacts
 from spark.machine.session import build_session
 from spark.reading.avro_text import values_as_text

@@ -18,10 +18,10 @@ import orjson
 import pytest
 
 from cdc.catalogue import Catalogue
-from cdc.debezium_json import snapshot_lsn
-from cdc.encoding import JSON
+from cdc.records.debezium_json import snapshot_lsn
+from cdc.records.encoding import JSON
 from cdc.view import View
-from connectors.catalogue import read_catalogue
+from connectors.tables.catalogue import read_catalogue
 from deploy.local import artifacts
 from spark.machine.session import build_session
 from spark.reading.avro_text import values_as_text

@@ -15,7 +15,7 @@ from cdc.pipeline import Pipeline
 from connectors.apply import apply, plan_pipeline
 from connectors.preflight import CHECKS, Answer, preflight
 from connectors.snapshot import wait_snapshot
-from connectors.table_facts import read_facts
+from connectors.tables.facts import read_facts
 from console.cli.check import command
 from deploy.local.endpoints import Endpoints
 from operations.checked_sinks import INDICES, checked_sinks

@@ -14,7 +14,7 @@ from connectors.database.truncate import plan_truncate
 from connectors.names import Names
 from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
-from connectors.table_facts import read_facts
+from connectors.tables.facts import read_facts
 from tests.support.source import SourceDatabase, eventually
 
 pytestmark = pytest.mark.stack

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline, loads
-from cdc.resolve import resolve_view
+from cdc.resolve.views import resolve_view
 from console.cli import apply, check, plan
 from operations import gate
 from tests.integration.test_connectors_console import run, written

@@ -15,7 +15,7 @@ import pytest
 from headwater_client import take_token
 
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
-from cdc.position import parse_lsn, unpack
+from cdc.records.position import parse_lsn, unpack
 from connectors.database.lost import note_whole
 from connectors.names import Names
 from connectors.postgres import connect

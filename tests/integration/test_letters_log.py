@@ -10,8 +10,8 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import KafkaError
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.client import Kafka, Topic
 from cdc.log.forgotten import forget_sinks, forget_written
 from cdc.log.letter_log import LetterLog

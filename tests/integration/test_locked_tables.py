@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from connectors.database.sightings import look
-from connectors.partitions import estimated_rows
 from connectors.postgres import Connection
-from connectors.shapes import fingerprint, read_shapes
-from connectors.table_facts import read_facts, read_written
+from connectors.tables.facts import read_facts, read_written
+from connectors.tables.partitions import estimated_rows
+from connectors.tables.shapes import fingerprint, read_shapes
 from operations.overview.changes import counted
 from tests.support.source import SourceDatabase
 

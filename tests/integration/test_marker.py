@@ -9,10 +9,10 @@ import time
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from cdc.debezium_json import Decoder
 from cdc.errors import KafkaError
 from cdc.log.client import Kafka, Topic
 from cdc.pipeline import Pipeline
+from cdc.records.debezium_json import Decoder
 from connectors.debezium import marker_topic
 from connectors.marker import read_position
 from connectors.marker_watch import MarkerWatch, read_snapshot_lsn

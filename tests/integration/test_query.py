@@ -17,7 +17,7 @@ from headwater_client import take_token
 
 from cdc.errors import QueryRefused, QueryTooLarge
 from cdc.pipeline import load
-from cdc.position import parse_lsn
+from cdc.records.position import parse_lsn
 from cdc.token import parse_token
 from operations.query import log as beside
 from operations.query import tail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectors import progress
-from connectors.foreign_keys import read_sizes
+from connectors.tables.foreign_keys import read_sizes
 from tests.support.source import SourceDatabase
 
 pytestmark = [pytest.mark.stack, pytest.mark.sampled(turn=2, of=4)]

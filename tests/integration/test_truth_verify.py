@@ -16,7 +16,7 @@ from elasticsearch import Elasticsearch
 from cdc.catalogue import Catalogue, Table
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_views
+from cdc.resolve.views import resolve_views
 from operations.held import held_under
 from operations.opened import Opened
 from operations.state_folder import register_of

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from cdc import types
 from cdc.catalogue import Column, Table
-from cdc.change import Change
-from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, StateError
 from cdc.keys import document_id, split_id
-from cdc.position import MAX_EPOCH, MAX_LSN, format_lsn, pack, unpack
+from cdc.records.change import Change
+from cdc.records.debezium_json import Decoder
+from cdc.records.position import MAX_EPOCH, MAX_LSN, format_lsn, pack, unpack
 from cdc.types.results import canonical_result
 from cdc.view import View
 from tests.support.lsn import parse_lsn

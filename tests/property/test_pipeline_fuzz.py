@@ -24,7 +24,7 @@ from cdc.join.order import TextError, parse_aggregate, parse_order
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.template import template
-from cdc.resolve import resolve_views, view_tables
+from cdc.resolve.views import resolve_views, view_tables
 
 # No plain name: a plain name may be shown where it stands as a key.
 SECRET = "Zq9!vLe k#hunter2"

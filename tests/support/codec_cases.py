@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from cdc import types
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.change import Change, Op
-from cdc.debezium_json import Decoder
-from cdc.encoding import JSON, Encoding
 from cdc.errors import DecodeError
+from cdc.records.change import Change, Op
+from cdc.records.debezium_json import Decoder
+from cdc.records.encoding import JSON, Encoding
 from cdc.types.limits import null_breaks_array
 from cdc.view import View
 from truth import values as truth

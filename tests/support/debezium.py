@@ -17,8 +17,8 @@ import requests
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cdc.encoding import Encoding
 from cdc.log.registry import encoding_of
+from cdc.records.encoding import Encoding
 from tests.support.servers import Servers
 
 # The settings that docs/types.md asks for; each of them decides how values look.

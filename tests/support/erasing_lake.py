@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.history import OFFSET, PARTITION
+from cdc.records.history import OFFSET, PARTITION
 from deploy.local import artifacts
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg.remains import remains

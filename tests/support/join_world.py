@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from cdc.catalogue import Column, Table
-from cdc.change import Change, Op
 from cdc.join.incoming import Incoming, RowMaker, newest
 from cdc.join.tree import Aggregate, Function, Node, Order
 from cdc.join.view import JoinedView
+from cdc.records.change import Change, Op
 
 TABLES = ("a", "b", "c", "d")
 VALUES = ("n", "amount", "note", "f")

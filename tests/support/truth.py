@@ -12,8 +12,8 @@ import orjson
 from cdc.catalogue import Table
 from cdc.join.tree import Aggregate, Node
 from cdc.pipeline import Source
-from connectors.catalogue import read_catalogue
 from connectors.postgres import connect
+from connectors.tables.catalogue import read_catalogue
 from tests.support.servers import servers
 from tests.support.source import SourceDatabase, source_database
 from truth.joins import documents, used_columns

@@ -16,11 +16,11 @@ from random import Random
 from typing import Any
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.change import Change, Op
 from cdc.join.incoming import RowMaker
 from cdc.join.view import JoinedView
 from cdc.pipeline import loads
-from cdc.resolve import resolve_view
+from cdc.records.change import Change, Op
+from cdc.resolve.views import resolve_view
 from tests.support.join_world import Row, World
 
 FILE = """\

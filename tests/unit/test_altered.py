@@ -11,8 +11,8 @@ import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import StateError
-from cdc.former import Former
 from cdc.pipeline import loads
+from cdc.records.former import Former
 from cdc.view import View
 from operations.explain.report import find_view
 from operations.kept_shapes import Frozen, freeze

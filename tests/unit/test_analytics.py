@@ -11,8 +11,8 @@ import duckdb
 import jinja2
 from ruamel.yaml import YAML
 
-from cdc.history import as_of_sql
 from cdc.pipeline import load
+from cdc.records.history import as_of_sql
 from tests.support.analysed import HERE
 from tests.unit.test_docs import ROOT
 

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from cdc.change import Change, Op
-from cdc.debezium_json import Decoder
 from cdc.errors import PipelineFileError
 from cdc.join.incoming import RowMaker
 from cdc.join.versions import by_time, shown
+from cdc.records.change import Change, Op
+from cdc.records.debezium_json import Decoder
 from connectors.missed_deletes import ghost_event
 from connectors.topics import FOR_EVER, data_topics
 from sinks.rowstore.memory import MemoryStore

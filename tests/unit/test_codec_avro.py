@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.catalogue import Column, Table
-from cdc.change import Op
-from cdc.debezium_avro import HEAD, Avro, Parsed, parse, unescaped
-from cdc.debezium_json import Decoder, snapshot_lsn
-from cdc.encoding import JSON, UnknownSchemaId
 from cdc.errors import DecodeError, RegistryUnavailable, UnknownSchema
-from cdc.placeholders import NUMBERS
+from cdc.records.change import Op
+from cdc.records.debezium_avro import HEAD, Avro, Parsed, parse, unescaped
+from cdc.records.debezium_json import Decoder, snapshot_lsn
+from cdc.records.encoding import JSON, UnknownSchemaId
+from cdc.records.placeholders import NUMBERS
 from connectors.cut_snapshot import delete_event
 
 TABLE = Table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc.debezium_json import Decoder
+from cdc.records.debezium_json import Decoder
 from cdc.view import View
 from tests.support import codec_cases as cases
 

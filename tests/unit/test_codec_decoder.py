@@ -9,11 +9,11 @@ import orjson
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.change import Op
-from cdc.debezium_json import Decoder, snapshot_lsn
 from cdc.errors import DecodeError, UnavailableValue
-from cdc.placeholders import BASE64, NUMBERS, TEXT, UUID, marks_of
-from cdc.position import unpack
+from cdc.records.change import Op
+from cdc.records.debezium_json import Decoder, snapshot_lsn
+from cdc.records.placeholders import BASE64, NUMBERS, TEXT, UUID, marks_of
+from cdc.records.position import unpack
 from cdc.view import View
 
 TABLE = Table(

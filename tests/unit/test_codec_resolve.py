@@ -9,7 +9,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Pipeline
-from cdc.resolve import resolve_view, resolve_views
+from cdc.resolve.views import resolve_view, resolve_views
 
 
 def table(schema: str, name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:

@@ -8,7 +8,7 @@ import time
 import orjson
 
 from cdc.catalogue import Column, Table
-from cdc.debezium_json import Decoder
+from cdc.records.debezium_json import Decoder
 from cdc.view import View
 
 COLUMNS = (

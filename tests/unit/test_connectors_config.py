@@ -24,7 +24,7 @@ from connectors.preflight import toast
 from connectors.preflight.model import Level
 from connectors.preflight.primary_keys import key_findings
 from connectors.preflight.tables import kind_findings
-from connectors.table_facts import TableFacts
+from connectors.tables.facts import TableFacts
 from connectors.timeline_gate import gate
 
 SECRET = "hunter2-hunter2"

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.debezium_json import Decoder
-from cdc.encoding import JSON
 from cdc.errors import ConfigError, SourceChanged
+from cdc.records.debezium_json import Decoder
+from cdc.records.encoding import JSON
 from cdc.types.times import days_of
 from connectors.absent_keys import ancient, key_text, unsure
 from connectors.captured import Captured

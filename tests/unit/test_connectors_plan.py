@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.change import Op
-from cdc.debezium_json import Decoder
-from cdc.encoding import JSON
 from cdc.errors import HeadwaterError, KafkaError, SourceChanged, SourceError
 from cdc.log.client import Topic
+from cdc.records.change import Op
+from cdc.records.debezium_json import Decoder
+from cdc.records.encoding import JSON
 from connectors.actions import Action, run_all
 from connectors.captured import Captured, plan_captured
-from connectors.catalogue import near_misses, numeric_typmod
 from connectors.connector import RunningConnector, plan_connector
 from connectors.cut_snapshot import delete_event, is_ghost
 from connectors.database.identity import plan_replica_identity
@@ -26,6 +25,7 @@ from connectors.names import Names
 from connectors.rest import Status, first_line
 from connectors.signals import Heard
 from connectors.source_gaps import refuse_empty, refuse_gap
+from connectors.tables.catalogue import near_misses, numeric_typmod
 from connectors.topics import data_topics, plan_topics
 from tests.unit.test_connectors_config import catalogue, fact, pipeline
 

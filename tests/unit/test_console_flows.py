@@ -14,7 +14,7 @@ from cdc.errors import CheckpointLost
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.pipeline import loads
-from cdc.resolve import resolve_views
+from cdc.resolve.views import resolve_views
 from cdc.view import View
 from operations.run import flows
 from spark.disk.status import FlowStatus

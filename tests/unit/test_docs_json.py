@@ -13,16 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.deadletter import DeadLetter
 from cdc.join.rows import Stamp
-from cdc.letter_book import Logged
+from cdc.letters.book import Logged
+from cdc.letters.deadletter import DeadLetter
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline, Source, Webhook, load
 from cdc.view import View
 from connectors.actions import Action
-from connectors.foreign_keys import ForeignKey, Sizes
 from connectors.preflight import CHECKS, Answer, Finding, Level
 from connectors.survey import LeftOut, Survey
+from connectors.tables.foreign_keys import ForeignKey, Sizes
 from console.cli.check import to_dict
 from console.cli.main import cli
 from deploy.local.stack import ServiceState

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, StateError, TagsHold
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline
 from cdc.view import View
 from console.cli.main import cli

@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.change import Change, Op
 from cdc.errors import ConfigError
 from cdc.join.incoming import RowMaker
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
 from cdc.keys import alike
 from cdc.pipeline import Pipeline, loads
+from cdc.records.change import Change, Op
 from connectors.wal.budget import Sample, judge
 from connectors.wal.pins import Pin
 from console.cli.explain import show

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.debezium_json import Decoder, Fit
 from cdc.errors import DecodeError, ShapeUnknown
+from cdc.records.debezium_json import Decoder, Fit
 from cdc.view import View
 from operations.kept_shapes import Frozen
 from operations.run.fits import fits_of

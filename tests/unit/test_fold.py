@@ -14,7 +14,7 @@ from cdc.errors import ConfigError, PipelineFileError
 from cdc.fold import FoldView
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
-from cdc.resolve import resolve_view, resolve_views, topics_of
+from cdc.resolve.views import resolve_view, resolve_views, topics_of
 from cdc.used import used_columns
 from operations.run.flows import flow_spec
 from operations.testing.records import Record

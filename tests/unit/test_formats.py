@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from cdc import formats
-from cdc.deadletter import DeadLetter
 from cdc.errors import NewerFormat, StateError
 from cdc.formats import as_comment, from_comment, refuse_newer
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import Pipeline, load
 from cdc.pipeline.definition import defined_as, definition_of
 from console.cli.main import cli

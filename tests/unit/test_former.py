@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.debezium_json import Decoder
-from cdc.former import Former
+from cdc.records.debezium_json import Decoder
+from cdc.records.former import Former
 from cdc.view import View
 
 ID = Column("id", "bigint", "int8", nullable=False, ordinal=1)

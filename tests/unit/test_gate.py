@@ -12,7 +12,7 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
 from cdc.gather import parts_of
 from cdc.pipeline import Pipeline, loads
-from cdc.resolve import resolve_views
+from cdc.resolve.views import resolve_views
 from operations import gate
 from operations import opened as opening
 from operations.generations.outdated import needed

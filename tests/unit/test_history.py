@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from pyspark.errors import UnsupportedOperationException
 
 from cdc.catalogue import Column, Table
-from cdc.debezium_json import Fit
-from cdc.encoding import JSON
 from cdc.errors import ShapeUnknown
-from cdc.history import (
+from cdc.records.debezium_json import Fit
+from cdc.records.encoding import JSON
+from cdc.records.history import (
     AFTER,
     OP,
     Event,
@@ -32,7 +32,7 @@ from cdc.history import (
     state_at,
     versions_sql,
 )
-from cdc.position import parse_lsn
+from cdc.records.position import parse_lsn
 from cdc.view import View
 from connectors.cut_snapshot import delete_event
 from connectors.missed_deletes import ghost_event, standing

@@ -16,10 +16,10 @@ from pyiceberg.table import Table as Iceberg
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import BeforeHistory, ConfigError, HistoryGap, TopicRecreated
-from cdc.history import AFTER, OFFSET, OP, PARTITION, READ, TIME
 from cdc.pipeline import Pipeline
 from cdc.pipeline.checks import check
-from cdc.resolve import resolve_views
+from cdc.records.history import AFTER, OFFSET, OP, PARTITION, READ, TIME
+from cdc.resolve.views import resolve_views
 from connectors.captured import Captured
 from connectors.database.lost import Lost
 from connectors.signals import Heard

@@ -18,8 +18,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from cdc.catalogue import Column, Table
 from cdc.errors import TopicRecreated
-from cdc.history import OFFSET, PARTITION
 from cdc.history_names import former_name
+from cdc.records.history import OFFSET, PARTITION
 from operations.erase.tables import _history, history_name
 from operations.run import history as run_history
 from sinks.iceberg.history import KEY, TABLE, former_histories, put_aside

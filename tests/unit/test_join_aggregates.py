@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.catalogue import Column, Table
-from cdc.change import Change, Op
 from cdc.errors import StateError, UnavailableValue
 from cdc.join import aggregates
 from cdc.join.incoming import RowMaker, filled, newest
@@ -19,6 +18,7 @@ from cdc.join.layout import Layout
 from cdc.join.rows import Replaced, Stamp, body_of, read, read_row, write
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
+from cdc.records.change import Change, Op
 
 TABLE = Table(
     "public",

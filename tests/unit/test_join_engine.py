@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.change import Change, Op
 from cdc.join.incoming import Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
+from cdc.records.change import Change, Op
 from sinks.rowstore.memory import MemoryStore
 from spark.join import assemble
 from spark.join.engine import FILLED, PIECE, Joiner, Made

@@ -13,12 +13,12 @@ import orjson
 import pytest
 
 from cdc.catalogue import Catalogue, Column, NotUnique, Table
-from cdc.change import Change, Op
 from cdc.join.incoming import RowMaker
 from cdc.join.layout import Layout
 from cdc.join.tree import Aggregate, Node
 from cdc.join.view import JoinedView
-from connectors.catalogue import unique_keys
+from cdc.records.change import Change, Op
+from connectors.tables.catalogue import unique_keys
 from sinks.rowstore.memory import MemoryStore
 from spark.join.engine import Joiner
 from spark.join.explain import explain

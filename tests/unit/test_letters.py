@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, StateError
 from cdc.keys import document_id
-from cdc.letter_book import Book, Logged
-from cdc.letter_words import LEFT_OUT, bare, cause_of
+from cdc.letters.book import Book, Logged
+from cdc.letters.deadletter import DeadLetter
+from cdc.letters.words import LEFT_OUT, bare, cause_of
 from cdc.pipeline import Pipeline, loads
 from cdc.view import View
 from connectors.topics import dead_letter_topic

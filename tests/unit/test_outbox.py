@@ -10,13 +10,13 @@ import orjson
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
-from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError, PipelineFileError
-from cdc.events import EventDecoder
 from cdc.outbox import by_topic, events_topics, topic_of_row, topics_of_table
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, defined_as, definition_of
-from cdc.resolve import resolve_views, topics_of
+from cdc.records.debezium_json import Decoder
+from cdc.records.events import EventDecoder
+from cdc.resolve.views import resolve_views, topics_of
 from connectors.debezium import connector_config
 from connectors.outbox import ROUTER, event_topics
 from connectors.preflight.outbox import column_findings

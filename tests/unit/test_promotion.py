@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from cdc.errors import SourceChanged, SourceUnavailable, StateError
-from cdc.position import format_lsn, parse_lsn
+from cdc.records.position import format_lsn, parse_lsn
 from connectors import promotion, source_gaps
 from connectors.database.history import Moment
 from connectors.database.slot import Slot

@@ -11,10 +11,10 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import ConfigError
 from cdc.pipeline import Source
 from cdc.pipeline.loading import loads
-from cdc.resolve import resolve_view
-from connectors.foreign_keys import ForeignKey, Sizes
+from cdc.resolve.views import resolve_view
 from connectors.survey import LeftOut, Role, Survey, _schemas
-from connectors.table_facts import TableFacts
+from connectors.tables.facts import TableFacts
+from connectors.tables.foreign_keys import ForeignKey, Sizes
 from operations.propose import names
 from operations.propose.address import read_address
 from operations.propose.proposal import Looked, draft, warehouse_tables

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 
-from cdc.encoding import JSON
 from cdc.errors import ConfigError, QueryRefused, QueryTooLarge, SinkUnavailable
 from cdc.log.slices import Slice, slices
+from cdc.records.encoding import JSON
 from connectors.ledger import LedgerEntry
 from console.cli.query import _table
 from operations.query import duck as inside

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cdc.encoding import JSON, UnknownSchemaId
 from cdc.errors import RegistryError, RegistryUnavailable
 from cdc.log import registry
 from cdc.log.registry import Schemas, encoding_of
+from cdc.records.encoding import JSON, UnknownSchemaId
 
 SCHEMA = json.dumps({"type": "record", "name": "a", "fields": [{"name": "x", "type": "int"}]})
 

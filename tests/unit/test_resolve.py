@@ -7,7 +7,7 @@ import pytest
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import PipelineFileError
 from cdc.pipeline import loads
-from cdc.resolve import resolve_views
+from cdc.resolve.views import resolve_views
 from cdc.view import View
 
 FILE = """\

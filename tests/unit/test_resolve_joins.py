@@ -13,7 +13,7 @@ from cdc.errors import ConfigError, PipelineFileError
 from cdc.join.tree import Order
 from cdc.join.view import JoinedView
 from cdc.pipeline import Pipeline, loads
-from cdc.resolve import resolve_view, resolve_views, view_tables
+from cdc.resolve.views import resolve_view, resolve_views, view_tables
 from cdc.view import View
 from sinks.configure import sink_config
 

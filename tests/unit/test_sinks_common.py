@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from cdc import deadletter as deadletters
 from cdc.catalogue import Column, Table
-from cdc.deadletter import DeadLetter
 from cdc.errors import ConfigError, DecodeError, SinkUnavailable
+from cdc.letters import deadletter as deadletters
+from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
 from sinks.configure import check_mapping, merged, sink_config

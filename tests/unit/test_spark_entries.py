@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cdc.catalogue import Column, Table
-from cdc.debezium_json import Fit
 from cdc.errors import ShapeUnknown
+from cdc.records.debezium_json import Fit
 from cdc.view import View
 from operations.verify.newest_records import Newest, Record, standing, take
 from sinks.contract import UNVERSIONED, Item

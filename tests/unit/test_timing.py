@@ -16,7 +16,7 @@ from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import CheckpointLost, ConfigError, PipelineFileError
 from cdc.pipeline import Pipeline, loads
 from cdc.pipeline.definition import changes, definition_of
-from cdc.resolve import resolve_view, resolve_views, topics_of
+from cdc.resolve.views import resolve_view, resolve_views, topics_of
 from cdc.stateful import refuse_stateful
 from cdc.timed import MICROS, MatchView, Measure, TimedView, WindowView, measure_of, micros_of
 from cdc.used import used_columns

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cdc.deadletter import DeadLetter
 from cdc.errors import DecodeError
+from cdc.letters.deadletter import DeadLetter
 
 # Of a reason, for lists; the whole is in the topic.
 REASON_CHARS = 1_000

@@ -1,9 +1,9 @@
 """History: every event of a table as a row, and the rule by which a cut takes whole transactions of it. Pure.
 
-A row carries two places in the source's log, both packed as in cdc/position.py. ``_hw_position`` orders the events of
-one row. ``_hw_after`` orders transactions: it is the LSN of the last commit before the row's own transaction, so all
-rows of a transaction share it, and it grows in the order in which transactions were committed. A cut at C is all rows
-with ``_hw_after < C``: whole transactions, whatever the order of their rows' LSNs. docs/decisions/history.md.
+A row carries two places in the source's log, both packed as in cdc/records/position.py. ``_hw_position`` orders the
+events of one row. ``_hw_after`` orders transactions: it is the LSN of the last commit before the row's own transaction,
+so all rows of a transaction share it, and it grows in the order in which transactions were committed. A cut at C is all
+rows with ``_hw_after < C``: whole transactions, whatever the order of their rows' LSNs. docs/decisions/history.md.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from cdc.change import Change, Op
-from cdc.debezium_json import STREAMED, WRITTEN, lsn_of
+from cdc.records.change import Change, Op
+from cdc.records.debezium_json import STREAMED, WRITTEN, lsn_of
 
 # What a column of ours begins with.
 OURS = "_hw_"

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from cdc.change import Change, Op
-from cdc.debezium_json import Decoder
 from cdc.errors import DecodeError
+from cdc.records.change import Change, Op
+from cdc.records.debezium_json import Decoder
 
 
 class EventDecoder(Decoder):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained, unless_locked
+from connectors.tables.partitions import over_trees
 
 FACTS = over_trees("""
 SELECT n.nspname || '.' || c.relname, c.relkind, c.relpersistence, c.relreplident, pg_get_userbyid(c.relowner),

@@ -7,7 +7,7 @@ from cdc.fold import FoldView
 from cdc.outbox import events_topics
 from cdc.pipeline import Pipeline
 from cdc.pipeline.views import Fold, View
-from cdc.resolve_names import columns_of, known
+from cdc.resolve.names import columns_of, known
 
 
 def resolve_fold(pipeline: Pipeline, name: str, model: View, fold: Fold, table: Table) -> FoldView:

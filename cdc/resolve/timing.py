@@ -9,7 +9,7 @@ from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline
 from cdc.pipeline.timing import Event, Match, Timing, Window
 from cdc.pipeline.views import View
-from cdc.resolve_names import MOMENTS, Path, error, known
+from cdc.resolve.names import MOMENTS, Path, error, known
 from cdc.timed import Kind, MatchView, Measure, TimedView, WindowView, measure_of, micros_of
 from cdc.types import spark_type
 

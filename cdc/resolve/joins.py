@@ -21,7 +21,7 @@ from cdc.pipeline import Pipeline, View
 from cdc.pipeline.joins import Aggregate as AggregatePart
 from cdc.pipeline.joins import Child, Nested, Ref, standing
 from cdc.pipeline.messages import dotted
-from cdc.resolve_names import MOMENTS, Path, columns_of, distinct, error, find_table, keyed, known, present
+from cdc.resolve.names import MOMENTS, Path, columns_of, distinct, error, find_table, keyed, known, present
 from cdc.types import spark_type, supported
 
 On = tuple[tuple[str, str], ...]

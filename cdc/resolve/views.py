@@ -17,10 +17,10 @@ from cdc.outbox import events_topics, is_outbox
 from cdc.pipeline import Pipeline, SearchSink
 from cdc.pipeline.checks import ICEBERG_COLUMNS
 from cdc.pipeline.joins import standing
-from cdc.resolve_fold import resolve_fold
-from cdc.resolve_joins import resolve_tree
-from cdc.resolve_names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
-from cdc.resolve_timing import resolve_timing
+from cdc.resolve.fold import resolve_fold
+from cdc.resolve.joins import resolve_tree
+from cdc.resolve.names import Path, columns_of, distinct, error, find_table, key_of, keyed, near, present
+from cdc.resolve.timing import resolve_timing
 from cdc.timed import TimedView
 from cdc.view import View
 

@@ -17,7 +17,7 @@ import orjson
 from cdc.errors import DecodeError
 from cdc.formats import LETTER, refuse_newer
 from cdc.keys import document_id
-from cdc.letter_words import bare
+from cdc.letters.words import bare
 
 # A letter must fit through the broker; the default limit of kafka.max_message_bytes is 10 MB. What is cut can be found
 # again by topic, partition and offset, and is told by its digest.

@@ -2,8 +2,8 @@
 
 Decoding gives what orjson gives of the same event as JSON, so that everything behind it is the same code: bytes become
 base64, floats the shortest decimal of four bytes, NaN and the infinities words; Kafka Connect's logical types (dates)
-are the raw numbers that JSON shows. A reader is made for each schema (cdc/avro_reader.py); what that does not know is
-read by fastavro, with logical types of ours that are put into the schema once. fastavro also checks and writes.
+are the raw numbers that JSON shows. A reader is made for each schema (cdc/records/avro_reader.py); what that does not
+know is read by fastavro, with logical types of ours that are put into the schema once. fastavro also checks and writes.
 
 A value that begins with ``{`` is JSON: so a pipeline may change its format while it lives.
 """
@@ -21,10 +21,10 @@ import orjson
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import LOGICAL_READERS
 
-from cdc.avro_reader import Reader, base64_text, compiled, float4, float8
 from cdc.catalogue import Table
-from cdc.encoding import JSON
-from cdc.placeholders import TEXT, UUID, marks_of
+from cdc.records.avro_reader import Reader, base64_text, compiled, float4, float8
+from cdc.records.encoding import JSON
+from cdc.records.placeholders import TEXT, UUID, marks_of
 
 HEAD = struct.Struct(">bI")
 _ESCAPED = re.compile(r"(?:_u[0-9a-f]{4})+")

@@ -1,7 +1,8 @@
 """How a record's value is written in Kafka: as JSON, or as Avro with a schema registry.
 
 An encoding turns a value's bytes into the event that Debezium's JSON would be, and nothing else: what an event means is
-the decoder's (cdc/debezium_json.py), the same for all. Keys are JSON in every encoding (docs/decisions/avro.md).
+the decoder's (cdc/records/debezium_json.py), the same for all. Keys are JSON in every encoding
+(docs/decisions/avro.md).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from cdc.catalogue import Table
-from cdc.placeholders import marks_of
+from cdc.records.placeholders import marks_of
 
 
 class UnknownSchemaId(ValueError):
@@ -45,7 +46,7 @@ class Json:
         return orjson.loads(value)
 
     def marks(self, table: Table) -> tuple[bytes, ...]:
-        """See cdc/placeholders.py."""
+        """See cdc/records/placeholders.py."""
         return marks_of(table)
 
     def dumps(self, event: Mapping[str, Any], like: bytes) -> bytes:

@@ -11,9 +11,9 @@ from psycopg import errors
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
 from cdc.shapes import Shape
-from connectors.catalogue import read_catalogue, schema_of
-from connectors.partitions import over_trees
 from connectors.postgres import Connection, explained
+from connectors.tables.catalogue import read_catalogue, schema_of
+from connectors.tables.partitions import over_trees
 
 # Of a partitioned table the files are its partitions'. A default leaves values in rows that nobody has written, also
 # one of the column's domain, and an identity's sequence.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from connectors.partitions import estimated_rows
 from connectors.postgres import Connection, explained
+from connectors.tables.partitions import estimated_rows
 
 # Of a partitioned table the constraint itself, not the copies of it that its partitions have.
 FOREIGN_KEYS = """

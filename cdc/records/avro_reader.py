@@ -2,7 +2,7 @@
 
 Twice as fast as fastavro for Debezium's events, which are wide rows of small nullable values. What it does not
 know (enums, fixed, unions of many, records within themselves) it leaves to fastavro: ``compiled`` gives None. Values
-are as JSON shows them, see cdc/debezium_avro.py; a test compares the two readers on random rows.
+are as JSON shows them, see cdc/records/debezium_avro.py; a test compares the two readers on random rows.
 """
 
 from __future__ import annotations

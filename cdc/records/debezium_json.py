@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 
 from cdc.catalogue import Table
-from cdc.change import Change, Op
-from cdc.encoding import JSON, Encoding, UnknownSchemaId
 from cdc.errors import DecodeError, ShapeUnknown, UnavailableValue, UnknownSchema
-from cdc.former import Former
-from cdc.placeholders import unavailable
-from cdc.position import MAX_LSN, pack
+from cdc.records.change import Change, Op
+from cdc.records.encoding import JSON, Encoding, UnknownSchemaId
+from cdc.records.former import Former
+from cdc.records.placeholders import unavailable
+from cdc.records.position import MAX_LSN, pack
 
 _WITH_ROW = frozenset((Op.READ, Op.CREATE, Op.UPDATE))
 # Letter of an event -> what happened, and whether the event must have a row. (An Enum's hash is dear, once a record.)

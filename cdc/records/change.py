@@ -28,7 +28,7 @@ class Change(NamedTuple):
         op: what happened.
         key: primary key column -> raw value; empty for TRUNCATE.
         after: column -> raw value; None for DELETE, TOMBSTONE and TRUNCATE.
-        position: packed (epoch, LSN), see cdc/position.py; 0 for a TOMBSTONE, which carries none.
+        position: packed (epoch, LSN), see cdc/records/position.py; 0 for a TOMBSTONE, which carries none.
         topic: Kafka topic of the record.
         partition: its partition.
         offset: its offset; of two changes of one key with equal positions the later offset is newer.

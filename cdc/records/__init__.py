@@ -1,0 +1,1 @@
+"""What a record of the log is, and how its bytes are read."""

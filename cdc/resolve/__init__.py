@@ -1,0 +1,1 @@
+"""A pipeline file's views, as the tables in the database make them."""

@@ -1,0 +1,1 @@
+"""What the catalogue of Postgres says about the tables that are captured."""

@@ -1,4 +1,4 @@
-"""The source's tables as plain data, as codecs, views and preflight see them; ``connectors.tables.catalogue`` reads it."""
+"""The source's tables as plain data, as codecs, views and preflight see them; ``connectors.tables.catalogue`` reads."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ class KeyOrder:
         """
         if self.keys is None or place >= self.count:
             return False
-        iceberg: Any = self.spark._jvm.org.apache.iceberg
+        jvm: Any = self.spark._jvm
+        iceberg = jvm.org.apache.iceberg
         from_there = iceberg.expressions.Expressions.greaterThanOrEqual(self.name, self.key(place))
         # Not a scan's plan, which reads what is deleted as well, on threads of its own: 4 ms in place of 25.
         seen = getattr(iceberg.FindFiles, "in")(table).inSnapshot(table.snapshot(branch).snapshotId())

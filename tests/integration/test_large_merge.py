@@ -213,16 +213,15 @@ def test_rows_that_no_file_can_have_are_appended_and_their_keys_not_looked_for(
     read = SparkSession.table
     monkeypatch.setattr(spark, "table", lambda name: looked.append(name) or read(spark, name), raising=False)
     held = {row.a: (row.v, row._hw_version) for row in read(spark, made).collect()}
-    for step, (changes, looks) in enumerate(
-        [
-            ([(200, "new"), (201, "new")], 0),
-            ([(200, "changed"), (150, "changed"), (202, "new"), (203, "new")], 0),
-            ([(150, "changed"), (99, "new"), (204, "new")], 1),  # one new that lies before
-            ([(150, "changed"), (205, "new"), (300, None)], 0),  # there is none to delete
-            ([(206, "new"), (205, None)], 0),
-            ([(207, "new"), (206, "changed"), (205, None)], 1),  # what was deleted is not there any more
-        ]
-    ):
+    steps: list[tuple[list[tuple[int, str | None]], int]] = [
+        ([(200, "new"), (201, "new")], 0),
+        ([(200, "changed"), (150, "changed"), (202, "new"), (203, "new")], 0),
+        ([(150, "changed"), (99, "new"), (204, "new")], 1),  # one new that lies before
+        ([(150, "changed"), (205, "new"), (300, None)], 0),  # there is none to delete
+        ([(206, "new"), (205, None)], 0),
+        ([(207, "new"), (206, "changed"), (205, None)], 1),  # what was deleted is not there any more
+    ]
+    for step, (changes, looks) in enumerate(steps):
         version, looked[:] = step + 2, []
         given = [(str(key) if kind == "string" else key, value, version, value is None) for key, value in changes]
         frame = spark.createDataFrame(given, f"a {kind}, v string, _hw_version bigint, {GONE} boolean")

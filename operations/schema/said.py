@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import Error, errors
 
 from cdc.catalogue import Catalogue
-from cdc.errors import ConfigError, SourceError
+from cdc.errors import ConfigError, SourceError, SourceUnavailable
 from cdc.pipeline import Pipeline
 from cdc.shapes import Shape, column_changes
 from connectors.postgres import Connection, connect
@@ -105,6 +105,14 @@ def _tried(connection: Connection, pipeline: Pipeline, migration: Path) -> tuple
             means=ROLLED_BACK,
             fix="leave this statement out of the file that is tried (CREATE INDEX CONCURRENTLY, VACUUM and the like"
             " change no columns)",
+        ) from error
+    except (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled) as error:
+        # Nothing is wrong with the file: somebody else's transaction had the table, or the server was too slow.
+        raise SourceUnavailable(
+            f"{migration}:{line}: not tried out, Postgres has given up: {str(error).strip()}",
+            means=f"{ROLLED_BACK}; another transaction may hold what this statement needs alone, a snapshot that reads"
+            " the table for example",
+            fix="run this again in a moment; SELECT * FROM pg_stat_activity tells who is at work",
         ) from error
     except Error as error:
         raise SourceError(

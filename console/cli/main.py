@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from subprocess import TimeoutExpired
 from typing import Any
 
 import click
@@ -95,12 +97,7 @@ def main() -> None:
         _last_word(error, f"error [{error.code}]: {_with_file(str(error), sys.argv[2:])}")
         sys.exit(1)
     except ConnectionError as error:  # py4j: where Java was, nobody listens any more
-        _last_word(
-            error,
-            f"error [{ClusterError.code}]: a process that this one needs has ended: {error.strerror or error}\n"
-            "  what it means: Spark's Java machine, most likely; nothing is lost, offsets are where they were\n"
-            "  what to do: start this command again; spark-*.log in the pipeline's state folder has its last words",
-        )
+        _last_word(error, _without_java(error.strerror or str(error)))
         sys.exit(1)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
@@ -119,9 +116,40 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except Exception as error:
-        if not _told_as_json(error):
+        if _java_has_ended(error):  # py4j: it ended while it was asked something
+            _last_word(error, _without_java(str(error)))
+        elif not _told_as_json(error):
             raise
         sys.exit(1)
+
+
+# So long a process may take that is being killed.
+ENDING_SECONDS = 2.0
+
+
+def _without_java(why: str) -> str:
+    """What is said when Spark's Java machine is gone. Pure."""
+    return (
+        f"error [{ClusterError.code}]: a process that this one needs has ended: {why}\n"
+        "  what it means: Spark's Java machine, most likely; nothing is lost, offsets are where they were\n"
+        "  what to do: start this command again; spark-*.log in the pipeline's state folder has its last words"
+    )
+
+
+def _java_has_ended(error: Exception) -> bool:
+    """Whether a question to Java has failed because its process is gone (kill -9, or the system was out of memory).
+
+    The one that was under way then fails with an error that py4j has for everything else as well, also for defects.
+    """
+    protocol, context = sys.modules.get("py4j.protocol"), sys.modules.get("pyspark.core.context")
+    if protocol is None or context is None or not isinstance(error, protocol.Py4JError):
+        return False
+    process = getattr(context.SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    with suppress(TimeoutExpired):  # its connections are closed a moment before it is gone
+        process.wait(ENDING_SECONDS)
+    return process.poll() is not None
 
 
 def _with_file(text: str, words: Sequence[str]) -> str:

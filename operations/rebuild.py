@@ -210,7 +210,10 @@ class Rebuild:
         if not differs:
             return StateError(
                 f"sink {self.sink}: generation {ready.number} is ready and waits to be promoted",
-                fix=f"`headwater promote {self.file} {self.sink}`, or {retire}",
+                # With --auto it may have been killed while it compared, and a promotion does not compare.
+                means="it is filled; whether it was compared with Postgres, `headwater generations` tells",
+                fix=f"`headwater verify {self.file} --sink {self.sink} --generation {ready.number}`, then"
+                f" `headwater promote {self.file} {self.sink}`; or {retire}",
             )
         return StateError(
             f"sink {self.sink}: generation {ready.number} is ready, and of another file ({', '.join(differs[:3])})",

@@ -196,6 +196,15 @@ def test_one_that_a_person_has_built_stays_and_is_not_recommended(
     assert "retire" in (caught.value.fix or "") and "promote" not in (caught.value.fix or "")
 
 
+def test_one_whose_comparison_was_killed_is_to_be_compared_first(tmp_path: Path) -> None:
+    """`rebuild --auto`, killed while it compared and given again, told only to promote what nobody had proven."""
+    ready(pipeline(tmp_path), own=False)
+    with pytest.raises(StateError, match="is ready and waits") as caught:
+        entry(pipeline(tmp_path))
+    fix = caught.value.fix or ""
+    assert 0 <= fix.find("verify") < fix.find("promote") and "--generation 2" in fix
+
+
 def test_what_a_person_goes_on_with_is_that_persons(tmp_path: Path, retired: list[int]) -> None:
     begun(pipeline(tmp_path))
     register = register_of(pipeline(tmp_path), "cache")

@@ -182,7 +182,7 @@ _WELL = Judgement("well")
 _TO_DO = "what to do:"
 _GONE = {
     "dead": "its process is gone without a word, or hangs",
-    "stopped": "its process was told to end",
+    "stopped": "its process has ended: it was told to, or the log has its last words",
     "never run": "no process has ever run it",
 }
 

@@ -285,14 +285,15 @@ def drop_table(sink: Any, catalog: str, view: str, generation: int | None = None
             table = load_table(opened, sink, view, generation)
         except SinkRefused:
             return
-        with _gone_is_deleted():
+        with gone_is_deleted():
             opened.purge_table(table.name()[-2:])
     _remove_empty(table.location())
 
 
 @contextmanager
-def _gone_is_deleted() -> Iterator[None]:
-    """Manifests also name files that upkeep has removed: pyiceberg would warn of each that it is not there."""
+def gone_is_deleted() -> Iterator[None]:
+    """Inside, pyiceberg does not warn of a file that it would delete and that is gone already: manifests also name files
+    that upkeep has removed, and `run`, which writes meanwhile, removes old metadata as well."""
 
     def other(_record: logging.LogRecord) -> bool:
         return not isinstance(sys.exc_info()[1], FileNotFoundError)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused
 from cdc.history_names import FORMER, GAPS, HISTORY, former_name
+from sinks.iceberg.catalogue import gone_is_deleted
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -148,7 +149,7 @@ def gaps(catalog: Catalog, namespace: str, sink: str) -> list[dict[str, Any]]:
 def tag(table: Table, name: str, said: Mapping[str, Any]) -> None:
     """Name a table's newest snapshot, and remember which cut it is; both in one commit. An empty table has only the
     latter."""
-    with table.transaction() as transaction:
+    with gone_is_deleted(), table.transaction() as transaction:
         transaction.set_properties({CUT + name: json.dumps(said, sort_keys=True)})
         snapshot = table.current_snapshot()
         if snapshot is not None:
@@ -165,11 +166,12 @@ def untag(table: Table, name: str) -> bool:
     """Take a tag back; whether there was one."""
     had = CUT + name in table.properties
     if name in table.refs():
-        table.manage_snapshots().remove_tag(name).commit()
+        with gone_is_deleted():
+            table.manage_snapshots().remove_tag(name).commit()
         table.refresh()
         had = True
     if CUT + name in table.properties:
-        with table.transaction() as transaction:
+        with gone_is_deleted(), table.transaction() as transaction:
             transaction.remove_properties(CUT + name)
     return had
 

@@ -18,7 +18,9 @@ def in_flight(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_question_under_way(killed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_under_way(
+    killed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     java = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
     monkeypatch.setattr(door.cli, "main", in_flight)

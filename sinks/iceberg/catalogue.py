@@ -292,8 +292,10 @@ def drop_table(sink: Any, catalog: str, view: str, generation: int | None = None
 
 @contextmanager
 def gone_is_deleted() -> Iterator[None]:
-    """Inside, pyiceberg does not warn of files that it would delete and that are gone already: manifests also name those
-    which upkeep has removed, and `run`, which writes meanwhile, removes old metadata as well."""
+    """Inside, pyiceberg does not warn of files that it would delete and that are gone already.
+
+    Manifests also name what upkeep has removed, and `run`, which writes meanwhile, removes old metadata as well.
+    """
 
     def other(_record: logging.LogRecord) -> bool:
         return not isinstance(sys.exc_info()[1], FileNotFoundError)

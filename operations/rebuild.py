@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,9 @@ from cdc.log.ends import LogEnds, removed
 from cdc.pipeline import Pipeline
 from operations.apart import Apart
 from operations.catalogue import source_catalogue
+from operations.compared import compare, judged
 from operations.generations.found import adopt
+from operations.generations.outdated import FILLED, read_filled
 from operations.generations.promote import promote
 from operations.generations.retire import retire
 from operations.kept_shapes import read_frozen
@@ -38,9 +40,6 @@ from spark.disk.status import FlowStatus
 from spark.flow import flow_of, has_set_up
 
 STEP_SECONDS = 0.5
-# How long the new generation may stand still while verification waits for it; as long as it gets on, it is waited for.
-SETTLE_SECONDS = 60
-
 
 Show = Callable[[Sequence[FlowStatus]], None]
 Shown = Callable[[Goal], AbstractContextManager[Show]]
@@ -99,6 +98,8 @@ class Rebuild:
         refuse_paused(self.pipeline, [self.sink], "nothing is filled")
         self.registry.living()  # what is wrong here is said before a server is asked
         adopt(self.pipeline, self.sink, self.say)
+        if auto and not self.own and (filled := self._filled()) is not None:
+            return self._compared(filled)
         catalogue = source_catalogue(self.pipeline)
         while True:
             refuse_changed(self.pipeline, self.sink, catalogue)
@@ -132,17 +133,28 @@ class Rebuild:
                     promote(self.pipeline, self.sink, entry.number, self.say)
         finally:
             engine.close()
-        stage = self.registry.get(entry.number).stage
-        return {
-            "pipeline": self.pipeline.name,
-            "sink": self.sink,
-            "generation": entry.number,
-            "stage": stage,
-            "records": records,
-            "seconds": round(seconds, 3),
-            "equal": equal,
-            "late": late,
-        }
+        return self._report(entry.number, records, seconds, equal, late)
+
+    def _filled(self) -> int | None:
+        """A generation that an attempt of before has filled, of the file as it is: it was killed while it compared."""
+        ready = self._unless_lost(self.registry.newest("ready"))
+        current = ready is not None and not outdated(self.pipeline, self.registry.generation(ready.number))
+        return ready.number if ready is not None and current else None
+
+    def _compared(self, number: int) -> dict[str, Any]:
+        """Prove one that is filled, and show it to readers; it is `run` that keeps it up to date meanwhile."""
+        self.say(f"sink {self.sink}: generation {number} is filled, and is compared with Postgres")
+        equal, late = judged(compare(self.say, self.pipeline, self.sink, number), self.say)
+        if equal:
+            promote(self.pipeline, self.sink, number, self.say)
+        records, seconds = read_filled(self.registry.generation(number)) or (0, 0.0)
+        return self._report(number, records, seconds, equal, late)
+
+    def _report(self, number: int, records: int, seconds: float, *judged: bool | None) -> dict[str, Any]:
+        names = ("pipeline", "sink", "generation", "stage", "records", "seconds", "equal", "late")
+        stage = self.registry.get(number).stage
+        found = (self.pipeline.name, self.sink, number, stage, records, round(seconds, 3), *judged)
+        return dict(zip(names, found, strict=True))
 
     @property
     def _again(self) -> str:
@@ -280,7 +292,7 @@ class Rebuild:
                 finally:
                     sink.close()
         folder = self.registry.generation(number).folder
-        write_atomic(folder / "filled.json", json.dumps({"records": records, "seconds": seconds}))
+        write_atomic(folder / FILLED, json.dumps({"records": records, "seconds": seconds}))
         self.registry.move(number, "ready")
 
     def _proven(self, engine: Engine, number: int) -> dict[str, Any]:
@@ -307,24 +319,6 @@ class Rebuild:
             except HeadwaterError:
                 self.say(f"generation {number} is ready, but could not be proven, and was not promoted: {verify}")
                 raise
-
-
-def judged(report: Mapping[str, Any], say: Say) -> tuple[bool, bool]:
-    """What a comparison says of a generation, told a line a view.
-
-    Args:
-        report: the shape of `verify --json`.
-        say: told what differs.
-
-    Returns:
-        whether it equals Postgres; whether all that differs may only be late, because the generation was not seen to
-        come as far as what it was held against.
-    """
-    differing = [view for sink in report["sinks"] for view in sink["views"] if view["differences"]]
-    for view in differing:
-        late = "" if view["caught_up"] else ", and may only be late: it was not seen to catch up"
-        say(f"view {view['view']}: {view['differences']:,} of {view['expected']:,} rows differ{late}")
-    return bool(report["equal"]), bool(differing) and not any(view["caught_up"] for view in differing)
 
 
 def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
@@ -379,12 +373,3 @@ def _let_go_of_older(pipeline: Pipeline, sink: str, say: Say) -> None:
             retire(pipeline, sink, entry.number, say)
         except HeadwaterError as error:  # what was built is shown all the same
             say(f"warning: {error.what}; `headwater retire FILE {sink} --generation {entry.number}` removes it")
-
-
-def compare(say: Say, pipeline: Pipeline, sink: str, number: int) -> dict[str, Any]:
-    """Hold a generation against Postgres, the shape of `verify --json`: by a process of its own, because who keeps the
-    generation up to date has no time for it."""
-    from operations.run.machines import alone
-    from operations.verify.report import verify_report
-
-    return verify_report(alone(pipeline, None), [sink], SETTLE_SECONDS, say, generation=number)

@@ -45,8 +45,8 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     """Fill a new generation of SINK from the log, from offset 0, beside the living one, as the file says now.
 
     Readers see nothing of it until `promote`. The source database is not asked for its rows. Kill it when you like: the
-    same command goes on where it was; of one that is filled, and was killed while it was compared, it says how that is
-    done. When it ends, `headwater run` keeps the new generation up to date as well.
+    same command goes on where it was (with --auto: one that is filled is compared). When it ends, `headwater run` keeps
+    the new generation up to date as well.
 
     Exit code 0: ready (with --auto: promoted); 2: with --auto, it differs from Postgres and was not promoted; 1: error.
     """

@@ -20,6 +20,8 @@ from spark.disk.state import Generation
 # Documents a second of a sink that was never rebuilt here; a joined view on two cores, measured 2026-11.
 ASSUMED_RATE = 5_000.0
 MIB = 2**20
+# In a generation's folder, once it is filled: with how many records, in how many seconds.
+FILLED = "filled.json"
 
 
 def needed(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -93,8 +95,14 @@ def _documents(pipeline: Pipeline, sink: str) -> int | None:
 
 
 def _rate(pipeline: Pipeline, sink: str, number: int) -> float:
-    path = register_of(pipeline, sink).generation(number).folder / "filled.json"
-    if not path.exists():
-        return ASSUMED_RATE
-    filled = json.loads(path.read_text())
-    return float(filled["records"] / filled["seconds"]) if filled["records"] and filled["seconds"] else ASSUMED_RATE
+    records, seconds = read_filled(register_of(pipeline, sink).generation(number)) or (0, 0.0)
+    return records / seconds if records and seconds else ASSUMED_RATE
+
+
+def read_filled(generation: Generation) -> tuple[int, float] | None:
+    """With how many records a generation was filled, and in how many seconds; None if it was not, or nobody noted it."""
+    try:
+        filled = json.loads((generation.folder / FILLED).read_text())
+    except FileNotFoundError:
+        return None
+    return int(filled["records"]), float(filled["seconds"])

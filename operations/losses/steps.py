@@ -51,7 +51,7 @@ def verify(say: Say, pipeline: Pipeline, _file: Path, sink: str, number: int) ->
     Raises:
         HeadwaterError: that could not be seen.
     """
-    from operations.rebuild import compare
+    from operations.compared import compare
 
     report = compare(say, pipeline, sink, number)
     if error := report["sinks"][0]["error"]:

@@ -12,7 +12,9 @@ import pytest
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
-from operations.rebuild import Rebuild, build_next, judged
+from operations.compared import judged
+from operations.generations.outdated import FILLED
+from operations.rebuild import Rebuild, build_next
 from operations.state_folder import register_of
 from spark.disk.made_of import define
 
@@ -196,13 +198,35 @@ def test_one_that_a_person_has_built_stays_and_is_not_recommended(
     assert "retire" in (caught.value.fix or "") and "promote" not in (caught.value.fix or "")
 
 
-def test_one_whose_comparison_was_killed_is_to_be_compared_first(tmp_path: Path) -> None:
-    """`rebuild --auto`, killed while it compared and given again, told only to promote what nobody had proven."""
+def test_one_that_is_filled_is_to_be_compared_before_it_is_promoted(tmp_path: Path) -> None:
     ready(pipeline(tmp_path), own=False)
     with pytest.raises(StateError, match="is ready and waits") as caught:
         entry(pipeline(tmp_path))
     fix = caught.value.fix or ""
     assert 0 <= fix.find("verify") < fix.find("promote") and "--generation 2" in fix
+
+
+@pytest.mark.parametrize("differences", [0, 3])
+def test_one_whose_comparison_was_killed_is_compared_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differences: int
+) -> None:
+    """`rebuild --auto`, killed while it compared and given again, was refused: "ready and waits to be promoted"."""
+    made, asked, shown = pipeline(tmp_path), list[int](), list[int]()
+    ready(made, own=False)
+    register_of(made, "cache").generation(2).folder.joinpath(FILLED).write_text('{"records": 9, "seconds": 1.5}')
+    view = {"view": "order", "differences": differences, "expected": 9, "caught_up": True}
+
+    def compared(_say: object, _pipeline: Pipeline, _sink: str, number: int) -> dict[str, Any]:
+        asked.append(number)
+        return {"equal": not differences, "sinks": [{"views": [view]}]}
+
+    monkeypatch.setattr("operations.rebuild.compare", compared)
+    monkeypatch.setattr("operations.rebuild.adopt", lambda *_: None)
+    monkeypatch.setattr("operations.rebuild.promote", lambda *given: shown.append(given[2]))
+    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    report = rebuild.run(auto=True)
+    assert asked == [2] and shown == ([] if differences else [2])
+    assert (report["equal"], report["late"], report["generation"], report["records"]) == (not differences, False, 2, 9)
 
 
 def test_what_a_person_goes_on_with_is_that_persons(tmp_path: Path, retired: list[int]) -> None:

@@ -30,6 +30,7 @@ from spark.machine.session import build_session
 from spark.warehouse.iceberg_history import BATCH, OFFSETS, QUERY
 from spark.warehouse.large_merge import held, merge_small
 from spark.warehouse.merge import GONE, merge_statement
+from spark.warehouse.table import HOUSE as SETTINGS
 from spark.warehouse.table import catalog_settings
 from spark.warehouse.upkeep import Upkeep
 from spark.warehouse.upkeep_plan import Policy
@@ -44,7 +45,7 @@ CATALOG = "hw_lake"
 TABLE, FRESH = f"`{CATALOG}`.`shop`.`item`", f"`{CATALOG}`.`shop`.`fresh`"
 QUESTION = "SELECT count(*), sum(amount), count(DISTINCT customer), max(note) FROM {}"
 MODES = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("merge", "update", "delete"))
-HOUSE = "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='50'"
+HOUSE = ", ".join(f"'{name}'='{value}'" for name, value in SETTINGS.items())
 ENGINES = ("spark", "duckdb")
 
 

@@ -100,7 +100,7 @@ def _rate(pipeline: Pipeline, sink: str, number: int) -> float:
 
 
 def read_filled(generation: Generation) -> tuple[int, float] | None:
-    """With how many records a generation was filled, and in how many seconds; None if it was not, or nobody noted it."""
+    """With how many records a generation was filled, and in how many seconds; None if nobody has noted it."""
     try:
         filled = json.loads((generation.folder / FILLED).read_text())
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
 from sinks.iceberg.history import KEY, SOURCE, TABLE
 from sinks.iceberg.types import widens
-from spark.warehouse.table import create_namespace
+from spark.warehouse.table import HOUSE, create_namespace
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +79,7 @@ class HistoryPlace:
         if there:
             self._known(spark, view, new=new)
         properties = {
-            "write.metadata.delete-after-commit.enabled": "true",
-            "write.metadata.previous-versions-max": "50",
+            **HOUSE,
             TABLE: view.table.qualified,
             SOURCE: self.source,
             LEASE: str(self.token),

@@ -71,6 +71,17 @@ def create_namespace(spark: SparkSession, namespace: str) -> None:
         spark.sql(make)
 
 
+# Readers share a file out by its row groups. With Iceberg's default of 128 MiB a compacted table of a million rows was
+# one group, which DuckDB reads with one thread: 0.19 s on two cores, 0.08 s in groups of 150,000 rows.
+ROW_GROUP = {"write.parquet.row-group-size-bytes": str(16 << 20)}
+HOUSE = {
+    # The metadata log grows by a file a commit; without this a table committed every few seconds fills its folder.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    **ROW_GROUP,
+}
+
+
 def create_table(
     spark: SparkSession, table: str, view: View, properties: Mapping[str, str] | None = None, *, version: int = 3
 ) -> None:
@@ -92,14 +103,14 @@ def create_table(
         "write.merge.mode": "merge-on-read",
         "write.update.mode": "merge-on-read",
         "write.delete.mode": "merge-on-read",
-        # The metadata log grows by a file a commit; without this a table committed every few seconds fills its folder.
-        "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "50",
+        **HOUSE,
         **(properties or {}),
     }
     said = ", ".join(f"'{name}'='{value}'" for name, value in settings.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING iceberg TBLPROPERTIES ({said})")
-    ours = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
+    there = loaded(spark, table).properties()
+    later = {name: value for name, value in ROW_GROUP.items() if not there.containsKey(name)}  # of one made before
+    ours = ", ".join(f"'{name}'='{value}'" for name, value in {**later, **(properties or {})}.items())
     if ours:
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({ours})")
     follow_columns(spark, table, view, columns)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from cdc.catalogue import Column, Table
 from cdc.join.expressions import quoted
+from cdc.view import View
 from sinks.contract import UNVERSIONED
 from spark.warehouse import iceberg_history as marked
 from spark.warehouse import large_merge
@@ -20,6 +23,7 @@ from spark.warehouse.counted import told
 from spark.warehouse.iceberg_history import History, loaded
 from spark.warehouse.large_merge import BRANCH, CHANGES, _known, held, held_bytes, merge_new, merge_small
 from spark.warehouse.merge import GONE, merge_statement
+from spark.warehouse.table import create_table
 from spark.warehouse.upkeep import is_conflict
 from spark.warehouse.upkeep_plan import Act, Policy
 from spark.warehouse.upkeep_steps import do, signs_of
@@ -198,6 +202,23 @@ def test_a_second_pass_is_made_where_a_row_may_be_new_and_only_there(spark: Spar
                 held[a, b] = (a, b, value, version)
         assert rows(spark, made) == sorted(held.values()), number
         assert commits_since(spark, made, before) == commits, number
+
+
+def test_a_file_is_of_several_row_groups_so_that_one_reader_has_work_for_several_threads(spark: SparkSession) -> None:
+    """Also of a table that was made before that; who has chosen a size keeps it."""
+    columns = (Column("id", "bigint", "int8"), Column("v", "text", "text"))
+    view = View.identity(Table("public", "grouped", columns, ("id",)))
+    for made, size in (("new", None), ("before", None), ("chosen", "1048576")):
+        name = f"`hw_lake`.`n`.`grouped_{made}`"
+        if made != "new":
+            said = f"TBLPROPERTIES ('write.parquet.row-group-size-bytes'='{size}')" if size else ""
+            spark.sql(f"CREATE TABLE {name} (id bigint, v string, _hw_version bigint) USING iceberg {said}")
+        create_table(spark, name, view)
+        filled = spark.range(0, 400_000, 1, 1).selectExpr("id", "sha2(string(id), 512) v", "1L _hw_version")
+        filled.writeTo(name).append()
+        (file,) = spark.sql(f"SELECT file_path FROM {name}.files").collect()
+        groups = pq.ParquetFile(file.file_path.removeprefix("file:")).metadata.num_row_groups
+        assert (2 <= groups <= 10) if size is None else groups > 20, (made, groups)
 
 
 @pytest.mark.parametrize("kind", ["int", "bigint", "smallint", "string"])

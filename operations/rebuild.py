@@ -138,8 +138,9 @@ class Rebuild:
     def _filled(self) -> int | None:
         """A generation that an attempt of before has filled, of the file as it is: it was killed while it compared."""
         ready = self._unless_lost(self.registry.newest("ready"))
-        current = ready is not None and not outdated(self.pipeline, self.registry.generation(ready.number))
-        return ready.number if ready is not None and current else None
+        if ready is None or outdated(self.pipeline, self.registry.generation(ready.number)):
+            return None
+        return ready.number
 
     def _compared(self, number: int) -> dict[str, Any]:
         """Prove one that is filled, and show it to readers; it is `run` that keeps it up to date meanwhile."""
@@ -150,11 +151,19 @@ class Rebuild:
         records, seconds = read_filled(self.registry.generation(number)) or (0, 0.0)
         return self._report(number, records, seconds, equal, late)
 
-    def _report(self, number: int, records: int, seconds: float, *judged: bool | None) -> dict[str, Any]:
-        names = ("pipeline", "sink", "generation", "stage", "records", "seconds", "equal", "late")
-        stage = self.registry.get(number).stage
-        found = (self.pipeline.name, self.sink, number, stage, records, round(seconds, 3), *judged)
-        return dict(zip(names, found, strict=True))
+    def _report(
+        self, number: int, records: int, seconds: float, equal: bool | None, late: bool | None
+    ) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline.name,
+            "sink": self.sink,
+            "generation": number,
+            "stage": self.registry.get(number).stage,
+            "records": records,
+            "seconds": round(seconds, 3),
+            "equal": equal,
+            "late": late,
+        }
 
     @property
     def _again(self) -> str:

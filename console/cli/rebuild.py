@@ -52,7 +52,7 @@ def command(file: Path, sink: str, auto: bool, throttle: float, master: str | No
     """
     from cdc.pipeline import load
     from console.cli.flow_bars import FlowBars
-    from operations.rebuild import Rebuild, Show
+    from operations.rebuild.rebuild import Rebuild, Show
     from operations.run.machines import with_master
     from operations.status.caught_up import Goal
 

@@ -23,7 +23,7 @@ def build(say: Say, taken: Text, sink: str, master: str | None) -> bool:
     Returns:
         whether it equals Postgres, and readers see it.
     """
-    from operations.rebuild import build_next
+    from operations.rebuild.next_one import build_next
     from operations.run.machines import with_master
 
     return build_next(say, with_master(loads(taken.text, taken.file), master), Path(taken.file), sink)

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 def rebuild(say: Say, pipeline: Pipeline, file: Path, sink: str, master: str | None) -> None:
     """A generation from offset 0; asked to end, it stops where the next attempt goes on."""
-    from operations.rebuild import Rebuild
+    from operations.rebuild.rebuild import Rebuild
     from operations.run.flow_lines import lines
     from operations.run.machines import with_master
 
@@ -51,7 +51,7 @@ def verify(say: Say, pipeline: Pipeline, _file: Path, sink: str, number: int) ->
     Raises:
         HeadwaterError: that could not be seen.
     """
-    from operations.compared import compare
+    from operations.rebuild.compared import compare
 
     report = compare(say, pipeline, sink, number)
     if error := report["sinks"][0]["error"]:

@@ -64,5 +64,5 @@ class FlowLines:
 
 @contextmanager
 def lines(say: Say, goal: Goal) -> Iterator[Callable[[Sequence[FlowStatus]], None]]:
-    """As `operations.rebuild.Shown` wants it."""
+    """As `operations.rebuild.rebuild.Shown` wants it."""
     yield FlowLines(goal, say).show

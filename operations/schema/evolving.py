@@ -35,7 +35,7 @@ from operations.kept_shapes import (
     write_evolution,
 )
 from operations.opened import with_table, without_absent
-from operations.rebuild import build_next
+from operations.rebuild.next_one import build_next
 from operations.run.machines import with_master
 from operations.schema.act import Acted, act, owed_to, still_to_do
 from operations.schema.decide import ALL_ROWS, combined

@@ -22,7 +22,7 @@ from operations.generations.retire import retire
 from operations.losses.losses import Losses, _Healing
 from operations.opened import open_generation
 from operations.pausing import pause, paused, resume
-from operations.rebuild import Rebuild
+from operations.rebuild.rebuild import Rebuild
 from operations.refusals import Refusals
 from operations.run.engine import Engine
 from operations.state_folder import register_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from cdc.errors import StateError
 from cdc.log.ends import LogEnds
 from cdc.pipeline import Pipeline, loads
-from operations.compared import judged
 from operations.generations.outdated import FILLED
-from operations.rebuild import Rebuild, build_next
+from operations.rebuild.chosen import Chosen
+from operations.rebuild.compared import judged
+from operations.rebuild.next_one import build_next
+from operations.rebuild.rebuild import Rebuild
 from operations.state_folder import register_of
 from spark.disk.made_of import define
 
@@ -57,7 +60,8 @@ def retired(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         register_of(pipeline, sink).begin_retiring(number)
         register_of(pipeline, sink).remove(number)
 
-    monkeypatch.setattr("operations.rebuild.retire", retire)
+    for place in ("chosen", "next_one", "rebuild"):
+        monkeypatch.setattr(f"operations.rebuild.{place}.retire", retire)
     yield gone
 
 
@@ -66,8 +70,7 @@ def pipeline(state: Path, columns: str = "id") -> Pipeline:
 
 
 def entry(made: Pipeline) -> int:
-    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
-    return rebuild._entry().number
+    return Chosen(made, Path("shop.yaml"), "cache", lambda _line: None).to_fill().number
 
 
 def begun(made: Pipeline, *flows: str) -> None:
@@ -110,7 +113,7 @@ def test_a_flow_that_never_made_its_target_has_not_lost_it(
     tmp_path: Path, retired: list[int], monkeypatch: pytest.MonkeyPatch, there: set[str], number: int
 ) -> None:
     """The joined view waits for its row store while the plain one is filled for an hour."""
-    monkeypatch.setattr("operations.rebuild.open_target", lambda _config: Target(there))
+    monkeypatch.setattr("operations.rebuild.chosen.open_target", lambda _config: Target(there))
     begun(pipeline(tmp_path), "main")
     assert entry(pipeline(tmp_path)) == number
     assert retired == ([] if number == 2 else [2])
@@ -121,7 +124,9 @@ def test_one_whose_place_the_log_has_lost_is_begun_anew(
     tmp_path: Path, retired: list[int], monkeypatch: pytest.MonkeyPatch, first: int, number: int
 ) -> None:
     """`apply --wait`, then the same command, was advised: it ended at that place again and again."""
-    monkeypatch.setattr("operations.rebuild.committed_offsets", lambda _: (3, {"shop.public.orders": {0: 9, 1: 5}}))
+    monkeypatch.setattr(
+        "operations.rebuild.chosen.committed_offsets", lambda _: (3, {"shop.public.orders": {0: 9, 1: 5}})
+    )
     monkeypatch.setattr(LogEnds, "bounds", lambda *_: ({"shop.public.orders": {0: 0, 1: first}}, {}))
     begun(pipeline(tmp_path))
     assert entry(pipeline(tmp_path)) == number
@@ -158,11 +163,12 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     filled: list[int] = []
 
     def run(self: Rebuild, *, auto: bool) -> dict[str, Any]:
-        filled.append(self._entry().number)
-        return {"equal": True, "auto": auto}
+        entry = self.chosen.to_fill()
+        filled.append(entry.number)
+        return {"equal": True, "late": False, "generation": entry.number, "auto": auto}
 
     monkeypatch.setattr(Rebuild, "run", run)
-    monkeypatch.setattr("operations.rebuild.signal.signal", lambda *_: None)
+    monkeypatch.setattr("operations.rebuild.next_one.signal.signal", lambda *_: None)
     yield filled
 
 
@@ -206,27 +212,83 @@ def test_one_that_is_filled_is_to_be_compared_before_it_is_promoted(tmp_path: Pa
     assert 0 <= fix.find("verify") < fix.find("promote") and "--generation 2" in fix
 
 
+class Compared:
+    """What stands for Postgres, Spark and the readers where one that is filled is compared.
+
+    Attributes:
+        differences: what each comparison finds.
+        late: whether the generation was never seen to catch up.
+        asked: who compared: `run` keeps the generation, or the rebuild does itself.
+        shown: what was promoted.
+        closed: engines that were closed.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.differences, self.late = 0, False
+        self.asked, self.shown, self.closed = list[str](), list[int](), list[int]()
+        place = "operations.rebuild.rebuild"
+        monkeypatch.setattr(f"{place}.adopt", lambda *_: None)
+        monkeypatch.setattr(f"{place}.source_catalogue", lambda _: None)
+        monkeypatch.setattr(f"{place}.refuse_changed", lambda *_: None)
+        monkeypatch.setattr(f"{place}.open_rebuild", lambda *given: SimpleNamespace(close=lambda: self.close(given[3])))
+        monkeypatch.setattr(f"{place}.compare", lambda *_: self.found("run"))
+        monkeypatch.setattr(Rebuild, "_proven", lambda *_: self.found("rebuild"))
+        monkeypatch.setattr(f"{place}.promote", lambda *given: self.shown.append(given[2]))
+        monkeypatch.setattr("operations.rebuild.next_one.signal.signal", lambda *_: None)
+
+    def found(self, who: str) -> dict[str, Any]:
+        """The shape of `verify --json`, as far as it is looked at."""
+        self.asked.append(who)
+        view = {"view": "order", "differences": self.differences, "expected": 9, "caught_up": not self.late}
+        return {"equal": not self.differences, "sinks": [{"views": [view]}]}
+
+    def close(self, number: int) -> None:
+        """An engine ends."""
+        self.closed.append(number)
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
+    return Compared(monkeypatch)
+
+
 @pytest.mark.parametrize("differences", [0, 3])
+@pytest.mark.parametrize("kept", [True, False])
 def test_one_whose_comparison_was_killed_is_compared_by_the_same_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differences: int
+    tmp_path: Path, compared: Compared, differences: int, kept: bool
 ) -> None:
-    """`rebuild --auto`, killed while it compared and given again, was refused: "ready and waits to be promoted"."""
-    made, asked, shown = pipeline(tmp_path), list[int](), list[int]()
+    """`rebuild --auto`, killed while it compared and given again, was refused: "ready and waits to be promoted".
+
+    Where no `run` keeps it up to date the rebuild does: under a writer it would only ever be late.
+    """
+    made = pipeline(tmp_path)
     ready(made, own=False)
-    register_of(made, "cache").generation(2).folder.joinpath(FILLED).write_text('{"records": 9, "seconds": 1.5}')
-    view = {"view": "order", "differences": differences, "expected": 9, "caught_up": True}
-
-    def compared(_say: object, _pipeline: Pipeline, _sink: str, number: int) -> dict[str, Any]:
-        asked.append(number)
-        return {"equal": not differences, "sinks": [{"views": [view]}]}
-
-    monkeypatch.setattr("operations.rebuild.compare", compared)
-    monkeypatch.setattr("operations.rebuild.adopt", lambda *_: None)
-    monkeypatch.setattr("operations.rebuild.promote", lambda *given: shown.append(given[2]))
-    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
-    report = rebuild.run(auto=True)
-    assert asked == [2] and shown == ([] if differences else [2])
+    generation = register_of(made, "cache").generation(2)
+    generation.folder.joinpath(FILLED).write_text('{"records": 9, "seconds": 1.5}')
+    compared.differences = differences
+    lease = generation.lease
+    if kept:
+        lease.take()
+    try:
+        rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+        report = rebuild.run(auto=True)
+    finally:
+        if kept:
+            lease.release()
+    assert compared.asked == ["run" if kept else "rebuild"] and compared.closed == ([] if kept else [2])
+    assert compared.shown == ([] if differences else [2])
     assert (report["equal"], report["late"], report["generation"], report["records"]) == (not differences, False, 2, 9)
+
+
+@pytest.mark.parametrize(("differences", "late", "gone"), [(0, False, False), (3, False, True), (3, True, False)])
+def test_one_that_differs_though_it_was_compared_twice_makes_room_for_the_next_attempt(
+    tmp_path: Path, compared: Compared, retired: list[int], differences: int, late: bool, gone: bool
+) -> None:
+    """What may only be late stays: built anew again and again it would never be seen to come as far."""
+    ready(pipeline(tmp_path), own=True)
+    compared.differences, compared.late = differences, late
+    assert build_next(lambda _line: None, pipeline(tmp_path), Path("shop.yaml"), "cache") == (not differences)
+    assert retired == ([2] if gone else []) and compared.asked == ["rebuild"]
 
 
 def test_what_a_person_goes_on_with_is_that_persons(tmp_path: Path, retired: list[int]) -> None:

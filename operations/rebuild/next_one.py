@@ -1,0 +1,66 @@
+"""What `run` builds by itself: a sink's next generation, because its file or its tables have changed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+
+from cdc.errors import HeadwaterError
+from cdc.pipeline import Pipeline
+from operations.generations.retire import retire
+from operations.kept_shapes import read_frozen
+from operations.pausing import Say
+from operations.rebuild.rebuild import Rebuild
+from operations.run.flow_lines import lines
+from operations.state_folder import register_of
+from spark.disk.made_of import outdated
+
+
+def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
+    """Fill a sink's next generation, and show it to readers if it equals Postgres: as ``rebuild --auto``.
+
+    For a process of its own: asked to end, it stops where the next attempt goes on. One that was filled by an attempt
+    that was broken off is compared, and not filled again. Of the generations that were replaced the newest stays, for
+    `headwater rollback`: with a migration every week each older one would go on costing what the living one does.
+
+    Args:
+        say: told what happens, a line each.
+        pipeline: the loaded file.
+        file: its path.
+        sink: the sink's name.
+
+    Returns:
+        whether it equals Postgres, and readers see it.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    register = register_of(pipeline, sink)
+    for left in [one for one in register.entries() if one.own and one.stage == "retiring"]:  # cut in its middle
+        retire(pipeline, sink, left.number, say)
+    for begun in (register.newest("ready"), register.newest("filling")):
+        # One that was filled of tables as they were would be shown, and the sink stay behind, or never be equal.
+        if begun is not None and read_frozen(register.generation(begun.number)).tables:
+            say(f"generation {begun.number} is of tables as they were: it is given up")
+            retire(pipeline, sink, begun.number, say)
+    ready = register.newest("ready")
+    if ready is not None and ready.own and (differs := outdated(pipeline, register.generation(ready.number))):
+        # Of the file of before: compared with Postgres by this one's words it would never be equal, and never go.
+        say(f"generation {ready.number} was built from another file ({', '.join(differs[:3])}): it is given up")
+        retire(pipeline, sink, ready.number, say)
+        ready = None
+    report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True).run(auto=True)
+    if report["equal"]:
+        _let_go_of_older(pipeline, sink, say)
+    elif ready is not None and report["generation"] == ready.number and not report["late"]:
+        retire(pipeline, sink, ready.number, say)  # compared twice: the next attempt builds another one
+    return bool(report["equal"])
+
+
+def _let_go_of_older(pipeline: Pipeline, sink: str, say: Say) -> None:
+    for entry in register_of(pipeline, sink).previous()[:-1]:
+        try:
+            retire(pipeline, sink, entry.number, say)
+        except HeadwaterError as error:  # what was built is shown all the same
+            say(f"warning: {error.what}; `headwater retire FILE {sink} --generation {entry.number}` removes it")

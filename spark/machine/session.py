@@ -102,6 +102,9 @@ OWN_SETTINGS: Mapping[str, str] = {
     DRAIN: OUR_DRAIN,
     "spark.sql.streaming.pollingDelay": "1ms",
 }
+# A warehouse's files in a local folder without four processes for each; where no cluster's executors need the class.
+LOCAL_FILES = "spark.hadoop.fs.file.impl"
+OWN_FILES = "headwater.spark.LocalFiles"
 
 
 def find_jars(folders: Path) -> list[Path]:
@@ -205,6 +208,9 @@ def build_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _launch({"spark.master": master, **settings}, quiet.output(log), found if local else [])
     quiet.hush()
+    if local and _loads(OWN_FILES):
+        settings.setdefault(LOCAL_FILES, OWN_FILES)
+        _forget_file_systems()
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -244,15 +250,29 @@ def use_own_classes(session: SparkSession, wanted: Mapping[str, str]) -> None:
         session: each session of a machine needs it anew.
         wanted: ``engine.spark_conf``.
     """
-    jvm: Any = session._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if _loads(OWN_SETTINGS[CHECKPOINTS], OWN_SETTINGS[SOURCE], OWN_SETTINGS[DRAIN]):
+        for setting, value in OWN_SETTINGS.items():
+            session.conf.set(setting, wanted.get(setting, value))
+
+
+def _loads(*classes: str) -> bool:
+    """Whether the virtual machine has these classes: one that was started before our jar was built never will."""
+    gateway: Any = SparkContext._gateway
+    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        for name in (OWN_SETTINGS[CHECKPOINTS], OWN_SETTINGS[SOURCE], OWN_SETTINGS[DRAIN]):
+        for name in classes:
             loader.loadClass(name)
     except Py4JJavaError:
-        return
-    for setting, value in OWN_SETTINGS.items():
-        session.conf.set(setting, wanted.get(setting, value))
+        return False
+    return True
+
+
+def _forget_file_systems() -> None:
+    """Hadoop keeps the first one that it was asked for as long as its virtual machine lives, and Spark's start may have
+    asked."""
+    if SparkContext._active_spark_context is None:
+        gateway: Any = SparkContext._gateway
+        gateway.jvm.org.apache.hadoop.fs.FileSystem.closeAll()
 
 
 def _launch(settings: Mapping[str, str], said: Path, jars: Sequence[Path]) -> None:

@@ -55,7 +55,7 @@ def of_ended_children(spark: SparkSession) -> float:
 
 
 def append(spark: SparkSession, first: int) -> None:
-    spark.sql(f"INSERT INTO {TABLE} SELECT id, concat('row ', id) FROM range({first}, {first + 100})")  # noqa: S608
+    spark.sql(f"INSERT INTO {TABLE} SELECT id, concat('row ', id) FROM range({first}, {first + 100})")
 
 
 def test_commits_start_no_program_and_files_are_as_before(folder: Path) -> None:

@@ -21,6 +21,8 @@ from sinks.elasticsearch.settings import PRODUCTS, Settings
 
 # 408 request timeout, 429 too many requests / disk watermark, 5xx: the same request may succeed later.
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
+# A flow tries until it goes through; whoever reads this of a command has its line alone.
+STARTED_AGAIN = "check that the server is up; `run` goes on by itself, another command is to be given again"
 
 # Of each request to a server that is away it says so: twice a second for as long as that lasts. We tell it once.
 logging.getLogger("elastic_transport.node_pool").setLevel(logging.ERROR)
@@ -145,7 +147,7 @@ def translated(who: str, doing: str) -> Iterator[None]:
     except (ApiError, TransportError) as error:
         what = f"{who}: {doing} failed: {reason_of(error)}"
         if is_passing(error):
-            raise SinkUnavailable(what, fix="check that the server is up, then run again") from error
+            raise SinkUnavailable(what, fix=STARTED_AGAIN) from error
         raise refused(what, error) from error
 
 

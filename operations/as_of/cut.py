@@ -43,7 +43,7 @@ from operations.as_of.seen import Frontier
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import SOURCE, bounds, gaps, holding, load_history
+from sinks.iceberg.history import CUT, SOURCE, bounds, gaps, holding, load_history
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -153,7 +153,9 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     if at_us is not None:
         refuse_unread_moment(reads, roots, at_us, snapshot)
     refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us, None if own is None else unpack(own)[1] + 1)
-    _refuse_gap(pipeline, gaps(catalog, namespace, sink), tables, found)
+    # What a cut has was read before it got its name, whatever was missed since.
+    unnamed = {name: table for name, table in tables.items() if CUT + (asked.name or "") not in table.properties}
+    _refuse_gap(pipeline, gaps(catalog, namespace, sink), unnamed, found)
     return Cut(sink, found, frontier.after, tables, str(catalogue.system_identifier))
 
 

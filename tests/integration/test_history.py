@@ -280,6 +280,7 @@ def test_an_old_cut_does_not_wait_for_what_is_written_now(vaults: Vaults, monkey
 
 
 def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vaults) -> None:
+    named = vaults.as_of("--tag", "before_the_gap")
     vaults.stop()
     before = history(vaults, "savings")
     assert "its history stays" in vaults.run("drop", "--sink", SINK, "--yes")
@@ -299,6 +300,9 @@ def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vau
     first, second = history(vaults, "savings")[-2:]
     with pytest.raises(HistoryGap):
         cuts.cut(vaults, second["_hw_after"])
+    # All of it had been read when it got its name; of other rows' positions it lies inside of the gap.
+    assert vaults.as_of("--cut", "before_the_gap")["lsn"] == named["lsn"]
+    vaults.run("as-of", "--drop", "before_the_gap")
     assert first["_hw_after"] < second["_hw_after"] < cuts.cut(vaults)["cut"]
     vaults.stop()  # with a log that keeps 3.6 s, each later start on a busy machine would note a gap as well
     vaults.write_pipeline()

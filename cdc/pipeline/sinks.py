@@ -119,8 +119,8 @@ class IcebergSink(SinkPart):
     )
     snapshot_days: Number = entry(
         1.0,
-        "How long a table can be read as it was: all snapshots for an hour (of a table that changes more than 500 "
-        "times an hour the newest 500, and those of five minutes), then one of each hour; tagged ones stay.",
+        "How long a table can be read as it was: all snapshots for an hour (of a table that changes more than 200 "
+        "times an hour the newest 200, and those of two minutes), then one of each hour; tagged ones stay.",
         unit="days",
         ge=0,
         le=3650,

@@ -64,7 +64,8 @@ class Upkeep:
         memory, act, began = self._tables.setdefault(table, Memory()), None, time.monotonic()
         try:
             opened, now = open_table(spark, table), self._clock()
-            whole = memory.looks(opened.operations().current().snapshots().size(), now)
+            # Not while it rests: nothing would come of it, and the next look only after many more.
+            whole = memory.rested(now) and memory.looks(opened.operations().current().snapshots().size(), now)
             signs = signs_of(spark, opened, whole=whole)
             act = due(signs, memory, self._policy, now, loading=loading)
             if act is None:

@@ -28,10 +28,11 @@ MANY_MANIFESTS = 30
 # Whoever has begun to read a snapshot while it was the current one has so long to end; of older ones the newest of each
 # hour is kept.
 YOUNG_SECONDS = HOUR
-# Each commit writes the list of all snapshots anew, a kilobyte for each, and each reader reads it: after half an hour
-# of a merge every 0.9 s these were 5 MB, and DuckDB took 0.30 s in place of 0.17. So of a table that changes so quickly
-# only so many are kept whole, at least for as long as a question of minutes takes.
-MANY_YOUNG, LEAST_YOUNG_SECONDS = 500, 300.0
+# Each commit writes the list of all snapshots anew, a kilobyte for each, and each reader reads it, with one thread:
+# after half an hour of a merge every 0.9 s these were 5 MB, and DuckDB took 0.30 s in place of 0.17; of 600 it takes 13
+# of 100 ms, of 1,300 it takes 20. So of a table that changes so quickly only so many are kept whole. Each merge passes
+# over the keys of the table, so a question is over long before so many merges are.
+MANY_YOUNG, LEAST_YOUNG_SECONDS = 200, 120.0
 # Expiring costs a second or two, however many snapshots go; with a third of them the list is no longer for it.
 MANY_EXPIRED, EXPIRED_SHARE = 100, 1 / 3
 # A file that no snapshot names may be of a commit that is under way: only after so long is it nobody's.
@@ -161,6 +162,10 @@ class Memory:
         self.snapshots, self.looked = snapshots, now
         return True
 
+    def rested(self, now: float) -> bool:
+        """Whether a costly step may be begun again."""
+        return now >= self.rests_until
+
     def did(self, act: Act, signs: Signs, now: float, seconds: float, *, something: bool) -> None:
         """Note a step that was done.
 
@@ -207,7 +212,7 @@ def due(signs: Signs, memory: Memory, policy: Policy, now: float, *, loading: bo
     wanted = [
         act for act in _wanted(signs, memory, policy, now, loading) if memory.paused.get(act, (0.0, 0.0))[0] <= now
     ]
-    if now < memory.rests_until and not _grave(signs, memory):
+    if not memory.rested(now) and not _grave(signs, memory):
         wanted = [act for act in wanted if act is Act.STAMP]
     return wanted[0] if wanted else None
 

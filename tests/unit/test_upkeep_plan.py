@@ -212,6 +212,13 @@ def test_snapshots_are_looked_at_seldom() -> None:
     assert memory.looks(1, NOW + DAY)
 
 
+def test_there_is_no_rest_before_the_first_step_nor_after_its_time() -> None:
+    memory = Memory()
+    assert memory.rested(NOW)
+    memory.did(Act.COMPACT, CALM, NOW, 2.0, something=True)
+    assert not memory.rested(NOW + 7.9) and memory.rested(NOW + 8)
+
+
 def test_a_sink_without_the_settings_has_the_usual_policy() -> None:
     assert policy_of(SimpleNamespace()) == Policy(on=True, snapshot_days=1.0)
     assert policy_of(SimpleNamespace(maintenance=False, snapshot_days=7)) == Policy(on=False, snapshot_days=7.0)

@@ -153,7 +153,9 @@ class Joiner:
         parts = self.assembler.read(named)
         self.store.confirm()
         made = [Made(key, version, parts[key]) for key, version in zip(named, versions, strict=True) if key in parts]
-        gone = [(key_names.version(item.key), item.version) for item in made if item.part is None]
+        # Also of roots that a change has named and that never came: else each would leave a key for ever.
+        absent = [(key, version) for key, version in zip(named, versions, strict=True) if parts.get(key) is None]
+        gone = [(key_names.version(key), version) for key, version in absent]
         if gone:
             self.store.fade(gone)
         return made

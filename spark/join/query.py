@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from spark.flow import Flow, begin, changelog
 from spark.join import health
 from spark.join.fill import Fill, load
 from spark.join.later import make_deferred
+from spark.join.noting import Noting
 from spark.join.plans import documents, with_computed
 from spark.join.stage import apply_joined, joined_rows, open_store, view_of
 from spark.join.tables import JoinedTable
@@ -36,8 +36,6 @@ from spark.warehouse.brief import brief
 # "rows" and "documents" are the passes of a fill.
 Phase = Literal["rows", "documents", "live"]
 
-# How often the row store is told through which batch it is complete.
-NOTE_SECONDS = 1.0
 # How often deferred documents are looked for.
 LATER_SECONDS = 0.1
 
@@ -146,12 +144,10 @@ class JoinedQuery:
         self._before, self._query = self._flow.spec.batches_before, query
         store = open_store(self._flow.spec)
         try:
-            due = time.monotonic()
-            while query.isActive and not self._stop.wait(LATER_SECONDS):
-                self._make_deferred(store)
-                if time.monotonic() >= due:
-                    health.note(store, self._flow)
-                    due = time.monotonic() + NOTE_SECONDS
+            with Noting(self._flow) as noting:
+                while query.isActive and not self._stop.wait(LATER_SECONDS):
+                    self._make_deferred(store)
+                    noting.check()
             if self._stop.is_set() and query.isActive:
                 query.stop()
             error = query.exception()

@@ -157,6 +157,7 @@ class Memory:
 
     def looks(self, snapshots: int, now: float) -> bool:
         """Whether the snapshots, of which there are so many, are to be looked at now."""
+        self.snapshots = min(self.snapshots, snapshots)  # once some were expired it is from what is left that they grow
         if snapshots < self.snapshots + MANY_EXPIRED // 2 and now - self.looked < LOOK_SECONDS:
             return False
         self.snapshots, self.looked = snapshots, now

@@ -212,6 +212,14 @@ def test_snapshots_are_looked_at_seldom() -> None:
     assert memory.looks(1, NOW + DAY)
 
 
+def test_what_was_expired_is_not_to_grow_again_before_snapshots_are_looked_at() -> None:
+    """Of 1,500 a look had found 1,300 to expire: the next one came with 1,550, or after ten minutes."""
+    memory = Memory()
+    assert memory.looks(1500, NOW)
+    assert not memory.looks(200, NOW + 1)
+    assert memory.looks(200 + MANY_EXPIRED // 2, NOW + 2)
+
+
 def test_there_is_no_rest_before_the_first_step_nor_after_its_time() -> None:
     memory = Memory()
     assert memory.rested(NOW)

@@ -26,4 +26,5 @@ def build(say: Say, taken: Text, sink: str, master: str | None) -> bool:
     from operations.rebuild.next_one import build_next
     from operations.run.machines import with_master
 
-    return build_next(say, with_master(loads(taken.text, taken.file), master), Path(taken.file), sink)
+    pipeline = with_master(loads(taken.text, taken.file), master)
+    return build_next(say, pipeline, Path(taken.file), sink, again=False)

@@ -22,6 +22,7 @@ from operations.edits.build import build
 from operations.edits.changes import Changes, changes_between
 from operations.run.machines import check_machines, with_master
 from operations.run.session import warehouse_settings
+from operations.state_folder import register_of
 from spark.disk.files import stamp
 
 if TYPE_CHECKING:
@@ -203,7 +204,9 @@ class FileWatch:
         if equal:
             before = "the generation of before stays for `headwater rollback`, until `headwater retire`"
             return [f"sink {one.sink}: readers see what the file says now ({before})"]
-        verify = f"`headwater verify {self.taken.file} --sink {one.sink} --generation N --repair`"
+        ready = register_of(self.engine.pipeline, one.sink).newest("ready")
+        number = "N" if ready is None else ready.number
+        verify = f"`headwater verify {self.taken.file} --sink {one.sink} --generation {number} --repair`"
         return [f"warning: sink {one.sink}: its next generation differs from Postgres and is not shown: {verify}"]
 
     def close(self) -> None:

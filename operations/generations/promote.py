@@ -140,6 +140,9 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     if old == number:
         if begun is None or begun.origin == begun.number:
             say(f"sink {sink}: readers see generation {number} already")
+            for left in register.previous():  # a promotion may have been cut before its last step
+                if _untouched(pipeline, sink, register.generation(left.number), register.generation(number).views()):
+                    _remove(pipeline, sink, left.number, say)
             return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
         old = begun.origin if begun.number == number else begun.number
     if not behind_too and register.generation(old).started:
@@ -161,6 +164,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
         register.move_readers(number)
         try:
             for view in views:
+                register.refuse_other(number)
                 opened.promote(view, shown.expected(view, opened.living(view)))
         except SinkRefused:
             # Nobody was moved: what never began must neither be ended by `run` later nor keep `retire` from its work.
@@ -174,8 +178,12 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     unfilled = _untouched(pipeline, sink, register.generation(old), views)
     if unfilled:
         _remove(pipeline, sink, old, say)
-    stays = None if unfilled else old
-    way = "" if stays is None else f" (generation {stays} stays, for `headwater rollback`)"
+    stays, way = None if unfilled else old, ""
+    if stays is not None and register.get(stays).stage == "ready":  # readers were on their way to it
+        way = f" (generation {stays} stays ready: `headwater promote FILE {sink} --generation {stays}` shows it)"
+        stays = None
+    elif stays is not None:
+        way = f" (generation {stays} stays, for `headwater rollback`)"
     say(f"sink {sink}: readers see generation {number}{way}")
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
 

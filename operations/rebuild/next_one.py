@@ -18,7 +18,7 @@ from operations.state_folder import register_of
 from spark.disk.made_of import outdated
 
 
-def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
+def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bool = True) -> bool:
     """Fill a sink's next generation, and show it to readers if it equals Postgres: as ``rebuild --auto``.
 
     For a process of its own: asked to end, it stops where the next attempt goes on. One that was filled by an attempt
@@ -30,6 +30,8 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
         pipeline: the loaded file.
         file: its path.
         sink: the sink's name.
+        again: whether it is tried again after False: then one of ours that has differed twice makes room. Else it stays,
+            for a person to look at.
 
     Returns:
         whether it equals Postgres, and readers see it.
@@ -50,12 +52,27 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str) -> bool:
         say(f"generation {ready.number} was built from another file ({', '.join(differs[:3])}): it is given up")
         retire(pipeline, sink, ready.number, say)
         ready = None
+    if _is_built(pipeline, sink):
+        say(f"generation {register.living()}, which readers see, is what is wanted")
+        _let_go_of_older(pipeline, sink, say)
+        return True
     report = Rebuild(pipeline, file, sink, 1.0, stop, say, partial(lines, say), own=True).run(auto=True)
     if report["equal"]:
         _let_go_of_older(pipeline, sink, say)
-    elif ready is not None and report["generation"] == ready.number and not report["late"]:
+    elif again and ready is not None and ready.own and report["generation"] == ready.number and not report["late"]:
         retire(pipeline, sink, ready.number, say)  # compared twice: the next attempt builds another one
     return bool(report["equal"])
+
+
+def _is_built(pipeline: Pipeline, sink: str) -> bool:
+    """Whether readers see what the file says, of the tables as they are: a builder that was cut after it had promoted, or
+    another one, has done it."""
+    register = register_of(pipeline, sink)
+    if register.newest("ready", "filling") is not None:
+        return False
+    living = register.generation(register.living())
+    kept = read_frozen(living)
+    return living.started and not kept.tables and not kept.refused and not outdated(pipeline, living)
 
 
 def _let_go_of_older(pipeline: Pipeline, sink: str, say: Say) -> None:

@@ -120,7 +120,7 @@ class Rebuild:
         engine = open_rebuild(self.pipeline, catalogue, self.sink, entry.number, self.throttle)
         equal, late = None, None
         try:
-            records = self._fill(engine)
+            records = self._fill(engine, entry.number)
             seconds = time.monotonic() - started
             self._ready(engine, entry.number, records, seconds)
             if self.auto:
@@ -171,11 +171,12 @@ class Rebuild:
         """The command that was given."""
         return f"headwater rebuild {self.file} {self.sink}{' --auto' if self.auto else ''}"
 
-    def _fill(self, engine: Engine) -> int:
+    def _fill(self, engine: Engine, number: int) -> int:
         """Run until all is applied that the log held at the start; returns records applied by this process."""
         with Goal(self.pipeline, engine.runner.running) as goal, self.shown(goal) as show:
             while not self.stop.wait(STEP_SECONDS):
                 refuse_paused(self.pipeline, [self.sink], "what is filled stays; readers see nothing of it")
+                self._refuse_retired(number)
                 statuses = engine.runner.step()
                 engine.follow_cluster()
                 engine.follow_lease()
@@ -195,6 +196,15 @@ class Rebuild:
             means="what is filled stays; readers see nothing of it",
             fix=f"the same command goes on: `{self._again}`",
         )
+
+    def _refuse_retired(self, number: int) -> None:
+        """Who removes it waits for its lease: to fill it to its end would be for nothing, and in his way."""
+        if any(one.number == number and one.stage == "retiring" for one in self.registry.entries()):
+            raise StateError(
+                f"sink {self.sink}: generation {number} is being removed while it is filled",
+                means="somebody has retired it, or `run` has, because a table was altered; readers see nothing of it",
+                fix=f"`{self._again}` fills another one",
+            )
 
     def _ready(self, engine: Engine, number: int, records: int, seconds: float) -> None:
         for run in engine.runner.running:
@@ -218,6 +228,7 @@ class Rebuild:
                 for line in proof.lines():
                     self.say(line)
                 refuse_paused(self.pipeline, [self.sink], "the new generation is ready, but not proven, and waits")
+                self._refuse_retired(number)
                 engine.runner.step()
                 if engine.runner.doubting:
                     raise _Altered

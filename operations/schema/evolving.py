@@ -283,9 +283,12 @@ class Evolving:
     def _work_off(self, engine: Engine, healing: Collection[str]) -> list[str]:
         ended, said = self._work.look(self.pipeline)
         for step, error in ended:
+            # Altered once more between the new generation's promotion and the builder's end: it is not what is wanted.
+            frozen = self._frozen(step.sink) if step.builds and not error else frozenset()
             for sink, table, todo in list(self._todo()):
                 if step.concerns(sink, table):
                     left = replace(todo, error=error) if error else step.done(todo)
+                    left = replace(left, rebuild=True) if todo.rebuild and table in frozen else left
                     if todo.new and step.kind == "capture" and not error:
                         left = replace(left, new=False, show=self._take_up(engine, sink, table, said))
                     self._set(sink, table, left)
@@ -294,6 +297,13 @@ class Evolving:
             if self._begin(engine, step, open_ones):
                 said.append(step.begin)
         return said
+
+    def _frozen(self, sink: str) -> frozenset[str]:
+        """Tables that a sink's living generation keeps as they were."""
+        if sink not in self.evolutions:
+            return frozenset()
+        register = register_of(self.pipeline, sink)
+        return frozenset(read_frozen(register.generation(register.living())).tables)
 
     def _begin(self, engine: Engine, step: Step, todo: Sequence[tuple[str, str, Todo]]) -> bool:
         """Begin a step; False if it can't be done just now."""

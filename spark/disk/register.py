@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -176,13 +176,26 @@ class Register:
             StateError: somebody has given up, or taken over, the promotion meanwhile.
         """
         with self._changed() as register:
-            begun = register.get("promoting") or {}
-            if begun.get("number") != number:
-                raise StateError(
-                    f"sink {self.sink}: the promotion of generation {number} was given up meanwhile",
-                    fix="promote again",
-                )
-            begun["moving"] = True
+            self._refuse_other(register, number)
+            register["promoting"]["moving"] = True
+
+    def refuse_other(self, number: int) -> None:
+        """Refuse to go on with a promotion that is not under way any more.
+
+        Raises:
+            StateError: somebody has given up, or taken over, the promotion meanwhile.
+        """
+        self._refuse_other(self._read(), number)
+
+    def _refuse_other(self, register: Mapping[str, Any], number: int) -> None:
+        begun = (register.get("promoting") or {}).get("number")
+        if begun != number:
+            what = "was given up meanwhile" if begun is None else f"was overtaken by that of generation {begun}"
+            raise StateError(
+                f"sink {self.sink}: the promotion of generation {number} {what}",
+                means="readers may see either; the one that is under way is ended by its command, or by `run`",
+                fix="promote again",
+            )
 
     def promotion(self, after: float = 0.0) -> Promotion | None:
         """The promotion that was begun, more than ``after`` seconds ago, and has not ended."""
@@ -238,6 +251,8 @@ class Register:
         with self._changed() as register:
             if all(entry["number"] != number for entry in register["generations"]):
                 raise StateError(f"sink {self.sink} has no generation {number}: it was removed meanwhile")
+            if register.get("promoting"):  # else its record would go, and nobody know that views are mixed
+                self._refuse_other(register, number)
             register["generations"] = [asdict(moved(Registered(**entry))) for entry in register["generations"]]
             register.pop("promoting", None)
 

@@ -268,6 +268,17 @@ def test_a_changed_view_is_built_and_tried_again(files: Files, run: Run, monkeyp
     assert file_status(run.engine.pipeline)["building"] == [] and run.children[1].over
 
 
+def test_one_that_differs_is_left_to_a_person_by_its_number(files: Files, run: Run) -> None:
+    """It was removed, if an attempt before had filled it, and the message still said to repair it."""
+    run.apply(files.text(column="title"))
+    register = register_of(run.engine.pipeline, "cache")
+    number = register.create("x", own=True).number
+    register.move(number, "ready")
+    run.children[0].outcome = cast(Any, False)
+    [line] = run.watch.step()
+    assert f"--generation {number} --repair`" in line
+
+
 def test_what_was_being_built_goes_on_after_a_kill(files: Files, run: Run) -> None:
     run.apply(files.text(column="title"))
     files.path.write_text(files.text(column="title"))  # as it was applied

@@ -219,6 +219,23 @@ def test_what_a_promotion_that_was_cut_may_have_shown_is_not_removed(tmp_path: P
         register.begin_promotion(2, 1)
 
 
+def test_who_was_overtaken_takes_no_record_of_the_other_away(tmp_path: Path) -> None:
+    """Two people promoted in opposite directions: views would have ended mixed, and nothing would have told of it."""
+    register = Register(tmp_path, "shop", "search")
+    register.create("x")
+    register.move(2, "ready")
+    register.begin_promotion(2, 1)
+    register.move_readers(2)
+    register.begin_promotion(1, 2)
+    for step in (register.refuse_other, register.move_readers, register.promote):
+        with pytest.raises(StateError, match="of generation 2 was overtaken by that of generation 1"):
+            step(2)
+    under_way = register.promotion()
+    assert under_way is not None and (under_way.number, under_way.moving) == (1, True)
+    register.promote(1)
+    assert register.living() == 1
+
+
 def test_a_promotion_to_what_was_removed_is_forgotten_and_never_ends_without_a_living_one(tmp_path: Path) -> None:
     register = Register(tmp_path, "shop", "search")
     register.create("x")

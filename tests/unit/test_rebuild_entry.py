@@ -291,6 +291,50 @@ def test_one_that_differs_though_it_was_compared_twice_makes_room_for_the_next_a
     assert retired == ([2] if gone else []) and compared.asked == ["rebuild"]
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_one_that_a_person_has_built_or_that_is_not_tried_again_stays(
+    tmp_path: Path, compared: Compared, retired: list[int], own: bool
+) -> None:
+    """Hours of filling went, and the message said to repair it."""
+    ready(pipeline(tmp_path), own=own)
+    compared.differences = 3
+    assert not build_next(lambda _line: None, pipeline(tmp_path), Path("shop.yaml"), "cache", again=not own)
+    assert retired == []
+
+
+def started(made: Pipeline, number: int) -> None:
+    """A generation that has written, of a file."""
+    generation = register_of(made, "cache").generation(number)
+    generation.folder.mkdir(parents=True, exist_ok=True)
+    define(generation, made, ["public.orders"])
+    (generation.flow_folder("main") / "checkpoint" / "commits").mkdir(parents=True)
+    (generation.flow_folder("main") / "checkpoint" / "commits" / "0").touch()
+
+
+def test_what_readers_see_already_is_not_built_once_more(
+    tmp_path: Path, retired: list[int], built: list[int]
+) -> None:
+    """Killed after it had promoted, or built by somebody else meanwhile, the next attempt filled all of it again."""
+    made, said = pipeline(tmp_path), list[str]()
+    started(made, 1)
+    assert register_of(made, "cache").generation(1).started
+    assert build_next(said.append, made, Path("shop.yaml"), "cache")
+    assert built == [] and said == ["generation 1, which readers see, is what is wanted"]
+    assert build_next(said.append, pipeline(tmp_path, "id, n"), Path("shop.yaml"), "cache")
+    assert built == [2]
+
+
+def test_one_that_is_being_removed_is_filled_no_further(tmp_path: Path) -> None:
+    """Who removes it waited for its lease for a minute, and gave up; the fill went on to its end for nothing."""
+    made = pipeline(tmp_path)
+    begun(made)
+    rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
+    rebuild._refuse_retired(2)
+    register_of(made, "cache").begin_retiring(2)
+    with pytest.raises(StateError, match=r"is being removed while it is filled.*\n.*\n.*rebuild shop\.yaml cache` fills"):
+        rebuild._refuse_retired(2)
+
+
 def test_what_a_person_goes_on_with_is_that_persons(tmp_path: Path, retired: list[int]) -> None:
     begun(pipeline(tmp_path))
     register = register_of(pipeline(tmp_path), "cache")

@@ -6,19 +6,20 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from cdc.catalogue import Catalogue
+from cdc.catalogue import Catalogue, Table
 from cdc.errors import SourceUnavailable
 from cdc.pipeline import Pipeline, loads
-from operations.kept_shapes import Todo
+from operations.kept_shapes import Todo, freeze
 from operations.schema import work
 from operations.schema.evolving import Evolving
 from operations.schema.steps import Step, steps_of
 from operations.schema.watch import Look
 from operations.schema.work import LONGEST_PAUSE, Work
+from operations.state_folder import register_of
 
 BUILD, READ = Todo(("x",), 1.0, rebuild=True), Todo(("x",), 1.0, read="")
 
@@ -172,6 +173,29 @@ def test_a_build_ends_when_another_file_has_its_sink_built(pipeline: Pipeline) -
         assert evolving._work.building("s")
         evolving.let_go("s")
         assert evolving._work.free(Step("build", "s")) and child.over
+    finally:
+        evolving.close()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_table_that_was_altered_once_more_behind_a_builds_back_is_built_again(
+    pipeline: Pipeline, frozen: bool
+) -> None:
+    """Between its promotion and its end: nulls of what the former type can't hold stayed, and `verify` was silent."""
+    child = Child("")
+    evolving = Evolving(pipeline, Path("shop.yaml"), start=lambda work, *arguments: child)  # type: ignore[arg-type, return-value]
+    wanted = Todo(("column x is text",), 1.0, rebuild=True)
+    evolving.evolutions["cache"] = evolving.evolutions["cache"].having("public.orders", wanted)
+    register = register_of(pipeline, "cache")
+    generation = register.generation(register.living())
+    generation.folder.mkdir(parents=True)
+    if frozen:
+        freeze(generation, Table("public", "orders", ()))
+    try:
+        evolving._work.begin(Step("build", "cache"), print)
+        evolving._work_off(cast(Any, None), ["cache"])
+        left = evolving.evolutions["cache"].todo.get("public.orders")
+        assert (left is not None and left.rebuild) == frozen
     finally:
         evolving.close()
 

@@ -139,11 +139,7 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     old, begun = register.living(), register.promotion()
     if old == number:
         if begun is None or begun.origin == begun.number:
-            say(f"sink {sink}: readers see generation {number} already")
-            for left in register.previous():  # a promotion may have been cut before its last step
-                if _untouched(pipeline, sink, register.generation(left.number), register.generation(number).views()):
-                    _remove(pipeline, sink, left.number, say)
-            return {**_promoted(pipeline, sink, number, old, register.generation(number).views()), "seconds": 0.0}
+            return _already(pipeline, sink, number, say)
         old = begun.origin if begun.number == number else begun.number
     if not behind_too and register.generation(old).started:
         _refuse_stateless(pipeline, sink, number)
@@ -178,14 +174,27 @@ def promote(pipeline: Pipeline, sink: str, number: int, say: Say, *, behind_too:
     unfilled = _untouched(pipeline, sink, register.generation(old), views)
     if unfilled:
         _remove(pipeline, sink, old, say)
-    stays, way = None if unfilled else old, ""
-    if stays is not None and register.get(stays).stage == "ready":  # readers were on their way to it
-        way = f" (generation {stays} stays ready: `headwater promote FILE {sink} --generation {stays}` shows it)"
-        stays = None
-    elif stays is not None:
-        way = f" (generation {stays} stays, for `headwater rollback`)"
+    stays, way = (None, "") if unfilled else _staying(register, sink, old)
     say(f"sink {sink}: readers see generation {number}{way}")
     return {**_promoted(pipeline, sink, number, stays, views), "seconds": round(seconds, 3)}
+
+
+def _already(pipeline: Pipeline, sink: str, number: int, say: Say) -> dict[str, Any]:
+    """Readers see it; the promotion may have been cut before its last step."""
+    register = register_of(pipeline, sink)
+    views = register.generation(number).views()
+    say(f"sink {sink}: readers see generation {number} already")
+    for left in register.previous():
+        if _untouched(pipeline, sink, register.generation(left.number), views):
+            _remove(pipeline, sink, left.number, say)
+    return {**_promoted(pipeline, sink, number, number, views), "seconds": 0.0}
+
+
+def _staying(register: Register, sink: str, old: int) -> tuple[int | None, str]:
+    """The generation that `rollback` would go back to, and what is said of the one that readers have left."""
+    if register.get(old).stage == "ready":  # they were only on their way to it
+        return None, f" (generation {old} stays ready: `headwater promote FILE {sink} --generation {old}` shows it)"
+    return old, f" (generation {old} stays, for `headwater rollback`)"
 
 
 def _untouched(pipeline: Pipeline, sink: str, generation: Generation, others: Sequence[str]) -> bool:

@@ -30,8 +30,8 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
         pipeline: the loaded file.
         file: its path.
         sink: the sink's name.
-        again: whether it is tried again after False: then one of ours that has differed twice makes room. Else it stays,
-            for a person to look at.
+        again: whether it is tried again after False: then one of ours that has differed twice makes room. Else it
+            stays, for a person to look at.
 
     Returns:
         whether it equals Postgres, and readers see it.
@@ -65,8 +65,8 @@ def build_next(say: Say, pipeline: Pipeline, file: Path, sink: str, *, again: bo
 
 
 def _is_built(pipeline: Pipeline, sink: str) -> bool:
-    """Whether readers see what the file says, of the tables as they are: a builder that was cut after it had promoted, or
-    another one, has done it."""
+    """Whether readers see what the file says, of the tables as they are: a builder that was cut after it had promoted,
+    or another one, has done it."""
     register = register_of(pipeline, sink)
     if register.newest("ready", "filling") is not None:
         return False

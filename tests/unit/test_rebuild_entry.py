@@ -311,9 +311,7 @@ def started(made: Pipeline, number: int) -> None:
     (generation.flow_folder("main") / "checkpoint" / "commits" / "0").touch()
 
 
-def test_what_readers_see_already_is_not_built_once_more(
-    tmp_path: Path, retired: list[int], built: list[int]
-) -> None:
+def test_what_readers_see_already_is_not_built_once_more(tmp_path: Path, retired: list[int], built: list[int]) -> None:
     """Killed after it had promoted, or built by somebody else meanwhile, the next attempt filled all of it again."""
     made, said = pipeline(tmp_path), list[str]()
     started(made, 1)
@@ -331,7 +329,9 @@ def test_one_that_is_being_removed_is_filled_no_further(tmp_path: Path) -> None:
     rebuild = Rebuild(made, Path("shop.yaml"), "cache", 1.0, threading.Event(), lambda _line: None)
     rebuild._refuse_retired(2)
     register_of(made, "cache").begin_retiring(2)
-    with pytest.raises(StateError, match=r"is being removed while it is filled.*\n.*\n.*rebuild shop\.yaml cache` fills"):
+    with pytest.raises(
+        StateError, match=r"is being removed while it is filled.*\n.*\n.*rebuild shop\.yaml cache` fills"
+    ):
         rebuild._refuse_retired(2)
 
 

@@ -52,7 +52,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World()
     for name in ("open_table", "signs_of", "do"):
         monkeypatch.setattr(upkeep, name, getattr(made, name))
-    monkeypatch.setattr(upkeep.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr("spark.warehouse.upkeep.time.monotonic", lambda: made.now)
     yield made
 
 

@@ -21,6 +21,7 @@ from cdc.errors import ConfigError, SinkRefused, SinkUnavailable
 from sinks.iceberg import storage
 from sinks.iceberg.catalogues.kinds import catalogue_of
 from sinks.iceberg.place import Place
+from sinks.iceberg.purging import purge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,7 +287,7 @@ def drop_table(sink: Any, catalog: str, view: str, generation: int | None = None
         except SinkRefused:
             return
         with gone_is_deleted():
-            opened.purge_table(table.name()[-2:])
+            purge(opened, table)
     _remove_empty(table.location())
 
 

@@ -116,7 +116,7 @@ def test_what_was_cut_is_finished_or_taken_back_and_nothing_else(tmp_path: Path)
     register.begin_promotion(2, 1)
     assert register.promotion() == Promotion(2, 1, moving=False)
     register.begin_promotion(3, 1)  # nobody was moved: another one may begin
-    with pytest.raises(StateError, match="given up meanwhile"):
+    with pytest.raises(StateError, match="overtaken by that of generation 3"):
         register.move_readers(2)
     register.move_readers(3)
     assert register.promotion() == Promotion(3, 1)

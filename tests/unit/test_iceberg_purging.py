@@ -64,9 +64,12 @@ def test_each_manifest_is_read_once(lake: Any, monkeypatch: pytest.MonkeyPatch) 
     import pyiceberg.catalog as theirs
 
     delete = theirs.delete_data_files
-    monkeypatch.setattr(
-        theirs, "delete_data_files", lambda io, some: (seen.extend(one.manifest_path for one in some), delete(io, some))
-    )
+
+    def noted(io: Any, some: list[Any]) -> None:
+        seen.extend(one.manifest_path for one in some)
+        delete(io, some)
+
+    monkeypatch.setattr(theirs, "delete_data_files", noted)
     drop_table(lake, "hw_lake", "v")
     assert len(seen) == len(set(seen)) == 3 and files(lake) == []
     assert not Path(lake.warehouse, "n", "v").exists()

@@ -12,6 +12,7 @@ from cdc.join.incoming import Incoming, RowMaker
 from cdc.join.tree import Node
 from cdc.join.view import JoinedView
 from cdc.records.change import Change, Op
+from sinks.rowstore import key_names
 from sinks.rowstore.memory import MemoryStore
 from spark.join import assemble
 from spark.join.engine import FILLED, PIECE, Joiner, Made
@@ -125,6 +126,15 @@ def test_of_two_that_there_should_be_one_of_the_newest_is_shown() -> None:
     first, second = log.change(RATINGS, id=3, flight=2, stars=2), log.change(RATINGS, id=9, flight=1, stars=5)
     assert shown(log, second) == {"1": {"stars": 5}, "2": None}
     assert shown(log, first) == {"1": {"stars": 5}, "2": {"stars": 2}}
+
+
+def test_of_a_root_that_never_came_no_version_is_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rating of a flight that nobody has: each left a key in a store that may not forget."""
+    log, faded = rated(), list[str]()
+    monkeypatch.setattr(log.store, "fade", lambda pairs: faded.extend(key for key, _ in pairs))
+    assert shown(log, log.change(RATINGS, id=9, flight=77, stars=4)) == {}
+    assert faded == [key_names.version("77")]
+    assert shown(log, log.change(RATINGS, id=8, flight=1, stars=4)) == {"1": {"stars": 4}} and len(faded) == 1
 
 
 def test_documents_are_made_in_pieces_of_bounded_size() -> None:

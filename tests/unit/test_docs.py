@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import load
+from cdc.pipeline.sinks import SINKS
 from console.cli.main import VERBS, cli
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +152,18 @@ def test_the_readmes_pipeline_file_loads(tmp_path: Path) -> None:
     values = {"KAFKA": "h:9092", "CONNECT": "http://h:8083", "ELASTICSEARCH": "http://h:9200"}
     env = {name: values.get(name.removeprefix("HEADWATER_"), "secret") for name in names(text)}
     assert load(file, env).sinks["search"].type == "elasticsearch"
+
+
+@pytest.mark.parametrize(
+    ("section", "types"), [("Elasticsearch and OpenSearch", ("elasticsearch", "opensearch")), ("Redis", ("redis",))]
+)
+def test_settings_of_a_sink_are_keys_that_its_pipeline_file_takes(section: str, types: tuple[str, ...]) -> None:
+    text = read("docs/sinks.md").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    [table] = re.findall(r"^\| setting \|.*\n\|[ -|]+\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    keys = {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert keys
+    for kind in types:
+        assert keys - SINKS[kind].model_fields.keys() == set()
 
 
 # -- variables, targets, links, sizes ----------------------------------------------------------------------------------

@@ -102,6 +102,28 @@ def test_a_verb_is_documented_and_its_help_has_examples(verb: str) -> None:
         check_command(line)
 
 
+def exiting_with_two(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Commands whose own help says when they end with exit code 2."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from exiting_with_two(command, (*path, name))
+        if re.search(r"Exit code.*\b2(:| when)", command.help or "", flags=re.DOTALL):
+            yield " ".join((*path, name))
+
+
+def test_every_verb_that_ends_with_exit_code_two_is_named_in_the_commands_help() -> None:
+    told = (cli.help or "").partition("Exit codes:")[2]
+    named = [
+        re.sub(r" --.*", "", name)
+        for found in re.findall(r"\((.*?)\)", told, re.DOTALL)
+        for name in re.split(r",\s+", found)
+    ]
+    assert sorted(" ".join(name.split()) for name in named) == sorted(exiting_with_two(cli))
+
+
 def command_lines(text: str) -> list[str]:
     """Lines that are a headwater command, as somebody would type them: without prompt, remark or background sign."""
     lines = [line.strip().removeprefix("$ ") for line in text.splitlines()]

@@ -162,6 +162,16 @@ def test_commands_in_the_pages_exist(page: Path) -> None:
         check_command(line)
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "examples").glob("*/README.md")), ids=lambda page: page.parent.name)
+def test_an_examples_psql_has_the_password_and_its_tools_are_named_in_the_readme(page: Path) -> None:
+    needs = read("README.md").partition("\n## What you need\n")[2].partition("\n## ")[0]
+    for line in blocks(page.read_text(encoding="utf-8")).splitlines():
+        found = re.match(r"(PGPASSWORD=\S+ )?(psql|redis-cli|curl) ", line)
+        if found:
+            assert f"`{found[2]}`" in needs
+            assert found[2] != "psql" or found[1] == 'PGPASSWORD="$HEADWATER_POSTGRES_PASSWORD" ', line
+
+
 def test_the_readme_has_two_make_commands() -> None:
     lines = [line.strip() for line in blocks(read("README.md")).splitlines()]
     assert [line for line in lines if line.startswith("make")] == ["make demo", "make test"]

@@ -19,7 +19,7 @@ LONG = 30.0
 class Query:
     """A streaming query that is up until it is stopped."""
 
-    isActive = True  # noqa: N815 (Spark's name)
+    isActive = True
 
     def exception(self) -> None:
         """It fails never."""

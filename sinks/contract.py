@@ -96,7 +96,7 @@ def size_fault(item: Item, max_document_bytes: int) -> str | None:
     """Why a document is too large to be sent, or None."""
     if item.document is None or len(item.document) <= max_document_bytes:
         return None
-    return f"the document has {len(item.document)} bytes, max_document_bytes is {max_document_bytes}"
+    return f"the document has {len(item.document)} bytes, this sink takes at most {max_document_bytes}"
 
 
 def rejected(reason: str) -> Answer:

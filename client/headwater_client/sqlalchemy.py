@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from headwater_client.session import remember
 from headwater_client.tokens import take_token
 
-_TAKEN, _TAKING, _CONNECTION = "headwater_token_of", "headwater_taking", "headwater_connection"
+_TAKEN, _TAKING, _BEGUN = "headwater_token_of", "headwater_taking", "headwater_begun"
 _log = logging.getLogger(__name__)
 
 
@@ -50,29 +50,50 @@ class _Taking:
         self.pipeline, self.schema, self.keep = pipeline, schema, keep
 
     def begun(self, session: Session, transaction: Any, connection: Any) -> None:
-        session.info[_TAKING], session.info[_CONNECTION] = self, connection
+        # `transaction` may be a nested one; the token is of the whole.
+        session.info[_TAKING], session.info[_BEGUN] = self, (session.get_transaction(), connection)
 
     def take(self, session: Session) -> None:
-        transaction, connection = session.get_transaction(), session.info.get(_CONNECTION)
-        if transaction is None or connection is None or session.info.get(_TAKEN) is transaction:
+        transaction = session.get_transaction()
+        begun, connection = session.info.get(_BEGUN, (None, None))
+        # A commit of nothing is a transaction that has no connection: the one that is known was the last one's.
+        if transaction is None or begun is not transaction or session.info.get(_TAKEN) is transaction:
             return
-        cursor = connection.connection.cursor()
         try:
-            # A pipeline that was dropped must not take the application's writes with it.
-            cursor.execute("SAVEPOINT headwater_token")
-            try:
-                token = take_token(cursor, self.pipeline, schema=self.schema, if_written=True)
-            except Exception as error:
-                cursor.execute("ROLLBACK TO SAVEPOINT headwater_token")
-                _log.warning("no token for what was written: %s", error)
-                session.info[_TAKEN] = transaction
-                return
-            cursor.execute("RELEASE SAVEPOINT headwater_token")
+            raw = connection.connection
+            cursor = None if _in_autocommit(raw) else raw.cursor()
+        except Exception as error:  # nothing was sent: the transaction is as it was
+            _log.warning("no token for what was written: %s", error)
+            return
+        if cursor is None:
+            return
+        try:
+            token = self._ask(cursor, session, transaction)
         finally:
             cursor.close()
         if token is not None:
             session.info[_TAKEN] = transaction
             self.keep(token)
+
+    def _ask(self, cursor: Any, session: Session, transaction: Any) -> str | None:
+        # A pipeline that was dropped must not take the application's writes with it. A savepoint that is refused is
+        # not passed over: the transaction has failed by then, and its COMMIT would roll it back without a word.
+        cursor.execute("SAVEPOINT headwater_token")
+        try:
+            token = take_token(cursor, self.pipeline, schema=self.schema, if_written=True)
+        except Exception as error:
+            cursor.execute("ROLLBACK TO SAVEPOINT headwater_token")
+            _log.warning("no token for what was written: %s", error)
+            session.info[_TAKEN] = transaction
+            return None
+        cursor.execute("RELEASE SAVEPOINT headwater_token")
+        return token
+
+
+def _in_autocommit(raw: Any) -> bool:
+    """Whether each statement is a transaction of its own: none is under way that a token could be of."""
+    # psycopg, psycopg2, asyncpg and pg8000 say so, whoever has set it. Of sqlite3 it is a number.
+    return getattr(raw, "autocommit", False) is True
 
 
 def take_now(session: Session) -> None:

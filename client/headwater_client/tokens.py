@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 # As Headwater's pipeline file takes it, so it can be part of an SQL name.
@@ -52,4 +53,7 @@ def take_token(
         call = f"CASE WHEN pg_current_xact_id_if_assigned() IS NOT NULL THEN {call} END"
     cursor.execute(f"SELECT {call}")
     row = cursor.fetchone()
-    return None if row is None or row[0] is None else str(row[0])
+    if row is None:
+        return None
+    value = next(iter(row.values())) if isinstance(row, Mapping) else row[0]  # dict_row, RealDictCursor
+    return None if value is None else str(value)

@@ -82,8 +82,9 @@ def cli(context: click.Context) -> None:
     """Headwater keeps Elasticsearch, Redis and Iceberg in sync with Postgres from its own change log.
 
     \b
-    Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain, preview --diff,
-    rebuild --auto), or something left (letters replay, erase), or SQL that is wrong (query).
+    Exit codes: 0 all well · 1 error · 2 differences found (plan, test, verify, explain --expected,
+    preview --diff, rebuild --auto, recapture), or something left (letters replay, letters webhooks send,
+    erase), or SQL that is wrong (query).
     """
     if context.invoked_subcommand is None:  # asked for nothing: no error
         click.echo(context.get_help())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -38,6 +39,12 @@ def call(*words: str | Path, cwd: Path, more: Mapping[str, str] | None = None) -
     return done.stdout
 
 
+def the_pages_line() -> str:
+    """What docs/runbooks.md says to type: it is what is run here."""
+    [line] = re.findall(r"^uv pip install .*$", (ROOT / "docs" / "runbooks.md").read_text(), flags=re.MULTILINE)
+    return line
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `make wheels` builds."""
@@ -52,9 +59,9 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clean")
     uv = Path(sys.executable).with_name("uv")
     call(uv, "venv", "-q", "--python", sys.executable, "env", cwd=folder)
-    wheels = sorted(dist.glob("*.whl"))
-    lock = ("--constraint", ROOT / "requirements.lock")
-    call(uv, "pip", "install", "-q", "--python", folder / "env/bin/python", *lock, *wheels, cwd=folder)
+    for file in (*dist.glob("*.whl"), ROOT / "requirements.lock"):
+        copyfile(file, folder / file.name)
+    call(uv, *the_pages_line().split()[1:], "-q", cwd=folder, more={"VIRTUAL_ENV": str(folder / "env")})
     return folder / "env" / "bin"
 
 

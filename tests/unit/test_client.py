@@ -102,13 +102,13 @@ def test_the_middleware_keeps_a_users_writes_from_request_to_request() -> None:
 
 
 class _Cursor:
-    def __init__(self, row: tuple[Any, ...] | None) -> None:
+    def __init__(self, row: tuple[Any, ...] | dict[str, Any] | None) -> None:
         self.row, self.asked = row, ""
 
     def execute(self, query: str) -> None:
         self.asked = query
 
-    def fetchone(self) -> tuple[Any, ...] | None:
+    def fetchone(self) -> tuple[Any, ...] | dict[str, Any] | None:
         return self.row
 
 
@@ -126,6 +126,11 @@ def test_a_token_is_taken_by_name_and_nothing_else_gets_into_the_statement() -> 
             take_token(cursor, bad)
         with pytest.raises(BadPipelineName):
             take_token(cursor, "shop", schema=bad)
+
+
+def test_a_token_is_taken_from_rows_that_are_mappings_too() -> None:
+    assert take_token(_Cursor({"token_shop": ONE}), "shop") == ONE
+    assert take_token(_Cursor({"case": None}), "shop", if_written=True) is None
 
 
 def test_a_server_that_is_away_is_no_error_of_the_application() -> None:

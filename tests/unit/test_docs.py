@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import load
+from cdc.pipeline.sinks import SINKS
 from console.cli.main import VERBS, cli
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,28 @@ def test_a_verb_is_documented_and_its_help_has_examples(verb: str) -> None:
         check_command(line)
 
 
+def exiting_with_two(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Commands whose own help says when they end with exit code 2."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from exiting_with_two(command, (*path, name))
+        if re.search(r"Exit code.*\b2(:| when)", command.help or "", flags=re.DOTALL):
+            yield " ".join((*path, name))
+
+
+def test_every_verb_that_ends_with_exit_code_two_is_named_in_the_commands_help() -> None:
+    told = (cli.help or "").partition("Exit codes:")[2]
+    named = [
+        re.sub(r" --.*", "", name)
+        for found in re.findall(r"\((.*?)\)", told, re.DOTALL)
+        for name in re.split(r",\s+", found)
+    ]
+    assert sorted(" ".join(name.split()) for name in named) == sorted(exiting_with_two(cli))
+
+
 def command_lines(text: str) -> list[str]:
     """Lines that are a headwater command, as somebody would type them: without prompt, remark or background sign."""
     lines = [line.strip().removeprefix("$ ") for line in text.splitlines()]
@@ -139,6 +162,16 @@ def test_commands_in_the_pages_exist(page: Path) -> None:
         check_command(line)
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "examples").glob("*/README.md")), ids=lambda page: page.parent.name)
+def test_an_examples_psql_has_the_password_and_its_tools_are_named_in_the_readme(page: Path) -> None:
+    needs = read("README.md").partition("\n## What you need\n")[2].partition("\n## ")[0]
+    for line in blocks(page.read_text(encoding="utf-8")).splitlines():
+        found = re.match(r"(PGPASSWORD=\S+ )?(psql|redis-cli|curl) ", line)
+        if found:
+            assert f"`{found[2]}`" in needs
+            assert found[2] != "psql" or found[1] == 'PGPASSWORD="$HEADWATER_POSTGRES_PASSWORD" ', line
+
+
 def test_the_readme_has_two_make_commands() -> None:
     lines = [line.strip() for line in blocks(read("README.md")).splitlines()]
     assert [line for line in lines if line.startswith("make")] == ["make demo", "make test"]
@@ -151,6 +184,18 @@ def test_the_readmes_pipeline_file_loads(tmp_path: Path) -> None:
     values = {"KAFKA": "h:9092", "CONNECT": "http://h:8083", "ELASTICSEARCH": "http://h:9200"}
     env = {name: values.get(name.removeprefix("HEADWATER_"), "secret") for name in names(text)}
     assert load(file, env).sinks["search"].type == "elasticsearch"
+
+
+@pytest.mark.parametrize(
+    ("section", "types"), [("Elasticsearch and OpenSearch", ("elasticsearch", "opensearch")), ("Redis", ("redis",))]
+)
+def test_settings_of_a_sink_are_keys_that_its_pipeline_file_takes(section: str, types: tuple[str, ...]) -> None:
+    text = read("docs/sinks.md").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    [table] = re.findall(r"^\| setting \|.*\n\|[ -|]+\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    keys = {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert keys
+    for kind in types:
+        assert keys - SINKS[kind].model_fields.keys() == set()
 
 
 # -- variables, targets, links, sizes ----------------------------------------------------------------------------------

@@ -85,9 +85,9 @@ REASONS = {
         "record: column n of public.t does not hold a integer: …; run",
         "record a/0/1: column n of public.t",
     ),
-    "the document has 555 bytes, max_document_bytes is 44": (
-        "the document has N bytes, max_document_bytes is N",
-        "the document has 555 bytes, max_document_bytes is 44",
+    "the document has 555 bytes, this sink takes at most 44": (
+        "the document has N bytes, this sink takes at most N",
+        "the document has 555 bytes, this sink takes at most 44",
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ def test_a_runbook_is_whole_and_its_tests_are_there(title: str) -> None:
     assert named
     for path, test in named:
         assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
+
+
+def test_a_release_is_installed_by_the_line_that_its_test_runs_and_from_wheels_of_these_versions() -> None:
+    wheels = []
+    for folder in (ROOT, ROOT / "client"):
+        made = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        wheels.append(f"{made['name'].replace('-', '_')}-{made['version']}-py3-none-any.whl")
+    # Not pip: for it, hashes in a file of constraints are asked of the wheels as well.
+    assert f"\nuv pip install --constraint requirements.lock {' '.join(wheels)}\n" in RUNBOOKS["A release"]
 
 
 def test_there_are_runbooks() -> None:

@@ -22,7 +22,7 @@ from cdc.letters.deadletter import DeadLetter
 from cdc.pipeline import ElasticsearchSink, RedisSink
 from cdc.view import View
 from sinks.configure import check_mapping, merged, sink_config
-from sinks.contract import MAX_VERSION, UNVERSIONED, Item, version_fault
+from sinks.contract import MAX_VERSION, UNVERSIONED, Item, size_fault, version_fault
 from sinks.factory import open_sink
 from sinks.iceberg import catalogue as iceberg
 from sinks.iceberg import storage
@@ -98,6 +98,11 @@ def test_versions_out_of_bounds() -> None:
     assert version_fault(Item("1", UNVERSIONED, None)) is None
     for wrong in (Item("1", UNVERSIONED, b"{}"), Item("1", -2, None), Item("1", MAX_VERSION + 1, None)):
         assert version_fault(wrong)
+
+
+def test_too_large_a_document_is_told_by_its_limit_and_by_no_key_that_the_pipeline_file_lacks() -> None:
+    assert size_fault(Item("1", 1, b"1234"), 4) is None and size_fault(Item("1", 1, None), 0) is None
+    assert size_fault(Item("1", 1, b"12345"), 4) == "the document has 5 bytes, this sink takes at most 4"
 
 
 # --- dead letters -----------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def _own(subject: Subject, build: Build, view: View) -> int:
     """Whether a view has the row's own document."""
     if view.table.qualified != subject.name:
         return 0
-    key = view.document_of(subject.key) if isinstance(view, JoinedView) else subject.key
+    key = view.document_of(subject.key)
     with holding(build.opened, view) as held:
         return len(held.target.get(view.name, [key]))
 

@@ -173,7 +173,7 @@ class Eraser:
         servers.erase_marks(subject, builds)
         servers.erase_changes(builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
-        found += [one for one in servers.look(subject, builds) if one.kind in ("cache", "row-store") and not one.hidden]
+        found += servers.look_again(subject, builds)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
 
     def _compact(self, found: InLog, closed: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ import orjson
 from cdc import types
 from cdc.catalogue import Table
 from cdc.errors import DecodeError, UnavailableValue
-from cdc.keys import document_id
+from cdc.keys import document_id, split_id
 from cdc.records.change import Change
 from cdc.types import merge_fields
 
@@ -90,6 +90,20 @@ class View:
         return tuple(name for name in change.unavailable if name in self._used)
 
     # -- documents ----------------------------------------------------------------------------------------------------
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns of ``key`` in the order of the table's primary key: as a row's own id has them."""
+        columns = self.table.primary_key
+        return columns if sorted(self.key) == sorted(columns) else self.key  # of folded events it is another one
+
+    def document_of(self, row: str) -> str:
+        """The document's id of a root row's: another one only if ``key`` names the primary key in another order."""
+        columns = self.row_key
+        if self.key == columns:
+            return row
+        texts = dict(zip(columns, split_id(row, len(columns)), strict=True))
+        return document_id([texts[name] for name in self.key])
 
     @cached_property
     def _key_plan(self) -> tuple[tuple[str, types.Converter | None], ...]:

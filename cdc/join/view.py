@@ -12,7 +12,6 @@ from cdc.errors import ConfigError
 from cdc.join import aggregates
 from cdc.join.layout import Layout
 from cdc.join.tree import Node
-from cdc.keys import document_id, split_id
 from cdc.view import View
 
 if TYPE_CHECKING:
@@ -40,14 +39,6 @@ class JoinedView(View):
     def layout(self) -> Layout:
         """What of each table the row store keeps, and by which numbers it calls tables, indexes and aggregates."""
         return Layout.of(self.tree, [*self.fields.values(), *([self.where] if self.where else [])])
-
-    def document_of(self, row: str) -> str:
-        """The document's id of a root row's: another one only if ``key`` names the primary key in another order."""
-        columns = self.table.primary_key
-        if self.key == columns:
-            return row
-        texts = dict(zip(columns, split_id(row, len(columns)), strict=True))
-        return document_id([texts[name] for name in self.key])
 
     # -- for Spark SQL: the assembled row -----------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from operations.erase.places import Place, settled
 from operations.erase.readers import Build, await_readers, behind, builds_of
 from operations.erase.subject import Say, Subject
 from operations.erase.tables import Held, tables_of
-from operations.erase.warehouse import erase_tables, go_on, refuse_tags
+from operations.erase.warehouse import end_untold, erase_tables, go_on, refuse_tags
 from spark.disk.files import write_atomic
 
 # For a topic's compaction, an index's merges or a server's files, each.
@@ -38,7 +38,8 @@ NOT_OURS = (
     "copies of Kafka's, Redis's and Elasticsearch's disks; mirrors of topics; what other consumers have read",
     "copies of a topic's partitions on other brokers, which compact by themselves, each in its own time",
     "files of Redis's replicas; a dump or log in a Redis's folder that its present settings do not tell of",
-    "files of a warehouse that no snapshot names (of a job that was killed): upkeep removes them after three days",
+    "files of a warehouse that no snapshot names (of a job that was killed): upkeep removes them after three days, "
+    "but for those in a folder that two tables share",
     "older versions of objects, in a bucket that keeps them (versioning, object lock, replication)",
     "tables that were dropped before, of a retired generation say: a REST catalogue purges their files in its own time",
     "rows of other tables that tell of the same person, and an earlier primary key of this row: erase them as well",
@@ -116,6 +117,7 @@ class Eraser:
         before = look.places(letters)
         after = self._erase(letters, builds, look)
         self._refuse_return()
+        end_untold(self.subject, after)
         return self._told(settled(before, [*after, *servers.backups(builds)]), [], [])
 
     def _look(self, letters: Letters) -> _Look:
@@ -173,7 +175,7 @@ class Eraser:
         servers.erase_marks(subject, builds)
         servers.erase_changes(builds)
         found += servers.erase_files(subject, builds, SERVER_SECONDS)
-        found += [one for one in servers.look(subject, builds) if one.kind in ("cache", "row-store") and not one.hidden]
+        found += servers.look_again(subject, builds)
         return [_topic("topic", row_in_log(subject, kafka)), _topic("letters", letters.look(kafka)), *found]
 
     def _compact(self, found: InLog, closed: Callable[[], None]) -> None:

@@ -40,9 +40,8 @@ class Letters:
         if letter.table is not None:
             mine = letter.key == subject.key or document_of(subject.view, letter) == subject.key
             return letter.table == subject.name and mine
-        return letter.key == subject.key and any(
-            view.name == letter.view and view.table.qualified == subject.name for view in self._views(letter)
-        )
+        roots = [view for view in self._views(letter) if view.table.qualified == subject.name]
+        return any(view.name == letter.view and letter.key == view.document_of(subject.key) for view in roots)
 
     def holds(self, letter: DeadLetter) -> bool:
         """Whether it holds values of the row, or may."""

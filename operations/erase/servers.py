@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import cast
 
 from cdc.errors import SinkRefused
@@ -46,19 +47,34 @@ def look(subject: Subject, builds: Sequence[Build]) -> list[Place]:
     for build in builds:
         if isinstance(build.opened.part, SearchSink):
             found += _indices(subject, build)
-        elif isinstance(build.opened.part, RedisSink):
-            found += [_cached(subject, build, view) for view in build.views]
-        found += [_stored(subject, build, view) for view in build.views if isinstance(view, JoinedView)]
+        found += _documents(subject, build)
     for kind, sink, login in _logins(subject, builds):
         found += [_of_files(kind, sink, one, anew=False) for one in files_of(login)]
     return found
+
+
+def look_again(subject: Subject, builds: Sequence[Build]) -> list[Place]:
+    """Look into every cache and row store once ``erase_changes`` is done: changes that came since tell nothing of it.
+
+    Raises:
+        SinkUnavailable, SinkRefused: a server does not answer, or refuses.
+    """
+    return [replace(place, hidden=0, words="") for build in builds for place in _documents(subject, build)]
+
+
+def _documents(subject: Subject, build: Build) -> Iterator[Place]:
+    for view in build.views if isinstance(build.opened.part, RedisSink) else ():
+        yield _cached(subject, build, view)
+    for view in build.views:
+        if isinstance(view, JoinedView):
+            yield _stored(subject, build, view)
 
 
 def _own(subject: Subject, build: Build, view: View) -> int:
     """Whether a view has the row's own document."""
     if view.table.qualified != subject.name:
         return 0
-    key = view.document_of(subject.key) if isinstance(view, JoinedView) else subject.key
+    key = view.document_of(subject.key)
     with holding(build.opened, view) as held:
         return len(held.target.get(view.name, [key]))
 

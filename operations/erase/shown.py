@@ -20,8 +20,8 @@ class Shown:
 
     Attributes:
         path: names that lead there; none for the document itself.
-        key: names of the fields that hold the row's key, in the key's order; None where the view does not show it, so
-            that nobody can tell which row it is.
+        key: names of the fields that hold the row's key, in the order of its table's primary key, whatever the view's
+            own is; None where the view does not show it, so that nobody can tell which row it is.
     """
 
     path: Path
@@ -36,7 +36,7 @@ def places_of(view: View, table: str) -> list[Shown]:
         table: ``schema.table``.
     """
     if not isinstance(view, JoinedView):
-        return [Shown((), _names(view.columns, view.key))] if view.table.qualified == table else []
+        return [Shown((), _names(view.columns, view.row_key))] if view.table.qualified == table else []
     found = [
         Shown(path, _key_of(view, node, path)) for path, node in _walk(view.tree, ()) if node.table.qualified == table
     ]
@@ -53,7 +53,7 @@ def _walk(node: Node, path: Path) -> Iterator[tuple[Path, Node]]:
 def _key_of(view: JoinedView, node: Node, path: Path) -> tuple[str, ...] | None:
     if node.value is not None:
         return None
-    key = view.key if not path else node.table.primary_key
+    key = node.table.primary_key if path else view.row_key
     return _names(node.columns, key)
 
 

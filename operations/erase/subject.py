@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import ConfigError, RowInSource, SourceError
-from cdc.keys import split_id
 from cdc.log.registry import encoding_of
 from cdc.outbox import is_outbox
 from cdc.pipeline import Pipeline
@@ -17,11 +16,11 @@ from cdc.resolve.versions import kept_versions
 from cdc.view import View
 from connectors.postgres import connect
 from operations.catalogue import captured_table, source_catalogue
+from operations.erase.spelling import spelled
 from operations.verify.newest_records import Asked
 from truth.one_document import expected_document
 
 Say = Callable[[str], None]
-_WHOLE = ("int2", "int4", "int8", "smallint", "integer", "bigint")
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,17 @@ class Subject:
 
     @classmethod
     def of(cls, pipeline: Pipeline, table: str, key: str, say: Say) -> Subject:
-        """Find the table.
+        """Find the table, and how it writes the key.
 
         Raises:
             ConfigError: no such table is captured, or no row of it can have such a key (terminal).
-            SourceError: Postgres does not answer, and its tables are not known from before.
+            SourceUnavailable, SourceError: see ``connectors.postgres``.
         """
         catalogue = source_catalogue(pipeline)
         found = captured_table(catalogue, table)
         _refuse_events(pipeline, found)
-        _refuse_odd(found, key)
         _refuse_versions(pipeline, catalogue, found)
-        return cls(pipeline, catalogue, found, key, say)
+        return cls(pipeline, catalogue, found, spelled(pipeline.source, found, key, say), say)
 
     @property
     def name(self) -> str:
@@ -125,24 +123,3 @@ def _refuse_versions(pipeline: Pipeline, catalogue: Catalogue, table: Table) -> 
             "other rows were",
             fix="docs/as-of-joins.md#erasing says what can be done",
         )
-
-
-def _refuse_odd(table: Table, key: str) -> None:
-    if not table.primary_key:
-        raise ConfigError(f"{table.qualified} has no primary key", fix="its rows can't be told apart")
-    parts = split_id(key, len(table.primary_key))
-    if len(parts) != len(table.primary_key):
-        columns = "|".join(table.primary_key)
-        raise ConfigError(
-            f"the key of {table.qualified} has {len(table.primary_key)} parts, {len(parts)} were given",
-            means="nothing was looked for",
-            fix=f"join the values with | in this order: {columns} (a | in a value is written \\|)",
-        )
-    for name, text in zip(table.primary_key, parts, strict=True):
-        column = table.by_name[name]
-        if not column.array and column.base_type in _WHOLE and not text.removeprefix("-").isdecimal():
-            raise ConfigError(
-                f"{table.qualified}.{name} is {column.base_type}, which the given key is not",
-                means="nothing was looked for",
-                fix="give the row's primary key",
-            )

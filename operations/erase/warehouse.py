@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 # Of the note: tables that are written anew, and since when.
 TABLES, SINCE = "tables", "since"
+# Of a table's place, where one that was killed may have left files, and another table has its own in the same folder.
+UNTOLD = (
+    "an erasure of it was killed, and another table has its files in the same folder: whose those are that no snapshot "
+    "names can't be told; look there, and remove by hand those that neither table names"
+)
 
 
 def reason(subject: Subject) -> str:
@@ -92,8 +98,8 @@ def erase_tables(subject: Subject, builds: Sequence[Build]) -> list[Place]:
     try:
         for sink in sinks:
             with _alone(subject, sink):
-                _erase(subject, tables_of(subject, builds, [sink]), spark)
-                found += [one.place for one in tables_of(subject, builds, [sink])]
+                untold = _erase(subject, tables_of(subject, builds, [sink]), spark)
+                found += [_with_left(one.place, untold) for one in tables_of(subject, builds, [sink])]
     finally:
         spark.stop()
     return found
@@ -127,8 +133,21 @@ def _alone(subject: Subject, sink: str) -> Iterator[None]:
             resume(pipeline, sink)
 
 
-def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> None:
+def end_untold(subject: Subject, places: Sequence[Place]) -> None:
+    """Forget that one was killed where files may be left of it: the certificate says so, and nobody can do more."""
     note = Note(subject.pipeline)
+    for place in places:
+        if place.note == UNTOLD:
+            note.end(TABLES, f"{place.sink}: {place.name}")
+
+
+def _with_left(place: Place, untold: Collection[str]) -> Place:
+    return replace(place, hidden=place.hidden + 1, note=UNTOLD) if place.name in untold else place
+
+
+def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> set[str]:
+    """Write a sink's tables anew; names of those of which files may be left that can't be told from another table's."""
+    note, untold = Note(subject.pipeline), set[str]()
     for one in tables:
         name = history_name(one) if one.build is None else _place(one)
         files = bool(one.there.rows or one.there.hidden)
@@ -139,17 +158,20 @@ def _erase(subject: Subject, tables: Collection[Held], spark: SparkSession) -> N
             done = rewrite(spark, name, one.there.tags, files=files)
             if killed is not None:
                 left = remove_left(spark, name, float(killed[SINCE] or 0))
-                done += f", {left} files removed that one which was killed has left"
-        except EraseUnfinished:
-            raise
+                if left is None:
+                    untold.add(one.name)
+                else:
+                    done += f", {left} files removed that one which was killed has left"
         except Exception as error:  # Spark wraps what Java says in many types
             raise EraseUnfinished(
                 f"table {one.name} could not be written anew: {shortened(str(error))}",
                 means="it is whole, and may still hold the row; other tables may be done",
                 fix="the same again goes on; a compaction of somebody else's that came between is no harm",
             ) from error
-        note.end(TABLES, noted)
+        if one.name not in untold:  # it is told to whoever does this again, until a certificate says so
+            note.end(TABLES, noted)
         subject.say(f"{one.name}: {done}")
+    return untold
 
 
 def _place(one: Held) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.errors import EraseUnfinished
 from cdc.records.history import OFFSET, PARTITION
 from spark.warehouse.large_merge import BRANCH
 from spark.warehouse.upkeep_plan import MARKS, QUERY
@@ -72,7 +71,7 @@ def forget_rows(spark: SparkSession, table: str, places: Mapping[int, Sequence[i
             spark.sql(f"DELETE FROM {table} WHERE {PARTITION} = {partition} AND {OFFSET} IN ({listed})")  # noqa: S608
 
 
-def remove_left(spark: SparkSession, table: str, before: float) -> int:
+def remove_left(spark: SparkSession, table: str, before: float) -> int | None:
     """Remove what a rewriting has left that was killed between its commit, behind which no snapshot names the old
     files, and their removal: files of nobody, written before it began. Iceberg's procedure keeps those of a day.
 
@@ -82,18 +81,12 @@ def remove_left(spark: SparkSession, table: str, before: float) -> int:
         before: when that one began (epoch seconds); a file of somebody else's who is at work now is younger.
 
     Returns:
-        how many.
-
-    Raises:
-        EraseUnfinished: another table has its files in the same folder (terminal).
+        how many; None where another table has its files in the same folder: whose they are can't be told, and nothing
+        is removed.
     """
     opened, jvm = open_table(spark, table), spark._jvm
     if others_in(spark, opened):
-        raise EraseUnfinished(
-            f"an erasure of {table} was killed, and another table has its files in the same folder",
-            means="whose files those are that no snapshot names can't be told",
-            fix="remove those by hand that neither table names",
-        )
+        return None
     actions: Any = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
     removal = actions.deleteOrphanFiles(opened).olderThan(int(before * 1000)).usePrefixListing(True)
     found = removal.execute().orphanFileLocations().iterator()

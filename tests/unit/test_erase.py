@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -261,13 +262,16 @@ def test_a_key_that_no_row_can_have_is_refused(key: str, what: str, monkeypatch:
     pipeline = cast(Pipeline, SimpleNamespace(source=SimpleNamespace(outbox=None), views={}))
     catalogue = SimpleNamespace(tables={"public.persons": PERSONS, "public.lines": LINES})
     monkeypatch.setattr("operations.erase.subject.source_catalogue", lambda _: catalogue)
+    row = SimpleNamespace(fetchone=lambda: ("7", True))
+    asked = nullcontext(SimpleNamespace(execute=lambda _: row))
+    monkeypatch.setattr("operations.erase.spelling.snapshot", lambda _: asked)
     with pytest.raises(ConfigError, match=what):
         Subject.of(pipeline, "persons", key, print)
     with pytest.raises(ConfigError, match="has 2 parts, 1 were given"):
         Subject.of(pipeline, "public.lines", "7", print)
     with pytest.raises(ConfigError, match="no table nobody"):
         Subject.of(pipeline, "nobody", "7", print)
-    assert Subject.of(pipeline, "lines", "7|-1", print).name == "public.lines"
+    assert Subject.of(pipeline, "lines", "7|7", print).name == "public.lines"
 
 
 def test_a_certificate_goes_with_yes() -> None:

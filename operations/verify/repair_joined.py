@@ -66,7 +66,7 @@ def repair_documents(
             leave |= {key} & held.keys()
         else:
             work.refused.add(key, f"the row store does not have this row: `headwater rebuild FILE {work.build.sink}`")
-    parts += [leaving(work, leave, held)] if leave else []
+    parts += leaving(work, leave, held)
     if parts:
         merge(work, parts)
     return there

@@ -68,7 +68,7 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
             # An update would leave as many rows as there are: all of them go, and one comes.
             gone |= {key} & twice
     parts = [_remade(work, records, held, twice)] if records else []
-    parts += [leaving(work, gone, held)] if gone else []
+    parts += leaving(work, gone, held)
     if parts:
         merge(work, parts)
 
@@ -102,21 +102,37 @@ def beside_seen(work: Repair, made: DataFrame, held: Mapping[str, Holds], twice:
     return made.join(work.spark.createDataFrame(seen), _ID, "left").drop(_ID)
 
 
-def leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
-    """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
-    left, batches = set(keys), []
+def leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> list[DataFrame]:
+    """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only. (The text
+    "null" and a row without a key have one id, and are two keys.)
+
+    Args:
+        work: the view and its place.
+        keys: the rows'; one that was not seen, or is not there any more, has gone by itself.
+        held: what was seen.
+
+    Returns:
+        a part of the commit; nothing if no row is left.
+    """
+    left, batches = held.keys() & set(keys), []
+    met, names = set[tuple[str, tuple[bool, ...]]](), key_names(work.view)
     target = work.holding.target
     assert isinstance(target, IcebergTarget), "rows are repaired in tables"
-    for batch in target.batches(work.view.name, list(keys)):
+    for batch in target.batches(work.view.name, sorted(left)):
         first = []
-        for key in held_keys([batch], key_names(work.view)):
-            first.append(key if key in left else None)
-            left.discard(key)
+        lacking = zip(*(batch.column(name).is_null().to_pylist() for name in names), strict=True)
+        for one in zip(held_keys([batch], names), lacking, strict=True):
+            goes = one[0] in left and one not in met
+            first.append(one[0] if goes else None)
+            if goes:
+                met.add(one)
         versions = pa.array([None if key is None else held[key].version for key in first], pa.int64())
         rows = pa.Table.from_batches([batch]).append_column(_SEEN, versions)
         batches.append(rows.filter(pa.array([key is not None for key in first], pa.bool_())))
+    if not any(part.num_rows for part in batches):
+        return []
     rows = work.spark.createDataFrame(pa.concat_tables(batches))
-    return rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))
+    return [rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))]
 
 
 def merge(work: Repair, parts: Sequence[DataFrame]) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import SinkUnavailable
 from cdc.join.expressions import quoted
+from cdc.table_key import TableKey
 from cdc.view import View
 from operations.holding import TWICE, Holds
 from operations.verify.newest_records import Newest, Record, newest_records
@@ -21,8 +22,9 @@ from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
 from spark.flow import map_in_arrow
-from spark.reading.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
+from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.record import batch_of
+from spark.warehouse.keyless import keyed_entries
 from spark.warehouse.merge import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
 from spark.warehouse.table import GENERATION, TablePlace
 
@@ -55,7 +57,7 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
     held, table = work.holding.get(list(kinds)), f"{work.view.table.qualified}"
     if newest is None:
         newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
-    records, gone = [], set()
+    records, gone, place = [], set(), TableKey.of(work.view)
     twice = {key for key, holds in held.items() if holds.digest == TWICE}
     for key, kind in kinds.items():
         found = newest.get(key)
@@ -63,6 +65,8 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
             gone.add(key)
         elif found is None or found.entry.document is None:
             work.refused.add(key, f"the log does not have this row: `headwater resnapshot FILE {table}`")
+        elif why := place.unheld(key):
+            work.refused.add(key, why)
         else:
             records.append(found.record)
             # An update would leave as many rows as there are: all of them go, and one comes.
@@ -78,7 +82,7 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], 
     in the place of several are marked to be added, whatever is there."""
     view = work.view
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
-    typed = without_tallies(map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view)))
+    typed = without_tallies(map_in_arrow(frame, partial(keyed_entries, work.flow.spec.pack()), entry_schema(view)))
     made = table_rows(with_expressions(typed, view), view, *own_columns()).drop(LETTER)
     return beside_seen(work, made, held, twice)
 

@@ -159,5 +159,5 @@ def _filter(key: Sequence[tuple[str, str]], keys: Sequence[str]) -> Any:
             return None
         named = cast(Any, In)(name, values)  # its annotations describe the serialised form
         # A row without a key that somebody has put in has the same id as the text "null".
-        asked = And(asked, Or(named, IsNull(name)) if "null" in values else named)
+        asked = And(asked, Or(named, cast(Any, IsNull)(name)) if "null" in values else named)
     return asked

@@ -24,14 +24,14 @@ class Rows(IcebergTarget):
     """A table whose rows have these keys when they are read again."""
 
     def __init__(self, *there: str | None) -> None:
-        self.there, self.asked = there, list[Sequence[str]]()
+        self.rows, self.asked = there, list[Sequence[str]]()
 
     def batches(self, target: str, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """One with all of them, as Iceberg's reader may give more than it was asked for."""
         self.asked.append(keys)
-        if self.there:
-            columns = {"id": pa.array(self.there, pa.string()), "v": ["x"] * len(self.there)}
-            yield pa.RecordBatch.from_pydict(columns | {VERSION_COLUMN: pa.array([8] * len(self.there), pa.int64())})
+        if self.rows:
+            columns = {"id": pa.array(self.rows, pa.string()), "v": ["x"] * len(self.rows)}
+            yield pa.RecordBatch.from_pydict(columns | {VERSION_COLUMN: pa.array([8] * len(self.rows), pa.int64())})
 
 
 class Frame:

@@ -37,7 +37,7 @@ def test_a_joined_document_that_is_refused_again_keeps_its_letter(
 ) -> None:
     @contextmanager
     def opened(*_: Any) -> Iterator[Any]:
-        yield SimpleNamespace(get=lambda keys: dict.fromkeys(keys))
+        yield SimpleNamespace(get=dict.fromkeys)
 
     def work_of(build: Any, _catalogue: Any, held: Any, _spark: Any, refused: Refused) -> Any:
         return SimpleNamespace(build=build, view=VIEW, holding=held, refused=refused, sink=held_by_sink)

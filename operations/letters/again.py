@@ -76,7 +76,7 @@ def _documents(
         why = f"one of its events could not be taken: {way}"
         return dict.fromkeys(letters, why)
     by_id = {letter.key: letter for letter in letters.values()}
-    refused = Refused("it was refused without a reason")
+    refused = Refused("it was refused without a reason", limit=None)
     with holding(build, view) as held:
         work = work_of(build, openings.catalogue, held, openings.spark(build, view), refused)
         outcomes = _joined(work, by_id) if isinstance(view, JoinedView) else _plain(work, by_id)
@@ -152,7 +152,7 @@ def _joined(work: Repair, letters: Mapping[str, DeadLetter]) -> dict[str, Outcom
             if key in failed
             else there[key]
             if key in there
-            else key in kept and work.refused.reasons[key]
+            else key in kept and work.refused.reasons.get(key, work.refused.default)
             for key in letters
         }
     entries = made_of(joiner, work, dict.fromkeys(roots, 0), failed)

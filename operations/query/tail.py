@@ -16,6 +16,7 @@ from cdc.log.slices import Slice, SliceReader, slices
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import topics_of
 from cdc.stateful import StatefulView
+from cdc.table_key import TableKey
 from cdc.view import View
 from operations.kept_shapes import Frozen
 from operations.query.tables import Held
@@ -110,6 +111,7 @@ def read_tail(
     """
     (view,) = spec.views.values()
     decoder, standing, records, letters = EntryDecoder(spec, typed=True), Standing(), 0, 0
+    key = TableKey.of(view)
     parts = slices({topic: ends.get(topic, {}) for topic in spec.topics}, applied)
     oldest = time.time() * 1000 - retention * 1000
     for piece in _pieces(reader, parts, held, until):
@@ -118,8 +120,10 @@ def read_tail(
         if held.snapshot is not None and piece[0][1] < oldest and not spec.events:
             raise _too_late(held)
         found = decoder.decode(batch_of([record for record, _ in piece]))
-        standing.add(found.entries)
-        records, letters = records + found.records, letters + len(found.letters)
+        unheld = {entry.id for entry in found.entries if key.unheld(entry.id) is not None}
+        standing.add([entry for entry in found.entries if entry.id not in unheld])
+        lost = sum(entry.document is not None for entry in found.entries if entry.id in unheld)
+        records, letters = records + found.records, letters + len(found.letters) + lost
     return Tail(tail_table(view, standing.entries(), held.columns), records, letters)
 
 

@@ -17,10 +17,9 @@ from cdc.keys import is_stray
 from operations.holding import TWICE
 from operations.verify.repair_warehouse import beside_seen, leaving, merge, own_columns
 from spark.join.table_stage import table_batch, table_entries
-from spark.join.tables import joined_rows
-from spark.reading.computed import FAILED, reason
-from spark.reading.expressions import PREFIX
-from spark.reading.guard import with_computed
+from spark.join.tables import joined_rows, with_expressions
+from spark.reading.computed import FAILED
+from spark.warehouse.keyless import why_failed
 from spark.warehouse.merge import GONE, LETTER
 
 if TYPE_CHECKING:
@@ -60,13 +59,13 @@ def repair_documents(
         parts.append(beside_seen(work, rows, held, twice))
     leave = {key for key in held if there.get(key) is False or key in twice}
     for key, kind in kinds.items():
-        if key in there:
+        if key in there or key in failed:
             continue
         if kind == "extra" or is_stray(key):
             leave |= {key} & held.keys()
         else:
             work.refused.add(key, f"the row store does not have this row: `headwater rebuild FILE {work.build.sink}`")
-    parts += [leaving(work, leave, held)] if leave else []
+    parts += leaving(work, leave, held)
     if parts:
         merge(work, parts)
     return there
@@ -77,13 +76,13 @@ def _remade(work: Repair, entries: list[Entry], failed: dict[str, str]) -> tuple
     view = joined_view(work)
     frame = work.spark.createDataFrame(pa.Table.from_batches([table_batch(view, entries)]))
     if view.needs_spark:
-        frame = with_computed(frame, view, F.col(PREFIX + "document").isNotNull()).persist()
+        frame = with_expressions(frame, view).persist()
     rows = joined_rows(frame, view, *own_columns())
     key = own_columns()[0]
     gone = []
     if view.needs_spark:
         for row in frame.where(F.col(FAILED).isNotNull()).select(key, FAILED).collect():
-            failed[row[0]] = reason(view, row[1]["columns"], row[1]["seen"])
+            failed[row[0]] = why_failed(view, row[0], row[1])
         gone = [row[0] for row in rows.where(GONE).select("__id").collect()]
     return rows.where(f"NOT {GONE}").drop(LETTER), gone
 

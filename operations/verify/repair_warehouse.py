@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.errors import SinkUnavailable
 from cdc.join.expressions import quoted
+from cdc.table_key import TableKey
 from cdc.view import View
 from operations.holding import TWICE, Holds
 from operations.verify.newest_records import Newest, Record, newest_records
@@ -21,8 +22,9 @@ from sinks.iceberg.catalogue import catalog_name
 from sinks.iceberg.rows import VERSION_COLUMN, held_keys
 from sinks.iceberg.target import IcebergTarget
 from spark.flow import map_in_arrow
-from spark.reading.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
+from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.record import batch_of
+from spark.warehouse.keyless import keyed_entries
 from spark.warehouse.merge import GONE, LETTER, key_names, set_and_insert, table_rows, with_expressions
 from spark.warehouse.table import GENERATION, TablePlace
 
@@ -55,7 +57,7 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
     held, table = work.holding.get(list(kinds)), f"{work.view.table.qualified}"
     if newest is None:
         newest = newest_records(work.build.pipeline, work.flow.spec, work.view, list(kinds))
-    records, gone = [], set()
+    records, gone, place = [], set(), TableKey.of(work.view)
     twice = {key for key, holds in held.items() if holds.digest == TWICE}
     for key, kind in kinds.items():
         found = newest.get(key)
@@ -63,12 +65,14 @@ def repair_rows(work: Repair, kinds: Mapping[str, str], newest: Mapping[str, New
             gone.add(key)
         elif found is None or found.entry.document is None:
             work.refused.add(key, f"the log does not have this row: `headwater resnapshot FILE {table}`")
+        elif why := place.unheld(key):
+            work.refused.add(key, why)
         else:
             records.append(found.record)
             # An update would leave as many rows as there are: all of them go, and one comes.
             gone |= {key} & twice
     parts = [_remade(work, records, held, twice)] if records else []
-    parts += [leaving(work, gone, held)] if gone else []
+    parts += leaving(work, gone, held)
     if parts:
         merge(work, parts)
 
@@ -78,7 +82,7 @@ def _remade(work: Repair, records: Sequence[Record], held: Mapping[str, Holds], 
     in the place of several are marked to be added, whatever is there."""
     view = work.view
     frame = work.spark.createDataFrame(pa.Table.from_batches([batch_of(records)])).coalesce(1)
-    typed = without_tallies(map_in_arrow(frame, partial(entries_with_rows, work.flow.spec.pack()), entry_schema(view)))
+    typed = without_tallies(map_in_arrow(frame, partial(keyed_entries, work.flow.spec.pack()), entry_schema(view)))
     made = table_rows(with_expressions(typed, view), view, *own_columns()).drop(LETTER)
     return beside_seen(work, made, held, twice)
 
@@ -102,21 +106,37 @@ def beside_seen(work: Repair, made: DataFrame, held: Mapping[str, Holds], twice:
     return made.join(work.spark.createDataFrame(seen), _ID, "left").drop(_ID)
 
 
-def leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> DataFrame:
-    """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only."""
-    left, batches = set(keys), []
+def leaving(work: Repair, keys: Collection[str], held: Mapping[str, Holds]) -> list[DataFrame]:
+    """Rows of the table that are to go, as they are there; one for each key, because a row may meet one only. (The text
+    "null" and a row without a key have one id, and are two keys.)
+
+    Args:
+        work: the view and its place.
+        keys: the rows'; one that was not seen, or is not there any more, has gone by itself.
+        held: what was seen.
+
+    Returns:
+        a part of the commit; nothing if no row is left.
+    """
+    left, batches = held.keys() & set(keys), []
+    met, names = set[tuple[str, tuple[bool, ...]]](), key_names(work.view)
     target = work.holding.target
     assert isinstance(target, IcebergTarget), "rows are repaired in tables"
-    for batch in target.batches(work.view.name, list(keys)):
+    for batch in target.batches(work.view.name, sorted(left)):
         first = []
-        for key in held_keys([batch], key_names(work.view)):
-            first.append(key if key in left else None)
-            left.discard(key)
+        lacking = zip(*(batch.column(name).is_null().to_pylist() for name in names), strict=True)
+        for one in zip(held_keys([batch], names), lacking, strict=True):
+            goes = one[0] in left and one not in met
+            first.append(one[0] if goes else None)
+            if goes:
+                met.add(one)
         versions = pa.array([None if key is None else held[key].version for key in first], pa.int64())
         rows = pa.Table.from_batches([batch]).append_column(_SEEN, versions)
         batches.append(rows.filter(pa.array([key is not None for key in first], pa.bool_())))
+    if not any(part.num_rows for part in batches):
+        return []
     rows = work.spark.createDataFrame(pa.concat_tables(batches))
-    return rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))
+    return [rows.select("*", F.lit(True).alias(GONE), F.lit(False).alias(_ADDED))]
 
 
 def merge(work: Repair, parts: Sequence[DataFrame]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Reasons kept; a report names fewer.
+# Reasons kept, unless somebody asks for each of his keys; a report names fewer.
 REASONS = 1_000
 
 
@@ -28,14 +28,16 @@ class Refused:
 
     Attributes:
         default: why a key still differs of which nothing is known.
+        limit: how many reasons are kept; None for all, where a key without one is taken for done.
     """
 
     default: str
+    limit: int | None = REASONS
     reasons: dict[str, str] = field(default_factory=dict)
 
     def add(self, key: str, why: str) -> None:
         """Remember a reason, while there are not too many."""
-        if len(self.reasons) < REASONS:
+        if self.limit is None or len(self.reasons) < self.limit:
             self.reasons[key] = why
 
     def explained(self, left: Keys) -> list[dict[str, str]]:

@@ -143,7 +143,7 @@ def _one(held: Sequence[Held]) -> Held:
 
 def _filter(key: Sequence[tuple[str, str]], keys: Sequence[str]) -> Any:
     """An expression that lets the rows of these keys through, perhaps others too; None if no row can have them."""
-    from pyiceberg.expressions import AlwaysTrue, And, In
+    from pyiceberg.expressions import AlwaysTrue, And, In, IsNull, Or
 
     split = [texts for one in keys if len(texts := split_id(one, len(key))) == len(key)]
     asked: Any = AlwaysTrue()
@@ -157,5 +157,7 @@ def _filter(key: Sequence[tuple[str, str]], keys: Sequence[str]) -> Any:
             values = {int(text) for text in values if abs(int(text)) < 1 << 63}
         if not values:
             return None
-        asked = And(asked, cast(Any, In)(name, values))  # its annotations describe the serialised form
+        named = cast(Any, In)(name, values)  # its annotations describe the serialised form
+        # A row without a key that somebody has put in has the same id as the text "null".
+        asked = And(asked, Or(named, cast(Any, IsNull)(name)) if "null" in values else named)
     return asked

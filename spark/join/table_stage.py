@@ -20,6 +20,7 @@ from cdc.join.view import JoinedView
 from cdc.keys import split_id
 from cdc.letters.deadletter import DeadLetter
 from cdc.log import letters as deadletters
+from cdc.table_key import TableKey
 from cdc.types import REFUSALS
 from spark.join.engine import Joiner, Made
 from spark.join.later import of_shards
@@ -88,14 +89,20 @@ def table_entries(
 
     Returns:
         entries, of which ``partition`` is FRESH where there never was a document; and documents that have no place in
-        the table's types, with the reason: their entries are deletes, because what was there is no longer true.
+        the table's types, with the reason: their entries are deletes, because what was there is no longer true. Of a
+        key that the table can't hold nothing was ever there, and there is no entry.
     """
     view, shape, given = joiner.view, joiner.assembler.shape, list(made)
-    entries, unfit = [], []
+    key, entries, unfit = TableKey.of(view), [], []
     for item, document in zip(given, joiner.documents(given), strict=True):
         part = FRESH if item.new else -1
         entry = Entry(view.name, view.document_of(item.key), item.version, document, "", part, count, ts_ms)
         count += 1
+        why = key.unheld(entry.id)
+        # Whether a condition takes the row is Spark's to say first (spark/warehouse/keyless.py).
+        if why is not None and (item.part is None or not view.where):
+            unfit += [(entry, why)] if item.part is not None else []
+            continue
         if item.part is not None:
             try:
                 assembled = tuple(shape.typed(item.part).values()) if view.needs_spark else ()

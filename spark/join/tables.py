@@ -31,10 +31,10 @@ from spark.join.plans import with_computed as with_child_expressions
 from spark.join.stage import open_store, view_of
 from spark.join.table_stage import COLUMNS, FRESH, KEY, fill_entries, live_entries, rows_schema, shard_entries
 from spark.pulse import MERGES
-from spark.reading.computed import FAILED, FIELD, WHERE, reason
+from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import TALLY, Entry
 from spark.reading.expressions import PREFIX
-from spark.reading.guard import with_computed
+from spark.warehouse.keyless import computed_with_keys, why_failed
 from spark.warehouse.large_merge import SMALL_RECORDS
 from spark.warehouse.merge import GONE, LETTER, key_names, merge_changes
 from spark.warehouse.table import TablePlace
@@ -208,8 +208,7 @@ class JoinedTable:
 
     def _made(self, entries: DataFrame) -> DataFrame:
         """Entries with what Spark SQL makes of them, if the view has any."""
-        view = self._view
-        return with_computed(entries, view, F.col(PREFIX + "document").isNotNull()) if view.needs_spark else entries
+        return with_expressions(entries, self._view)
 
     def _send_letters(self, rows: DataFrame) -> None:
         """Documents that can't be computed become dead letters before their batch is committed."""
@@ -217,7 +216,7 @@ class JoinedTable:
         for row in rows.where(F.col(LETTER).isNotNull()).select(_ENTRY, LETTER).collect():
             entry, failed = Entry(*(row[_ENTRY][name] for name in OWN)), row[LETTER]
             entry = entry._replace(partition=-1, offset=-1)
-            letters.append(letter_of(self._flow.spec, entry, reason(self._view, failed["columns"], failed["seen"])))
+            letters.append(letter_of(self._flow.spec, entry, why_failed(self._view, entry.id, failed)))
         deadletters.send(self._flow.spec.dead_letters, letters)
 
     def _end(self, attempts: Sequence[str]) -> None:
@@ -272,6 +271,14 @@ def _newest(entries: DataFrame) -> DataFrame:
     """The one entry of each key that stands."""
     order = F.struct(PREFIX + "version", PREFIX + "offset")
     return entries.groupBy(PREFIX + "id").agg(F.max_by(F.struct("*"), order).alias("r")).select("r.*")
+
+
+def with_expressions(entries: DataFrame, view: JoinedView) -> DataFrame:
+    """Entries with what Spark SQL makes of them, if the view has any."""
+    if not view.needs_spark:
+        return entries
+    keys = {name: F.col(COLUMNS).getField(out) for name, out in zip(view.key, key_names(view), strict=True)}
+    return computed_with_keys(entries, view, keys)
 
 
 def joined_rows(entries: DataFrame, view: JoinedView, *more: Column) -> DataFrame:

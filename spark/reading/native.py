@@ -138,7 +138,10 @@ class NativeReader:
         conditions = ["TRUE"]
         for name, how in self.raw.of_key():
             raw = f"{ROWKEY}.{quoted(name)}"
-            conditions += [f"{raw} IS NOT NULL", *([how.plain(raw)] if how.plain else [])]
+            conditions.append(f"{raw} IS NOT NULL")
+            if how.plain:
+                # What a numeric has no place for is null, as in any column; as a key it is the codec's to judge.
+                conditions += [how.plain(raw), f"{how.value(raw)} IS NOT NULL"]
         for name, how in self.raw.of_row():
             if how.plain:
                 raw = f"{AFTER}.{quoted(name)}"

@@ -28,10 +28,9 @@ from spark.disk.checkpoint import batch_offsets
 from spark.disk.lease import Lease
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.pulse import GROUP, MERGES, MERGING
-from spark.reading.computed import FAILED, FIELD, WHERE, reason
+from spark.reading.computed import FAILED, FIELD, WHERE
 from spark.reading.entries import OWN_TOMBSTONE, TALLY, Entry
-from spark.reading.expressions import PREFIX, entries_with_rows, entry_schema, without_tallies
-from spark.reading.guard import with_computed
+from spark.reading.expressions import PREFIX, entry_schema, without_tallies
 from spark.reading.native import ODD, NativeReader
 from spark.reading.native_raw import KEY
 from spark.reading.source import turn_done
@@ -39,6 +38,7 @@ from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
 from spark.warehouse.counted import KEPT_COUNTS, CountedQuery, Counts, told
 from spark.warehouse.iceberg_history import BATCH, OFFSETS, QUERY, History
+from spark.warehouse.keyless import computed_with_keys, keyed_entries, why_failed
 from spark.warehouse.large_merge import (
     CHANGES,
     LARGE_ROWS,
@@ -83,7 +83,7 @@ def table_rows(entries: DataFrame, view: View, *more: Column) -> DataFrame:
 
 def with_expressions(entries: DataFrame, view: View) -> DataFrame:
     """Entries with their typed rows, and what Spark SQL makes of them, if the view has any."""
-    return with_computed(entries, view, F.col(PREFIX + "document").isNotNull()) if view.needs_spark else entries
+    return computed_with_keys(entries, view) if view.needs_spark else entries
 
 
 def standing(entries: DataFrame) -> DataFrame:
@@ -232,7 +232,7 @@ class Merger:
 
     def _by_codec(self, records: DataFrame, *, empty: bool = False) -> Counts:
         view = self.view
-        typed = map_in_arrow(records, partial(entries_with_rows, self._packed), entry_schema(view))
+        typed = map_in_arrow(records, partial(keyed_entries, self._packed), entry_schema(view))
         tally = F.col(PREFIX + "view") == TALLY
         sent = F.when(tally, F.col(PREFIX + "version"))
         counted = (F.sum(F.when(tally, F.col(PREFIX + "offset"))).alias("records"), *_both(~tally))
@@ -269,11 +269,11 @@ class Merger:
         merge_changes(self.table, rows, self.view, few=self._small)
 
     def _send_letters(self, source: DataFrame) -> None:
-        """Rows that can't be computed become dead letters before their batch is committed."""
+        """Rows that can't be computed, or kept, become dead letters before their batch is committed."""
         letters = []
         for row in source.where(F.col(LETTER).isNotNull()).select(ENTRY, LETTER).collect():
             entry, failed = Entry(*(row[ENTRY][name] for name in OWN)), row[LETTER]
-            letters.append(letter_of(self.spec, entry, reason(self.view, failed["columns"], failed["seen"])))
+            letters.append(letter_of(self.spec, entry, why_failed(self.view, entry.id, failed)))
         deadletters.send(self.spec.dead_letters, letters)
 
 

@@ -141,3 +141,18 @@ def test_keys_are_texts_as_in_every_other_sink() -> None:
     batch = rows((1, 8)).to_batches()[0]
     assert [held.key for held in held_rows(batch, ["day"])] == ["2026-01-02"]
     assert [held.key for held in held_rows(batch, ["id", "day"])] == ["1|2026-01-02"]
+
+
+@pytest.mark.parametrize("kind", ["text", "uuid"])
+def test_a_row_without_a_key_is_found_beside_the_text_of_that_name(tmp_path: Path, kind: str) -> None:
+    part = SimpleNamespace(catalog_uri=str(tmp_path / "c.db"), warehouse=str(tmp_path / "w"), namespace="shop")
+    schema = pa.schema([("a", pa.string()), ("b", pa.string()), (VERSION_COLUMN, pa.int64())])
+    found = pa.table([["x", None, "null", "y"], ["null", "b", "b", None], [8, 16, 24, 32]], schema=schema)
+    with catalogue.open_catalog(part, CATALOG) as opened:
+        opened.create_namespace("shop")
+        opened.create_table(catalogue.table_name(part, VIEW), schema).append(found)
+    place = {"type": "iceberg", "name": "lake", "catalog": CATALOG, **vars(part)}
+    one = target(place, key=[("a", kind)])
+    assert {key: len(held.document) for key, held in one.get(VIEW, ["null", "x"]).items()} == {"null": 2, "x": 1}
+    both = target(place, key=[("a", kind), ("b", kind)])
+    assert both.versions(VIEW, ["y|null", "null|b", "x|b"]) == {"y|null": 32, "null|b": 24}

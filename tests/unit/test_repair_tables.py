@@ -1,0 +1,82 @@
+"""What a repair of a warehouse's table takes along, and what it leaves because it has gone by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from cdc.view import View
+from operations.holding import Holds
+from operations.verify import repair_warehouse
+from operations.verify.repair_work import Refused, Repair
+from sinks.iceberg.rows import VERSION_COLUMN
+from sinks.iceberg.target import IcebergTarget
+from tests.support.trees import table
+
+VIEW = View.identity(table("t", "id", id="text", v="text"))
+
+
+class Rows(IcebergTarget):
+    """A table whose rows have these keys when they are read again."""
+
+    def __init__(self, *there: str | None) -> None:
+        self.rows, self.asked = there, list[Sequence[str]]()
+
+    def batches(self, target: str, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """One with all of them, as Iceberg's reader may give more than it was asked for."""
+        self.asked.append(keys)
+        if self.rows:
+            columns = {"id": pa.array(self.rows, pa.string()), "v": ["x"] * len(self.rows)}
+            yield pa.RecordBatch.from_pydict(columns | {VERSION_COLUMN: pa.array([8] * len(self.rows), pa.int64())})
+
+
+class Frame:
+    """Spark's part: what it was given."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+
+    def select(self, *_: Any) -> Frame:
+        """Of a row that leaves nothing else is asked."""
+        return self
+
+
+@pytest.fixture
+def merged(monkeypatch: pytest.MonkeyPatch) -> list[list[Frame]]:
+    """The parts of each commit."""
+    commits: list[list[Frame]] = []
+    lit = SimpleNamespace(alias=lambda _name: None)
+    monkeypatch.setattr(repair_warehouse, "F", SimpleNamespace(lit=lambda _value: lit))
+    monkeypatch.setattr(repair_warehouse, "merge", lambda _work, parts: commits.append(parts))
+    return commits
+
+
+def extra_ones_leave(target: IcebergTarget, seen: Sequence[str], *extra: str) -> None:
+    held = {key: Holds(8, b"") for key in seen}
+    holding = SimpleNamespace(target=target, get=lambda _keys: held)
+    work = SimpleNamespace(
+        view=VIEW, holding=holding, refused=Refused("?"), spark=SimpleNamespace(createDataFrame=Frame)
+    )
+    repair_warehouse.repair_rows(cast(Repair, work), dict.fromkeys(extra, "extra"), {})
+
+
+def test_an_extra_row_that_has_gone_before_it_is_seen_is_left_out(merged: list[list[Frame]]) -> None:
+    extra_ones_leave(Rows(), [], "1")
+    assert merged == []
+    extra_ones_leave(Rows("1", "2"), ["1"], "1", "2")  # the second came back since
+    assert [part.rows.column("id").to_pylist() for parts in merged for part in parts] == [["1"]]
+
+
+@pytest.mark.parametrize("there", [(), ("5",)], ids=["no files", "others in its files"])
+def test_an_extra_row_that_goes_once_it_was_seen_is_left_out(there: tuple[str, ...], merged: list[list[Frame]]) -> None:
+    extra_ones_leave(Rows(*there), ["1"], "1")
+    assert merged == []
+
+
+def test_extra_rows_leave_once_for_each_key_and_no_key_is_another_than_its_text(merged: list[list[Frame]]) -> None:
+    extra_ones_leave(Rows("1", "1", "2", "3", "null", None, None), ["1", "2", "null"], "1", "2", "null")
+    assert [part.rows.column("id").to_pylist() for parts in merged for part in parts] == [["1", "2", "null", None]]

@@ -1,4 +1,4 @@
-"""A joined view's row store is told each second through which batch it is complete, whatever else its flow waits for."""
+"""A joined view's row store is told each second through which batch it is complete, whatever its flow waits for."""
 
 from __future__ import annotations
 

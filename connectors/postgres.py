@@ -41,6 +41,13 @@ TERMINAL = (
     *("may start a WAL sender", "to start walsender"),
 )
 
+# What to do about a refused login.
+AS_USER = "correct `source` in the pipeline file (database, user, password), or create role and database"
+AS_OWNER = (
+    "correct source.setup_user and source.setup_password in the pipeline file, or create the role; a variable that they"
+    " name has to be in the environment of every process that follows the tables: of `run`, too"
+)
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -58,10 +65,11 @@ def connect(source: Source, *, setup: bool = False) -> Connection:
         SourceUnavailable: no answer (transient).
         SourceError: the server refused the login or the database (terminal).
     """
-    user, secret = source.user, source.password
+    user, secret, who, fix = source.user, source.password, source.user, AS_USER
     if setup and source.setup_user:
         user, secret = source.setup_user, source.setup_password or SecretStr("")
-    with _answering(source, user):
+        who, fix = f"{user} (source.setup_user)", AS_OWNER  # `status` has room for the reason alone
+    with _answering(source, who, fix):
         connection = _open(source, user, secret)
         try:
             with within(connection, CONNECT_SECONDS):
@@ -136,19 +144,16 @@ def _cut(connection: Connection) -> None:
 
 
 @contextmanager
-def _answering(source: Source, user: str) -> Iterator[None]:
+def _answering(source: Source, who: str, fix: str = AS_USER) -> Iterator[None]:
     """Turn what keeps a session from being opened inside the block into our errors."""
-    where = f"{source.host}:{source.port}/{source.database} as {user}"
+    where = f"{source.host}:{source.port}/{source.database} as {who}"
     try:
         with waiting_for(f"Postgres at {source.host}:{source.port}"):
             yield
     except psycopg.Error as error:
         reason = _last_line(error)
         if any(part in reason for part in TERMINAL):
-            raise SourceError(
-                f"Postgres refused {where}: {reason}",
-                fix="correct `source` in the pipeline file (database, user, password), or create role and database",
-            ) from error
+            raise SourceError(f"Postgres refused {where}: {reason}", fix=fix) from error
         raise SourceUnavailable(
             f"Postgres does not answer at {where}: {reason}",
             fix="start the server (`headwater up` for the local one), or correct source.host and source.port",

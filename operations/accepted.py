@@ -18,14 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from cdc.errors import StateError
 from cdc.pipeline import Pipeline
 from operations.state_folder import numbered_state_dir, state_dir
-
-# A process that was started with another number of ours since, at the same id: its start differs by more than this.
-CLOCK_SECONDS = 2.0
+from spark.disk.process import born, is_same
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,7 @@ class Running:
 
     Attributes:
         taken: the file that it goes by.
-        pid: the process.
-        started: when that began (epoch seconds).
+        pid, started: the process (``spark.disk.process.born``).
         refused: of a file that was applied and not taken up: ``digest``, ``at`` and ``reason``; None if there is none.
         building: sinks whose next generation it builds.
     """
@@ -69,10 +64,7 @@ class Running:
     @property
     def alive(self) -> bool:
         """Whether that process is there."""
-        try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) < CLOCK_SECONDS
-        except psutil.Error:
-            return False
+        return is_same(self.pid, self.started)
 
 
 def accepted_path(pipeline: Pipeline) -> Path:
@@ -146,7 +138,7 @@ def runs_without(pipeline: Pipeline, sink: str) -> bool:
 
 def this_process(taken: Text, **more: Any) -> Running:
     """The note of this process."""
-    return Running(taken, os.getpid(), psutil.Process().create_time(), **more)
+    return Running(taken, os.getpid(), born(os.getpid()), **more)
 
 
 def _running_path(pipeline: Pipeline) -> Path:

@@ -111,14 +111,15 @@ class Source(Part):
     )
     setup_user: Text | None = entry(
         None,
-        "Role that owns the tables. Only check, plan, apply and drop use it.",
+        "Role that owns the tables. `check`, `plan`, `apply`, `drop`, `preview`, `verify`, `resnapshot` and "
+        "`recapture` use it, and `run`, to follow tables that are altered.",
         example="shop_owner",
         active=True,
         shown_default="`user`",
     )
     setup_password: SecretStr | None = entry(
         None,
-        "Its password.",
+        "Its password. `run` needs it as well.",
         example="${HEADWATER_SETUP_PASSWORD}",
         active=True,
         shown_default="none",

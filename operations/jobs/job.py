@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-import psutil
-
 from cdc.errors import ConfigError, HeadwaterError
+from spark.disk.process import born
 
 Verb = Literal[
     "promote",
@@ -67,7 +66,7 @@ class Job:
         lines: what it has said: how far it is, too.
         result: in the shape of the verb's ``--json``.
         error: ``code``, ``what``, ``means``, ``fix``, ``transient``.
-        pid, started: the server's process.
+        pid, started: the server's process (``spark.disk.process.born``).
     """
 
     id: str
@@ -83,7 +82,7 @@ class Job:
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     pid: int = field(default_factory=os.getpid)
-    started: float = field(default_factory=lambda: psutil.Process().create_time())
+    started: float = field(default_factory=lambda: born(os.getpid()))
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of ``GET /v1/jobs``."""

@@ -17,14 +17,13 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
 from operations.jobs.job import Job, Verb, refuse_unfit, told
 from operations.jobs.work import work
 from operations.state_folder import chosen_sinks, numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
+from spark.disk.process import is_same
 
 # Of these the newest are kept, and of each the newest lines.
 JOBS_KEPT, LINES_KEPT = 100, 200
@@ -142,11 +141,4 @@ def _read(path: Path) -> Job | None:
         job = Job(**{name: value for name, value in raw.items() if name in known} | {"lines": tuple(raw["lines"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None  # being removed, or written by another version
-    return replace(job, state="cut") if job.state == "running" and not _alive(job) else job
-
-
-def _alive(job: Job) -> bool:
-    try:
-        return abs(psutil.Process(job.pid).create_time() - job.started) < 2.0
-    except psutil.Error:
-        return False
+    return replace(job, state="cut") if job.state == "running" and not is_same(job.pid, job.started) else job

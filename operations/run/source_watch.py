@@ -19,6 +19,7 @@ from connectors.promotion import follow
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
 from connectors.tablewatch import TableWatch
+from operations.run.owner import owner_refused
 from operations.run.wal_watch import WalWatch, with_reason
 from operations.state_folder import state_dir
 from operations.wal import forget_wal
@@ -129,6 +130,8 @@ class SourceWatch:
         self._refused = refused
 
     def _watch(self) -> None:
+        if refused := owner_refused(self.pipeline.source):
+            self.news.append(f"warning: {refused}")
         checked = looked = time.monotonic()
         weighed = checked - WAL_SECONDS
         while not self._stop.wait(TABLE_SECONDS):

@@ -19,17 +19,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import psutil
-
 from cdc.errors import DiskFull, Fenced, StateError
 from spark.disk.files import write_somehow
+from spark.disk.process import born, is_same
 
 # How often the holder says that it is alive, and after which silence it may be taken over. A machine at its limits
 # delays a thread by seconds; twenty of them are no delay any more.
 RENEW_SECONDS = 3.0
 EXPIRES_SECONDS = 20.0
-# The kernel tells a process's start in ticks since boot; in seconds since 1970 it may move a little with the clock.
-CLOCK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Holder:
     Attributes:
         token: of the newest holder. It begins with the clock (seconds since 1970), so that it grows even when the file
             was lost.
-        pid, started, host: which process; pid 0 when it was given back.
+        pid, started, host: which process (``spark.disk.process.born``); pid 0 when it was given back.
         renewed: when it last said so (epoch seconds).
     """
 
@@ -87,7 +84,7 @@ class Lease:
                     fix="stop that process first; or leave this sink to it: `headwater run --sink` runs others",
                 )
             self.token = max(int(time.time()), known.token + 1 if known else 1)
-            self._write(Holder(self.token, os.getpid(), _started(os.getpid()), socket.gethostname(), time.time()))
+            self._write(Holder(self.token, os.getpid(), born(os.getpid()), socket.gethostname(), time.time()))
         self._thread = threading.Thread(target=self._keep, name=f"lease {self.title}", daemon=True)
         self._thread.start()
         return self.token
@@ -100,7 +97,7 @@ class Lease:
     def _held(self, known: Holder) -> bool:
         if known.pid == 0:
             return False
-        if known.host == socket.gethostname() and abs(_started(known.pid) - known.started) > CLOCK_SECONDS:
+        if known.host == socket.gethostname() and not is_same(known.pid, known.started):
             return False  # that process is gone
         return time.time() - known.renewed < self.expires
 
@@ -169,11 +166,3 @@ class Lease:
         with (self.folder / "lock").open("a") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-
-
-def _started(pid: int) -> float:
-    """When a process was started (epoch seconds); 0 if there is none."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return 0.0

@@ -1,0 +1,73 @@
+"""A process is told from a later one with its number: by when it began, in a figure that no change of the clock moves.
+
+psutil's ``create_time`` is seconds since 1970, made of the moment of boot, which the kernel reckons anew from the
+clock: that steps when a virtual machine is resumed, or at the first answer of a time server, and every process on the
+machine has begun at another time then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Ticks are hundredths of a second: 36 bits are 21 years without a boot. Above them 17 bits tell boots apart; these 53
+# are as many as a float holds exactly. Every figure is greater than seconds since 1970 will be for 2000 years.
+_TICKS, _BOOTS = 2**36, 2**17
+# Seconds since 1970, of an older Headwater or where there is no /proc, may move by so much.
+CLOCK_SECONDS = 2.0
+
+
+def born(pid: int) -> float:
+    """When a process began, to be kept beside its number; 0 if there is none.
+
+    Args:
+        pid: its number.
+
+    Returns:
+        Which boot and how many ticks after it; seconds since 1970 where the kernel does not tell these.
+    """
+    boot = _boot()
+    ticks = None if boot is None else _ticks(pid)
+    return _seconds(pid) if boot is None or ticks is None else float(boot * _TICKS + ticks)
+
+
+def is_same(pid: int, since: float) -> bool:
+    """Whether the process of this number is the one of which ``born`` said so, or an older Headwater (in seconds since
+    1970), and no later one.
+
+    Args:
+        pid: its number.
+        since: what was kept.
+    """
+    if since < _TICKS:
+        return since > 0 and abs(_seconds(pid) - since) < CLOCK_SECONDS
+    return born(pid) == since
+
+
+@cache
+def _boot() -> int | None:
+    """A number of this boot, never 0; None if the kernel has no name for it."""
+    try:
+        return uuid.UUID(BOOT_ID.read_text().strip()).int % (_BOOTS - 1) + 1
+    except (OSError, ValueError):
+        return None
+
+
+def _ticks(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The command's name is in brackets, and may hold brackets and spaces: what counts begins after the last one.
+    return int(text.rpartition(b")")[2].split()[19])
+
+
+def _seconds(pid: int) -> float:
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0

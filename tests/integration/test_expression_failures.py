@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ from spark.reading.computed import reason
 from spark.reading.entries import Decoded, Entry, EntryDecoder
 from spark.reading.expressions import PREFIX, analyse, compute, entry_batch, refuse_unsteady, without_tallies
 from spark.reading.spec import FlowSpec
+from spark.warehouse.keyless import why_failed
 from spark.warehouse.merge import ENTRY, GONE, LETTER, table_rows, with_expressions
 from spark.write import NEW, OWN, from_arrow
 from tests.support.plain_spark import session_of
@@ -331,3 +333,25 @@ def test_a_row_below_adds_nothing_where_it_can_not_be_computed(spark: SparkSessi
     assert [row[0] is FAILED for row in answers.rows] == [False, True, False], "verification leaves the same row out"
     again, none = read_rows(spark, view, {2: {**ROWS[2], "b": 1, "s": "4"}})
     assert again[0][-1] == 1 and none == []
+
+
+def test_a_key_that_a_table_can_not_hold_fails_where_the_condition_takes_the_row(spark: SparkSession) -> None:
+    """With null in its key each change would add a row, and no delete would find one (spark/warehouse/keyless.py)."""
+    keyed = table("k", "id", id="date", a="int4")
+    view = replace(View.identity(keyed), name="v", where="a < 5")
+    spec = FlowSpec("sink", {"v": view}, {TOPIC: ("v",)}, {TOPIC: keyed}, {}, {})
+    days = {"infinity": 1, "-infinity": 9, "2026-01-01": 1}
+    given = enumerate(days.items())
+    made = [Entry("v", day, 7, orjson.dumps({"id": day, "a": a}), TOPIC, 0, at, 0) for at, (day, a) in given]
+    typed = [one._replace(row=(None if "infinity" in one.id else date(2026, 1, 1), days[one.id])) for one in made]
+    batch = entry_batch(spec, view, Decoded(typed, [], 3))
+    frame = without_tallies(spark.createDataFrame(pa.Table.from_batches([batch])))
+    own = F.struct(*(F.col(PREFIX + name).alias(name) for name in OWN)).alias(ENTRY)
+    rows = {row[ENTRY]["id"]: row for row in table_rows(with_expressions(frame, view), view, own).toArrow().to_pylist()}
+    assert {day: row[GONE] for day, row in rows.items()} == {"infinity": True, "-infinity": True, "2026-01-01": False}
+    assert {day: row[LETTER] is not None for day, row in rows.items()} == {
+        "infinity": True,
+        "-infinity": False,
+        "2026-01-01": False,
+    }
+    assert "key column id is infinity" in why_failed(view, "infinity", rows["infinity"][LETTER])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdc.errors import SinkUnavailable
-from spark.join import health, noting, query
+from spark.join import noting, query
 from spark.join.query import JoinedQuery
 
 FLOW: Any = SimpleNamespace(title="card", about={}, spec=SimpleNamespace(batches_before=0))
@@ -19,11 +19,7 @@ LONG = 30.0
 class Query:
     """A streaming query that is up until it is stopped."""
 
-<<<<<<< HEAD
     isActive = True
-=======
-    isActive = True  # Spark's name
->>>>>>> eb56af33ea832ddbf294e6e97a4f655caae3114a
 
     def exception(self) -> None:
         """It fails never."""
@@ -41,11 +37,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     for module in (noting, query):
         monkeypatch.setattr(module, "open_store", lambda _spec: store)
     monkeypatch.setattr(noting, "NOTE_SECONDS", 0.01)
-<<<<<<< HEAD
     monkeypatch.setattr("spark.join.noting.health.note", lambda *_: count.release())
-=======
-    monkeypatch.setattr(health, "note", lambda *_: count.release())
->>>>>>> eb56af33ea832ddbf294e6e97a4f655caae3114a
     return count
 
 
@@ -61,11 +53,7 @@ def test_batches_are_noted_while_a_fan_out_is_worked_off(
 ) -> None:
     """A row store that was restarted during one had its last note of before it: the checkpoint no longer knew what to
     replay, and a rebuild was asked for."""
-<<<<<<< HEAD
     seen = list[bool]()
-=======
-    seen: list[bool] = []
->>>>>>> eb56af33ea832ddbf294e6e97a4f655caae3114a
 
     def deferred(_store: Any) -> None:
         seen.extend(noted.acquire(timeout=LONG) for _ in range(5))
@@ -80,11 +68,7 @@ def test_what_a_note_meets_ends_the_flow(monkeypatch: pytest.MonkeyPatch, noted:
     def fails(*_: Any) -> None:
         raise SinkUnavailable("the row store's server was restarted")
 
-<<<<<<< HEAD
     monkeypatch.setattr("spark.join.noting.health.note", fails)
-=======
-    monkeypatch.setattr(health, "note", fails)
->>>>>>> eb56af33ea832ddbf294e6e97a4f655caae3114a
     followed = Query()
     with pytest.raises(SinkUnavailable, match="was restarted"):
         watching(monkeypatch, lambda _store: None)._watch(followed)  # type: ignore[arg-type]

@@ -42,13 +42,12 @@ class Chosen:
         """The sink's generations."""
         return register_of(self.pipeline, self.sink)
 
-    def ready(self) -> Registered | None:
-        """The newest that is filled and that no reader sees, if its target is there."""
-        return self._unless_lost(self.registry.newest("ready"))
-
-    def of_this_file(self, entry: Registered) -> bool:
-        """Whether it was made of what the file says now."""
-        return not outdated(self.pipeline, self.registry.generation(entry.number))
+    def filled(self) -> Registered | None:
+        """One that is filled of what the file says now, and that no reader sees, if its target is there."""
+        ready = self._unless_lost(self.registry.newest("ready"))
+        if ready is None or outdated(self.pipeline, self.registry.generation(ready.number)):
+            return None
+        return ready
 
     def to_fill(self) -> Registered:
         """One whose rebuild was cut, if it was made of what the file says now and the log has what it would read next;
@@ -57,7 +56,7 @@ class Chosen:
         Raises:
             StateError: one is filled already and waits for a person, or is being filled (terminal).
         """
-        if (ready := self.ready()) is not None:
+        if (ready := self._unless_lost(self.registry.newest("ready"))) is not None:
             raise self._waits(ready)
         if (begun := self._unless_lost(self.registry.newest("filling"))) is not None:
             of = self._why_not(begun)

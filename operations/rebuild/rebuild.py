@@ -98,9 +98,8 @@ class Rebuild:
         while True:
             catalogue = source_catalogue(self.pipeline)
             refuse_changed(self.pipeline, self.sink, catalogue)
-            ready = self.chosen.ready() if auto else None
-            filled = ready is not None and self.chosen.of_this_file(ready)
-            entry = ready if ready is not None and filled else self.chosen.to_fill()
+            filled = self.chosen.filled() if auto else None
+            entry = filled or self.chosen.to_fill()
             try:
                 return self._compared(entry, catalogue) if filled else self._filled(entry, catalogue)
             except _Altered as altered:

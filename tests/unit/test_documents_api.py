@@ -196,6 +196,8 @@ def test_letters_are_written_again_and_forgotten_as_the_verbs_do(
         ("resnapshot", None, {"all": True, "where": "id = 1"}, "can't go with all"),
         ("verify", None, {"generation": 2}, "is of one sink"),
         ("drop-letters", "search", {"why": "x"}, "takes no why"),
+        ("verify", "search", {"sample": 0}, "of 0 rows compares nothing"),
+        ("repair", None, {"sample": -1}, "of -1 rows compares nothing"),
     ],
 )
 def test_what_a_verb_does_not_take_is_refused(closed: World, verb: Any, sink: str | None, said: Any, word: str) -> None:

@@ -2,7 +2,8 @@
 
     <state_dir>/<pipeline>/verified.json
 
-Without what rows hold: keys, and names of columns. It is as old as it is: what it found may have been mended since.
+Without what rows hold, also after ``verify --values``: keys, and names of columns. It is as old as it is: what it
+found may have been mended since.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.errors import HeadwaterError
+from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
 from operations.state_folder import numbered_state_dir, state_dir
 from spark.disk.files import write_atomic
@@ -70,7 +72,12 @@ def _build(sink: str, number: int | None) -> str:
 
 def _of(sink: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     views = [
-        {**view, "columns": {key: _names(told) for key, told in view["columns"].items()}} for view in sink["views"]
+        {
+            **view,
+            "columns": {key: _names(told) for key, told in view["columns"].items()},
+            "not_repaired": [one | {"why": hidden(one["why"])} for one in view["not_repaired"]],
+        }
+        for view in sink["views"]
     ]
     equal = sink["error"] is None and not any(view["differences"] for view in views)
     return {**sink, "views": views, "at": report["at"], "sample": report["sample"], "equal": equal}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 CAUSE_CHARS = 200
+# How the reason begins of what a sink was given and would not take.
+REFUSED = "the sink refused it: "
 # Stands where something was left out.
 CUT = "…"
 
@@ -55,6 +57,17 @@ def cause_of(reason: str) -> str:
         head = status[0] if status else ""
         text = " ".join((head + _without_values(reason[len(head) :])).split())
     return text if len(text) <= CAUSE_CHARS else text[:CAUSE_CHARS] + CUT
+
+
+def hidden(why: str) -> str:
+    """Why a key could not be written, without what a sink or Spark has quoted of its row: for who may not see rows.
+
+    Args:
+        why: of a repair or a replay; words that are ours alone stay as they are.
+    """
+    if why.startswith(REFUSED):
+        return REFUSED + cause_of(why.removeprefix(REFUSED))
+    return cause_of(why) if why.startswith("Spark could not compute") else why
 
 
 def _without_values(words: str) -> str:

@@ -177,6 +177,6 @@ def _words(error: Exception) -> tuple[str, str]:
         try:
             said = json.loads(error.read())["error"]
             return str(said["what"]), str(said["code"])
-        except (ValueError, KeyError, TypeError):
+        except _TROUBLE:  # no words of ours, or they broke off
             return f"the server answered {error.code}", NO_ANSWER
     return f"no answer: {error}", NO_ANSWER

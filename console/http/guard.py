@@ -1,9 +1,9 @@
 """Who may ask what: loopback without a token, everybody else with one; no page of another site asks in a user's name.
 
 A browser sends what a foreign page tells it to, with its user's network behind it. Such a request names a foreign host
-(DNS rebinding) or a foreign origin, or is of the few kinds that need no leave: all three are refused here. A form of
-our own page is one of those kinds: it must name our origin, and its handler looks whether it is of the session
-(``console/http/pages/asking.py``).
+(DNS rebinding) or a foreign origin, or is of the few kinds that need no leave and name none: an image, a script, a
+form. All three are refused here; a link that somebody follows to a page of ours is not. A form of our own page must
+name our origin, and its handler looks whether it is of the session (``console/http/pages/asking.py``).
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _READS = frozenset({"/v1/wait"})
 _STREAMS = ("/v1/stream/", "/v1/matches/")
 # What somebody needs who has yet to say who they are.
 _OPEN = ("/healthz", "/login", "/static/")
+# Where a browser says that a request comes from which is not our page and not its user's own hand. What is no browser
+# says nothing of it.
+_ELSEWHERE = frozenset({"cross-site", "same-site"})
 FORM = "application/x-www-form-urlencoded"
 # No script but ours, no style but ours, in no frame. A form says where it comes from (`same-origin`): without it a
 # browser sends `Origin: null`.
@@ -220,6 +223,8 @@ def _foreign(request: Request, *, asks: bool) -> JSONResponse | None:
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         return _refused(403, f"a page of {origin} may not ask", "ask from the server's own page, or without a browser")
+    if request.headers.get("sec-fetch-site") in _ELSEWHERE and not (asks and _follows(request)):
+        return _refused(403, "a page of another site may not ask", "type the address, or ask without a browser")
     kind = request.headers.get("content-type", "")
     if asks or kind.startswith("application/json"):
         return None
@@ -228,6 +233,12 @@ def _foreign(request: Request, *, asks: bool) -> JSONResponse | None:
     if origin is None:
         return _refused(403, "a form must say of which page it is", "send it from the server's own page")
     return None
+
+
+def _follows(request: Request) -> bool:
+    """Whether somebody follows a link to one of our pages: he sees what it shows, and who has sent him does not."""
+    kind = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest"))
+    return kind == ("navigate", "document") and _is_page(request)
 
 
 def _name(host: str) -> str:

@@ -105,6 +105,9 @@ def refuse_unfit(verb: Verb, sink: str | None, said: Mapping[str, Any]) -> None:
     if strange:
         takes = ", ".join(sorted(TAKES[verb])) or "nothing besides the sink"
         raise ConfigError(f"{verb} takes no {', '.join(strange)}", fix=f"it takes {takes}")
+    sample = said.get("sample")
+    if sample is not None and sample < 1:  # nothing would be compared, and called equal
+        raise ConfigError(f"a sample of {sample} rows compares nothing", fix="say 1 or more, or nothing for all rows")
     if verb == "resnapshot":
         if sink is not None:
             raise ConfigError("resnapshot is of tables, and no sink's", fix="leave the sink out")

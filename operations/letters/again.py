@@ -8,6 +8,7 @@ from typing import Any
 from cdc.catalogue import Catalogue
 from cdc.join.view import JoinedView
 from cdc.letters.deadletter import DeadLetter
+from cdc.letters.words import REFUSED
 from cdc.resolve.views import table_view
 from cdc.stateful import StatefulView
 from cdc.view import View
@@ -176,7 +177,7 @@ def _joined(work: Repair, letters: Mapping[str, DeadLetter]) -> dict[str, Outcom
 
 def _answered(answer: Answer | None, document: bytes | None) -> Outcome:
     if answer is not None and answer.outcome is Answered.REJECTED:
-        return f"the sink refused it: {answer.reason}"
+        return f"{REFUSED}{answer.reason}"
     return document is not None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from cdc.errors import HeadwaterError
 from cdc.letters.book import Logged
 from cdc.letters.deadletter import DeadLetter
-from cdc.letters.words import cause_of
+from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
 from operations.letters.found import FoundLetters, find_letters
 from operations.letters.openings import Openings
@@ -27,8 +27,6 @@ from operations.state_folder import chosen_sinks, register_of
 
 # Keys written at once; for each page of a view of one table its whole topic is gone through.
 PAGE = 10_000
-# How a reason of the sink's begins.
-REFUSED = "the sink refused it: "
 # Of those that are left, so many are named.
 NAMED = 1_000
 
@@ -61,7 +59,7 @@ class Replay:
             "gone": self.gone,
             "healed": self.healed,
             "left": len(self.left),
-            "why": [one if values else one | {"why": _hidden(one["why"])} for one in self.left[:NAMED]],
+            "why": [one if values else one | {"why": hidden(one["why"])} for one in self.left[:NAMED]],
         }
 
 
@@ -142,13 +140,6 @@ def _group(
                 work.gone += 1
         done += len(page)
         pace.at(done, len(keys))
-
-
-def _hidden(why: str) -> str:
-    """Why, without what a sink or Spark has quoted of a row."""
-    if why.startswith(REFUSED):
-        return REFUSED + cause_of(why.removeprefix(REFUSED))
-    return cause_of(why) if why.startswith("Spark could not compute") else why
 
 
 def _told(letter: DeadLetter, why: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ import orjson
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import HeadwaterError
 from cdc.join.view import JoinedView
+from cdc.keys import document_id, split_id
 from cdc.log.registry import encoding_of
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
@@ -21,6 +22,7 @@ from cdc.records.debezium_json import Decoder
 from cdc.records.events import EventDecoder
 from cdc.records.position import format_lsn, unpack
 from cdc.resolve.views import resolve_views, table_view, view_tables
+from cdc.stateful import StatefulView
 from cdc.view import View
 from connectors.database.slot import read_slot
 from connectors.postgres import connect
@@ -28,7 +30,9 @@ from operations.catalogue import captured_table, source_catalogue
 from operations.held import held_under, place_of
 from operations.holding import with_later
 from operations.kept_shapes import known_to
+from operations.no_key import no_key
 from operations.opened import Opened, going_on
+from operations.preview.asked import near_keys
 from operations.state_folder import register_of, state_dir
 from operations.trace.backwards import Newest, newest_record
 from operations.trace.verdict import verdict
@@ -38,6 +42,7 @@ from spark.flow import flow_name
 from truth.columns import readable
 from truth.digest import digest
 from truth.one_document import expected_document
+from truth.rows import PLAIN, snapshot
 
 # How long the log is read backwards: somebody sits at a page.
 LOG_SECONDS = 20.0
@@ -79,6 +84,9 @@ def trace_report(pipeline: Pipeline, table: str, key: str, *, values: bool = Fal
     }
     same = case.same()
     report["log"]["same_as_source"] = same
+    known = any(place["there"] for place in (report["source"], report["log"], *report["sinks"]))
+    report["near"] = [] if known else sorted(set(case.near))
+    report["not_a_key"] = None if known else no_key(case.view, key)
     return report | {"verdict": verdict(report)}
 
 
@@ -126,6 +134,7 @@ class _Case:
     row: bytes | None = None
     rendered: bytes | None = None
     newest: Newest | None = None
+    near: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.view = table_view(self.pipeline, self.table)
@@ -134,6 +143,8 @@ class _Case:
         """The row in Postgres, and how far the slot is."""
         wanted = expected_document(self.view, self.pipeline.source, self.key, None)
         self.row = wanted.document
+        if wanted.document is None:
+            self.near += self._alike()
         with connect(self.pipeline.source) as connection:
             slot = read_slot(connection, self.pipeline.source.slot)
         confirmed = None if slot is None else slot.confirmed_lsn
@@ -144,6 +155,14 @@ class _Case:
             "slot_confirmed_lsn": None if confirmed is None else format_lsn(confirmed),
             **({"row": _plain(wanted.document)} if self.values else {}),
         }
+
+    def _alike(self) -> list[str]:
+        """Keys like the one asked for that there are rows of; where all rows would be read for that, nobody asks."""
+        columns = [self.table.by_name[name] for name in self.table.primary_key]
+        if not all(column.base_type in PLAIN and not column.array for column in columns):
+            return []
+        with snapshot(self.pipeline.source) as connection:
+            return near_keys(connection, self.view, self.key)
 
     def log(self) -> dict[str, Any]:
         """The row's newest record."""
@@ -183,7 +202,9 @@ class _Case:
         generation = register.generation()
         opened = Opened(as_defined(self.pipeline, generation), generation, [view], token=0)
         status, state = opened.status(view)
-        found = held_under(opened, view, self.key)
+        found = held_under(opened, view, _id_in(view, self.key))
+        if view.key == self.table.primary_key and not isinstance(view, StatefulView):
+            self.near += found.near
         return {
             "sink": sink,
             "type": opened.part.type,
@@ -191,6 +212,7 @@ class _Case:
             "flow": flow_name(view, separate=opened.warehouse),
             "joined": isinstance(view, JoinedView),
             "where": view.where,
+            "stays": _stays(view),
             "generation": opened.number,
             "state": state,
             "last_error": None if status is None else status.last_error,
@@ -233,9 +255,24 @@ def _held(case: _Case, sink: str, views: list[View]) -> list[dict[str, Any]]:
         except Exception as error:
             flow = flow_name(view, separate=case.pipeline.sinks[sink].form == "columns")
             kept = {"view": view.name, "flow": flow, "joined": isinstance(view, JoinedView), "where": view.where}
-            kept |= {"there": None, "error": _words(error)}
+            kept |= {"stays": _stays(view), "there": None, "error": _words(error)}
             found.append(_nothing(case.pipeline, sink) | kept)
     return found
+
+
+def _id_in(view: View, key: str) -> str:
+    """The id of a row's document in a view: another one if ``key`` names the primary key in another order."""
+    primary = view.table.primary_key
+    parts = split_id(key, len(primary))
+    if set(view.key) != set(primary) or len(parts) != len(primary):
+        return key
+    texts = dict(zip(primary, parts, strict=True))
+    return document_id([texts[name] for name in view.key]) if view.key != primary else key
+
+
+def _stays(view: View) -> bool:
+    """Whether a document may be there without its row: an event's, or one that is made of many."""
+    return view.outlives_rows or isinstance(view, StatefulView)
 
 
 def _nothing(pipeline: Pipeline, sink: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ def verdict(report: Mapping[str, Any]) -> dict[str, Any]:
     """The first place at which a row is not as it must be.
 
     Args:
-        report: of ``trace_report``: ``source``, ``log``, ``sinks``.
+        report: of ``trace_report``: ``source``, ``log``, ``sinks``, ``near``, ``not_a_key``.
 
     Returns:
         ``stuck``: ``source``, ``log``, the name of a sink, or None; and ``words``.
@@ -20,20 +20,36 @@ def verdict(report: Mapping[str, Any]) -> dict[str, Any]:
     if early is not None:
         return early
     for sink in report["sinks"]:
-        words = _in_sink(sink, log)
+        words = _in_sink(sink, log) or _of_no_row(sink, source, log)
         if words is not None:
             return {"stuck": sink["sink"], "words": words}
     if source["error"]:
-        return {
-            "stuck": None,
-            "words": f"Postgres does not tell ({source['error']}); what the log has is in every sink",
-        }
+        found = "what the log has is in every sink" if log["there"] else _unread(log) or "the log has no record of it"
+        return {"stuck": None, "words": f"Postgres does not tell ({source['error']}); {found}"}
     if not source["there"] and not log["there"]:
-        return {"stuck": None, "words": "there is no such row, and the log has no record of one"}
+        return {"stuck": None, "words": _nowhere(report)}
     return {
         "stuck": None,
         "words": "nowhere: what Postgres has is in the log and in every sink that keeps it" + _parts(report),
     }
+
+
+def _nowhere(report: Mapping[str, Any]) -> str:
+    """Of a key that neither Postgres nor the log knows, as far as that was read."""
+    unread = _unread(report["log"])
+    words = f"there is no such row; {unread}" if unread else "there is no such row, and the log has no record of one"
+    words = report["not_a_key"] or words
+    # Only where the log was not read to its beginning, else it would be stuck there.
+    if holders := sorted({sink["sink"] for sink in report["sinks"] if sink["there"] and not sink["stays"]}):
+        words += f"; documents of it are in {', '.join(holders)}: `headwater verify` tells whether they may be"
+    return words + (f"; did you mean {' or '.join(report['near'])}?" if report["near"] else "")
+
+
+def _unread(log: Mapping[str, Any]) -> str | None:
+    """Words for a log without a record of the row that was not read to its beginning."""
+    if log["there"] or log["whole"]:
+        return None
+    return "no record was found in the part of the log that was read in time; there may be an older one"
 
 
 def _parts(report: Mapping[str, Any]) -> str:
@@ -47,8 +63,7 @@ def _before_the_log(source: Mapping[str, Any], log: Mapping[str, Any]) -> dict[s
         return {"stuck": "log", "words": f"the log can't be read: {log['error']}"}
     if source["error"]:
         return None
-    if source["there"] and not log["there"] and not log["whole"]:
-        words = "no record was found in the part of the log that was read in time; there may be an older one"
+    if source["there"] and (words := _unread(log)) is not None:
         return {"stuck": None, "words": words}
     missing = _missing_in_log(source, log)
     if missing is None:
@@ -89,3 +104,14 @@ def _in_sink(sink: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
     if not sink["there"] and not sink["where"]:  # a condition may leave the row out
         return f"{held} has no document: look at the dead letters, then `headwater verify`"
     return f"{held} has an older version: `headwater verify`" if older else None
+
+
+def _of_no_row(sink: Mapping[str, Any], source: Mapping[str, Any], log: Mapping[str, Any]) -> str | None:
+    """A document of a row that is nowhere: its delete is older than the log, or somebody else has written it."""
+    gone = source["there"] is False and not log["there"] and log["whole"]
+    if not gone or not sink["there"] or sink["stays"]:
+        return None
+    return (
+        f"there is no such row, the log has no record of one, and sink {sink['sink']} has a document: "
+        "`headwater verify` names it, and with `--repair` it goes"
+    )

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cdc.join.view import JoinedView
 from cdc.keys import document_id, is_stray, split_id
+from cdc.letters.words import REFUSED
 from cdc.records.position import MAX_EPOCH, MAX_LSN, pack
 from cdc.stateful import StatefulView
 from cdc.types import merge_fields
@@ -195,7 +196,7 @@ def write_above(sink: Sink, target: str, items: Mapping[str, Item], tops: Mappin
 
 def _why(work: Repair, key: str, answer: Answer, version: int | None) -> str:
     if answer.outcome is Outcome.REJECTED:
-        return f"the sink refused it: {answer.reason}"
+        return f"{REFUSED}{answer.reason}"
     held = "" if version is None else f" (it holds {version})"
     return (
         f"the sink has version numbers that no change of the source gave{held}: "

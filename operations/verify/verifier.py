@@ -18,6 +18,7 @@ from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, TableChanged
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
+from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import view_tables
 from cdc.stateful import StatefulView
@@ -203,14 +204,18 @@ class Verifier:
                 self._settled(settler, build, results[build.sink], differing.get(build.sink))
                 result = results[build.sink]
                 result.columns = differing_columns(settler, result.changed, values=self.asked.values)
-                faults = source_faults(result.columns)
-                result.not_repaired = [
-                    one | {"why": f"{faults[one['key']]}: keep one of them"} if one["key"] in faults else one
-                    for one in result.not_repaired
-                ]
+                result.not_repaired = self._reasons(result)
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
         return results
+
+    def _reasons(self, result: Comparison) -> list[dict[str, str]]:
+        """Why keys were not repaired; a sink's and Spark's words quote the row, which is told as the columns' values
+        are."""
+        faults = source_faults(result.columns)
+        whys = {key: f"{text}: keep one of them" for key, text in faults.items()}
+        told = [one | {"why": whys.get(one["key"], one["why"])} for one in result.not_repaired]
+        return told if self.asked.values else [one | {"why": hidden(one["why"])} for one in told]
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
         """A view of which a table's column, or the state, has a type that only Spark knows, with that type."""

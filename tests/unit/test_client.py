@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import http.client
+import io
 import json
 import sys
+import urllib.error
 from collections.abc import Callable, Iterable
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +145,31 @@ def test_a_server_that_is_away_is_no_error_of_the_application() -> None:
     assert whatever.wait(away) and at_least_as_fresh(None).wait(away)  # nothing to wait for
     with pytest.raises(ValueError, match="no address"):
         Headwater("file:///etc/passwd")
+
+
+class _BreaksOff(io.BytesIO):
+    """The body of an error's answer that does not come to its end."""
+
+    def __init__(self, trouble: Exception) -> None:
+        super().__init__()
+        self.trouble = trouble
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise self.trouble
+
+
+@pytest.mark.parametrize("trouble", [http.client.IncompleteRead(b"{"), TimeoutError(), ConnectionResetError()])
+def test_an_error_whose_answer_breaks_off_is_no_error_of_the_application(
+    monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def ask(*_: Any, **__: Any) -> Any:
+        raise urllib.error.HTTPError("http://x", 503, "no", Message(), _BreaksOff(trouble))
+
+    monkeypatch.setattr("urllib.request.urlopen", ask)
+    answer = Headwater(timeout=0.2).wait(ONE)
+    assert (answer.state, answer.reason, answer.code) == ("unknown", "the server answered 503", "no-answer")
+    age = Headwater(timeout=0.2).age("search")
+    assert (age.seconds, age.reason, age.code) == (None, "the server answered 503", "no-answer")
 
 
 def test_the_client_needs_nothing_but_the_standard_library() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cdc.catalogue import Column, Table
 from cdc.errors import ConfigError, KafkaUnavailable
+from cdc.view import View
 from console.cli.generations import _stage
 from console.http import documents
 from operations.explain.hidden import without_values
@@ -19,7 +23,10 @@ from operations.jobs.jobs import Jobs
 from operations.jobs.work import drop_letters_step, replay_step
 from operations.last_verified import last_verified, note_verified, verified_generations
 from operations.state_folder import register_of
+from operations.verify.comparison import Comparison
+from operations.verify.verifier import Asked, Verifier
 from tests.support.watched import NOWHERE, World, documented, world
+from truth.placing import SEVERAL
 
 READ, OPERATE = "r" * 16, "o" * 16
 SECRET = "4 Privet Drive"
@@ -97,12 +104,16 @@ def test_the_last_verification_is_kept_without_what_rows_hold(closed: World) -> 
     register_of(pipeline, "cache").create("x")
     [view] = report["sinks"][0]["views"]
     view["columns"] = {"UA": [{"field": "name", "sink": SECRET, "expected": "x"}, "code"]}
+    view["not_repaired"] = [{"key": "UA", "why": f"the sink refused it: 400 mapper_parsing_exception: '{SECRET}'"}]
     note_verified(pipeline, report)
     note_verified(pipeline, {**report, "at": 1.0, "sinks": [{**report["sinks"][0], "sink": "search", "views": []}]})
     told = ask(closed, "/v1/differences", READ)
     assert SECRET not in told.text
     [cache] = told.json()["sinks"]  # search was not compared: nothing is known of it
     assert cache["views"][0]["columns"] == {"UA": ["name", "code"]}
+    assert cache["views"][0]["not_repaired"] == [
+        {"key": "UA", "why": "the sink refused it: 400 mapper_parsing_exception: …"}
+    ]
     assert (cache["equal"], cache["at"], cache["views"][0]["missing"]) == (False, report["at"], ["UA"])
     found = verified_generations(pipeline, "cache")
     known, number = found(report["sinks"][0]["generation"]), report["sinks"][0]["generation"]
@@ -112,6 +123,46 @@ def test_the_last_verification_is_kept_without_what_rows_hold(closed: World) -> 
     assert (_stage(ready), _stage(proven)) == ("ready, not proven", "ready")
     (Path(str(register_of(pipeline, "cache").folder)).parent / "verified.json").write_text("[")
     assert last_verified(pipeline)["sinks"] == []
+
+
+class _Compared(Verifier):
+    """A comparison without servers, whose keys were not repaired for these reasons."""
+
+    def __init__(self, asked: Asked, whys: dict[str, str]) -> None:
+        self.asked, self.whys = asked, whys
+
+    def _whole(self, *_: Any) -> Any:
+        return {}
+
+    @contextmanager
+    def _settler(self, *_: Any) -> Iterator[Any]:
+        yield None
+
+    def _settled(self, _settler: Any, _build: Any, result: Comparison, _keys: Any) -> None:
+        result.not_repaired = [{"key": key, "why": why} for key, why in self.whys.items()]
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_why_a_key_was_not_repaired_quotes_the_row_only_with_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: bool
+) -> None:
+    whys = {
+        "1": f"the sink refused it: 400 document_parsing_exception: Preview of field's value: '{SECRET}'",
+        "2": f'Spark could not compute field x: `a / b` for {{"a":"{SECRET}"}}; it has no document',
+        "3": "the log does not have this row: `headwater resnapshot FILE public.t`",
+        "4": f"the sink refused it: '{SECRET}'",
+    }
+    columns = {"4": [f"last {SEVERAL.format(2, 'public.t')}"]}
+    monkeypatch.setattr("operations.verify.verifier.differing_columns", lambda *_, **__: columns)
+    view = View.identity(Table("public", "t", (Column("a", "int4", "int4"),), ("a",)))
+    made = _Compared(Asked(repair=True, values=values), whys)._view(view, [SimpleNamespace(sink="s")], tmp_path)  # type: ignore[list-item]
+    told = {one["key"]: one["why"] for one in made["s"].not_repaired}
+    assert told["3"] == whys["3"] and told["4"] == f"{columns['4'][0]}: keep one of them"
+    if values:
+        assert (told["1"], told["2"]) == (whys["1"], whys["2"])
+    else:
+        assert told["1"].startswith("the sink refused it: 400 document_parsing_exception")
+        assert told["2"] == "Spark could not compute field x: `a / b`" and SECRET not in str(told)
 
 
 def test_letters_are_written_again_and_forgotten_as_the_verbs_do(
@@ -145,6 +196,8 @@ def test_letters_are_written_again_and_forgotten_as_the_verbs_do(
         ("resnapshot", None, {"all": True, "where": "id = 1"}, "can't go with all"),
         ("verify", None, {"generation": 2}, "is of one sink"),
         ("drop-letters", "search", {"why": "x"}, "takes no why"),
+        ("verify", "search", {"sample": 0}, "of 0 rows compares nothing"),
+        ("repair", None, {"sample": -1}, "of -1 rows compares nothing"),
     ],
 )
 def test_what_a_verb_does_not_take_is_refused(closed: World, verb: Any, sink: str | None, said: Any, word: str) -> None:

@@ -60,6 +60,55 @@ def test_what_a_foreign_page_could_send_is_refused(
     assert answer.json()["error"]["code"] == "refused"
 
 
+def fetched(site: str, mode: str = "no-cors", dest: str = "image") -> dict[str, str]:
+    """What a browser says of where a request comes from."""
+    return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+
+
+def link(site: str, dest: str = "document") -> dict[str, str]:
+    return fetched(site, "navigate", dest)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/preview?view=v&where=pg_sleep(30)%20is%20null", fetched("cross-site")),
+        ("/v1/preview?view=v&where=pg_sleep(30)%20is%20null", link("cross-site")),
+        ("/v1/explain?sink=search&key=1&expected=1", fetched("same-site", "no-cors", "script")),  # of another port
+        ("/v1/explain?sink=search&key=1&expected=1", link("same-site")),
+        ("/v1/pipelines", fetched("cross-site", "cors", "empty")),
+        ("/v1/pipelines", {"Sec-Fetch-Site": "cross-site"}),
+        ("/openapi.json", link("cross-site")),
+        ("/metrics", fetched("cross-site")),
+        ("/", fetched("cross-site")),
+        ("/trace", link("cross-site", "iframe")),
+    ],
+)
+def test_what_a_foreign_page_makes_a_browser_ask_without_an_origin_is_refused(
+    tmp_path: Path, path: str, headers: dict[str, str]
+) -> None:
+    for method in ("GET", "HEAD"):
+        answer = client(tmp_path).request(method, path, headers=headers)
+        assert answer.status_code == 403 and "set-cookie" not in answer.headers, method
+    assert client(tmp_path).post("/v1/wait", json={}, headers=link("cross-site")).status_code == 403
+
+
+def test_a_link_from_elsewhere_opens_a_page(tmp_path: Path) -> None:
+    for site in ("cross-site", "same-site"):
+        for path in ("/", "/sinks/search", "/trace?table=t&key=1", "/login"):
+            assert client(tmp_path).get(path, headers=link(site)).status_code == 200, (site, path)
+    closed = client(tmp_path, Access({READ: "read"}))
+    asked = closed.get("/sinks/search", headers=link("cross-site"), follow_redirects=False)
+    assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=/sinks/search")
+
+
+def test_our_own_page_a_hand_and_a_program_may_ask(tmp_path: Path) -> None:
+    for headers in ({}, fetched("same-origin", "cors", "empty"), link("none"), link("same-origin")):
+        for path in ("/v1/pipelines", "/metrics", "/openapi.json", "/"):
+            assert client(tmp_path).get(path, headers=headers).status_code == 200, (headers, path)
+    assert client(tmp_path).get("/healthz", headers=fetched("cross-site")).status_code == 200
+
+
 def test_a_token_says_what_its_bearer_may(tmp_path: Path) -> None:
     allowed = access({"HEADWATER_READ_TOKEN": READ, "HEADWATER_OPERATE_TOKEN": OPERATE}, "0.0.0.0", ("hw.example.org",))
     asking = client(tmp_path, allowed, base_url="http://hw.example.org")

@@ -16,14 +16,13 @@ from cdc.errors import ConfigError, StateError
 from cdc.keys import document_id
 from cdc.letters.book import Book, Logged
 from cdc.letters.deadletter import DeadLetter
-from cdc.letters.words import LEFT_OUT, bare, cause_of
+from cdc.letters.words import LEFT_OUT, bare, cause_of, hidden
 from cdc.pipeline import Pipeline, loads
 from cdc.view import View
 from connectors.topics import dead_letter_topic
 from operations.edits.changes import changes_between
 from operations.letter_counts import Count, letter_counts, note_count, refuse_more_letters
 from operations.letters import judge as module
-from operations.letters.replay import _hidden
 from operations.letters.wanted import Wanted, moment, table_of
 from operations.letters.watch import LetterWatch
 from sinks.contract import Held
@@ -102,7 +101,7 @@ def test_a_cause_is_what_letters_have_in_common_and_quotes_nothing(reason: str) 
 
 def test_of_words_that_nobody_knows_nothing_is_kept() -> None:
     assert bare(f"OOM {SECRET}") == LEFT_OUT
-    assert _hidden(f"the sink refused it: 400 x_exception: '{SECRET}'") == "the sink refused it: 400 x_exception: …"
+    assert hidden(f"the sink refused it: 400 x_exception: '{SECRET}'") == "the sink refused it: 400 x_exception: …"
 
 
 WORD = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="N…"), min_size=6, max_size=12)

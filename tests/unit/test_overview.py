@@ -210,8 +210,11 @@ def test_a_promotion_is_told_before_it_is_done(tmp_path: Path) -> None:
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
-def traced(source: Any = (), log: Any = (), sink: Any = ()) -> dict[str, Any]:
+def traced(source: Any = (), log: Any = (), sink: Any = (), **key: Any) -> dict[str, Any]:
     return {
+        "near": [],
+        "not_a_key": None,
+        **key,
         "source": {"error": None, "there": True, "slot_active": True, **dict(source)},
         "log": {
             "error": None,
@@ -231,6 +234,7 @@ def traced(source: Any = (), log: Any = (), sink: Any = ()) -> dict[str, Any]:
                 "error": None,
                 "there": True,
                 "where": None,
+                "stays": False,
                 "joined": False,
                 "applied": True,
                 "applied_offset": 42,
@@ -241,6 +245,13 @@ def traced(source: Any = (), log: Any = (), sink: Any = ()) -> dict[str, Any]:
             }
         ],
     }
+
+
+def nothing(sink: Any = (), *, whole: bool = True, **key: Any) -> dict[str, Any]:
+    """Of a row that neither Postgres nor the log has."""
+    applied = {"there": False, "applied": None, "applied_offset": None}
+    log = {"there": False, "whole": whole, "same_as_source": None, "position": None}
+    return traced({"there": False}, log, {**applied, **dict(sink)}, **key)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +275,16 @@ def traced(source: Any = (), log: Any = (), sink: Any = ()) -> dict[str, Any]:
         (traced(sink={"position": 3, "joined": True}), None, "nowhere"),
         (traced(source={"there": False}, log={"deleted": True}), "search", "still has a document"),
         (traced(source={"there": False}, log={"deleted": True}, sink={"there": False}), None, "nowhere"),
-        (traced(source={"there": False}, log={"there": False}), None, "there is no such row"),
+        (nothing(), None, "there is no such row, and the log has no record of one"),
+        (nothing(near=["4711"]), None, "record of one; did you mean 4711?"),
+        (nothing(not_a_key="x is not a bigint"), None, "x is not a bigint"),
+        (nothing({"there": True}), "search", "sink search has a document: `headwater verify`"),
+        (nothing({"there": True, "where": "a > 1"}), "search", "sink search has a document: `headwater verify`"),
+        (nothing({"there": True, "stays": True}), None, "there is no such row, and the log has no record of one"),
+        (nothing(whole=False), None, "there is no such row; no record was found in the part of the log that was read"),
+        (nothing({"there": True}, whole=False), None, "may be an older one; documents of it are in search: `headwater"),
+        (traced({"error": "away", "there": None}, {"there": False}), None, "(away); the log has no record of it"),
+        (traced({"error": "away"}, {"there": False, "whole": False}), None, "(away); no record was found in the part"),
         (traced(sink={"view": None}), None, "nowhere"),
         (traced(sink={"view": None, "part_of": ["b", "a"]}), None, "documents of a, b show it too, and are"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,21 @@ def test_what_is_not_there_is_said_so(open_one: World) -> None:
     answer = open_one.send("/sinks/search/promote", csrf=csrf, generation="7")
     assert answer.status_code == 303
     assert "has no generation 7" in open_one.browser.get("/sinks/search").text
+
+
+def test_a_verification_of_no_rows_is_not_begun(open_one: World) -> None:
+    for verb in ("verify", "repair"):
+        answer = open_one.send(f"/sinks/search/{verb}", csrf=open_one.csrf(), sample="0")
+        assert answer.status_code == 400 and "a sample of 0 rows compares nothing" in answer.text
+    assert open_one.served.jobs.newest() == []
+    [pattern] = re.findall(r'id="sample"[^>]* pattern="([^"]+)"', open_one.browser.get("/sinks/search").text)
+    assert [bool(re.fullmatch(pattern, said)) for said in ("0", "00", "1", "10", "007")] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_every_page_that_does_something_asks_for_the_proof(open_one: World) -> None:

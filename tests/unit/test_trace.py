@@ -1,0 +1,100 @@
+"""The trace of a key that is nowhere, without servers: what somebody may have meant, and what no row can have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.catalogue import Catalogue, Column, Table
+from cdc.keys import alike
+from cdc.view import View
+from console.http.pages import show
+from operations.held import Found
+from operations.trace import report as traced
+from operations.trace.backwards import Newest
+from tests.support.watched import NOWHERE, World, world
+from truth.one_document import Wanted
+
+ID, PART = Column("id", "int8", "int8"), Column("part", "int4", "int4")
+ONE = Table("public", "flights", (ID,), ("id",))
+TWO = Table("public", "flights", (ID, PART), ("id", "part"))
+ROW = View.identity(ONE)
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Traces a key of flights, of which Postgres has the rows of `rows`, and the sinks what `held` gives."""
+    for name, value in {**NOWHERE, "HEADWATER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+    def row(_view: View, _source: Any, key: str, _spark: None) -> Wanted:
+        return Wanted(b"{}" if key in rows else None)
+
+    rows: list[str] = []
+    monkeypatch.setattr(traced, "expected_document", row)
+    monkeypatch.setattr(traced, "connect", lambda _: nullcontext())
+    monkeypatch.setattr(traced, "snapshot", lambda _: nullcontext())
+    monkeypatch.setattr(traced, "read_slot", lambda *_: None)
+    monkeypatch.setattr(traced, "newest_record", lambda *_: Newest(None, None, None, whole=True))
+    monkeypatch.setattr(traced, "near_keys", lambda _, view, key: [*filter(rows.count, alike(key, len(view.key)))])
+
+    def ask(key: str, held: Callable[[str], Found], view: View = ROW, there: tuple[str, ...] = ()) -> dict[str, Any]:
+        rows[:], table = there, view.table
+        monkeypatch.setattr(traced, "resolve_views", lambda _p, _c, sink: [view] if sink == "search" else [])
+        monkeypatch.setattr(traced, "held_under", lambda _opened, _view, asked: held(asked))
+        monkeypatch.setattr(traced, "_catalogue", lambda _: Catalogue({"public.flights": table}, "1", 1))
+        with world(tmp_path) as made:
+            return traced.trace_report(made.served.pipeline, "flights", key)
+
+    return ask
+
+
+def test_a_key_in_another_spelling_is_named_wherever_it_is(trace: Any) -> None:
+    told = trace("04711", lambda _: Found(), there=("4711",))  # no sink has it yet
+    assert (told["near"], told["not_a_key"]) == (["4711"], None)
+    assert told["verdict"]["words"].endswith("did you mean 4711?") and told["verdict"]["stuck"] is None
+    told = trace("04711", lambda _: Found(near=("4711",)))
+    assert told["near"] == ["4711"]
+    told = trace("4711", lambda _: Found(near=("7",)), there=("4711",))
+    assert (told["near"], told["verdict"]["stuck"]) == ([], "source")
+
+
+def test_what_can_be_no_key_is_said_so(trace: Any) -> None:
+    told = trace("abc", lambda _: Found())
+    assert told["not_a_key"] == "abc is not an int8, the type of public.flights.id"
+    assert told["verdict"] == {"stuck": None, "words": told["not_a_key"]}
+    told = trace("abc", lambda _: Found(1, {}))  # somebody else has written it
+    assert told["not_a_key"] is None and told["verdict"]["stuck"] == "search"
+
+
+def test_a_document_without_a_row_is_looked_for_under_its_own_id(trace: Any) -> None:
+    """A view may name the key's columns in another order: 1|2 is the document of the row 2|1."""
+    view = View("flight", TWO, ("part", "id"), (("id", "id"), ("part", "part")))
+
+    def held(asked: str) -> Found:
+        return Found(1, {}) if asked == "1|2" else Found()
+
+    assert trace("1|2", held, view)["verdict"]["words"].startswith("there is no such row, and the log")
+    assert trace("2|1", held, view)["verdict"]["stuck"] == "search"
+
+
+def test_the_page_leads_to_the_key_that_was_meant_and_calls_well_only_what_is_known(
+    tmp_path: Path, trace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = trace("04711", lambda _: Found(), there=("4711",))
+    with world(tmp_path) as made:
+        page = shown(made, told, monkeypatch)
+        assert "Not stuck:" in page and "did you mean 4711?" in page
+        assert re.search(r'<a href="/trace\?[^"]*key=4711[^"]*">4711</a>', page)
+        assert "Not known:" in shown(made, {**told, "log": {**told["log"], "whole": False}}, monkeypatch)
+        assert "Not known:" in shown(made, {**told, "source": {"error": "away", "there": None}}, monkeypatch)
+
+
+def shown(made: World, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(show, "trace_report", lambda *_, **__: told)
+    return str(made.browser.get("/trace?table=flights&key=04711&part=found").text)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from cdc.errors import HeadwaterError
+
 log = logging.getLogger(__name__)
 
 
@@ -19,7 +21,7 @@ class Repeating:
     """Takes a step, pauses, takes it again. A context manager: at work from its beginning to its end.
 
     What a step raises is a surprise (a step catches what it expects): it is logged, once as long as it says the same,
-    and the next step is taken as ever.
+    with its traceback if it is a defect, and the next step is taken as ever.
 
     Args:
         name: of the thread; its log lines begin with it.
@@ -81,16 +83,17 @@ class Repeating:
             self._thread.join(seconds)
 
     def _run(self) -> None:
+        while self._paused():
+            try:
+                self._step()
+            except Final:
+                break
+            except Exception as error:  # one that ended the thread would be noticed by nobody
+                self._log(error)
         try:
-            while self._paused():
-                try:
-                    self._step()
-                except Final:
-                    break
-                except Exception as error:  # one that ended the thread would be noticed by nobody
-                    self._log(error)
-        finally:
             self._last()
+        except Exception as error:
+            self._log(error)
 
     def _paused(self) -> bool:
         """Wait for the next step; false if there is none."""
@@ -102,4 +105,5 @@ class Repeating:
         text = f"{type(error).__name__}: {error}"
         if text != self._said:
             self._said = text
-            log.warning("%s: %s", self._name, text, exc_info=error)
+            known = isinstance(error, (HeadwaterError, OSError))
+            log.log(logging.WARNING if known else logging.ERROR, "%s: %s", self._name, text, exc_info=not known)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cdc.errors import StateError
 from cdc.repeating import Final, Repeating
 
 LONG = 30.0
@@ -57,6 +58,21 @@ def test_a_surprise_is_logged_once_as_long_as_it_says_the_same_and_ends_nothing(
     said = [record.getMessage() for record in caplog.records]
     assert said == ["steps: ValueError: one", "steps: KeyError: 'other'", "steps: ValueError: one"]
     assert all(record.exc_info for record in caplog.records)
+
+
+def test_an_error_that_somebody_can_mend_is_logged_without_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    steps = Steps(raising(StateError("it is so", fix="do this")), raising(PermissionError(13, "Permission denied")))
+    with Repeating("steps", steps, 0.001):
+        assert steps.wait(3)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_what_can_not_be_closed_in_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with Repeating("steps", Steps(), LONG, last=raising(ValueError("stuck"))) as repeating:
+        pass
+    repeating.join(LONG)
+    assert [record.getMessage() for record in caplog.records] == ["steps: ValueError: stuck"]
 
 
 def test_a_step_that_says_it_was_the_last_was_the_last(caplog: pytest.LogCaptureFixture) -> None:

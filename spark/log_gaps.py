@@ -7,13 +7,13 @@ its process was away, its sink was, or one batch has waited all the time (spark/
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from cdc.errors import KafkaError, KafkaUnavailable, LogTruncated, TooLate
 from cdc.log.ends import LogEnds, Offsets, removed
+from cdc.repeating import Repeating
 from spark.disk.checkpoint import committed_offsets
 from spark.disk.files import write_atomic
 from spark.disk.state import UNREAD, rebuild_command
@@ -194,34 +194,31 @@ class LogWatch:
     def __init__(self) -> None:
         self._topics: dict[str, tuple[str, Mapping[str, str]]] = {}
         self._seconds, self._newest = LOOK_SECONDS, Look(0.0, {})
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._log: LogEnds | None = None
+        self._watching = Repeating("log watch", self._look, lambda: self._seconds, last=self._let_go)
 
     def look(self, flow: Flow) -> Look | None:
         """The newest look that has a flow's topics; None before there was one."""
         for topic in flow.spec.topics:
             self._topics[topic] = (flow.reading.bootstrap, flow.reading.client)
         self._seconds = min(self._seconds, look_seconds(flow.reading.tombstone_seconds))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="log watch", daemon=True)
-            self._thread.start()
+        self._watching.start()
         return self._newest if set(flow.spec.topics) <= set(self._newest.ends) else None
 
     def close(self) -> None:
         """Look no more."""
-        self._stop.set()
+        self._watching.stop()
 
-    def _run(self) -> None:
-        log: LogEnds | None = None
-        while not self._stop.wait(self._seconds):
-            topics = dict(self._topics)
-            now = time.time()
-            log = log or LogEnds(*next(iter(topics.values())))
-            with suppress(KafkaUnavailable):  # the flows say so themselves
-                ends = _ends(log, sorted(topics))
-                self._newest = Look(now, ends)
-        if log is not None:
-            log.close()
+    def _look(self) -> None:
+        topics = dict(self._topics)
+        now = time.time()
+        self._log = self._log or LogEnds(*next(iter(topics.values())))
+        with suppress(KafkaUnavailable):  # the flows say so themselves
+            self._newest = Look(now, _ends(self._log, sorted(topics)))
+
+    def _let_go(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
 
 def _ends(log: LogEnds, topics: Sequence[str]) -> dict[str, dict[int, int]]:

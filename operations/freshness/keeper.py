@@ -10,15 +10,17 @@ held up, the others go on, and what it would have told grows old. None of them e
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+import psycopg
+
 from cdc.errors import ConnectError, DiskFull, HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.repeating import Repeating
 from cdc.token import History, differs
 from connectors.debezium import connector_name
 from connectors.rest import ConnectClient
@@ -78,35 +80,34 @@ class Keeper:
         self._topics: set[str] = set()
         self._places: dict[str, Place] = {}
         self._answering: dict[str, Answering] = {}
-        self._news = threading.Event()
         self._before: dict[tuple[str, int, str], _Before] = {}
         self._now: Callable[[], tuple[Pipeline, Sequence[str]]] = lambda: (pipeline, only)
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=target, name=f"freshness: {name}", daemon=True)
-            for name, target in (
-                ("source", self._follow_source),
-                ("connector", self._ask),
-                ("row store", self._weigh),
-                ("note", self._tell),
-                ("sinks", self._write),
-            )
-        ]
+        self._log: SourceLog | None = None
+        self._connect = ConnectClient(pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
+        self._store = RowStoreMemory(pipeline)
+        # A server that is gone is told of at once, and not when it is time for the next note: this one is woken then.
+        self._writing = _forever("sinks", self._write_once, LOOK_SECONDS, self._end)
+        self._others = (
+            _forever("source", self._look, LOOK_SECONDS, self._let_go),
+            _forever("connector", self._ask, CONNECTOR_SECONDS, self._connect.close),
+            _forever("row store", self._weigh, MEMORY_SECONDS, self._store.close),
+            _forever("note", self._tell, LOOK_SECONDS),
+        )
 
     def __enter__(self) -> Keeper:
         known = read_source_note(self.pipeline)
         if known is not None:  # what was in the log then is in it now
             self._source = replace(self._source, as_of=known.as_of)
-        for thread in self._threads:
-            thread.start()
+        for one in (*self._others, self._writing):
+            one.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._news.set()
-        self._threads[-1].join(2 * LOOK_SECONDS)  # it writes; the others may wait for a server
+        for one in (*self._others, self._writing):
+            one.stop()
+        self._writing.join(2 * LOOK_SECONDS)  # the others may wait for a server
 
     def follow(self, now: Callable[[], tuple[Pipeline, Sequence[str]]]) -> None:
         """From now on go by the file that this gives: sinks may come and go, the source is the same."""
@@ -114,18 +115,18 @@ class Keeper:
 
     # -- the source ---------------------------------------------------------------------------------------------------
 
-    def _follow_source(self) -> None:
-        source = SourceLog(self.pipeline)
+    def _look(self) -> None:
         try:
-            self._forever(LOOK_SECONDS, lambda: self._look(source))
-        finally:
-            source.close()
-
-    def _look(self, source: SourceLog) -> None:
-        try:
-            self._bind(source)
+            self._log = self._log or SourceLog(self.pipeline)
+            self._bind(self._log)
         except HeadwaterError as error:
             self._source = replace(self._source, error=error.what)
+        except psycopg.Error as error:  # it went away between two questions: the next look says so
+            _log.warning("freshness: %s: %s", type(error).__name__, error)
+
+    def _let_go(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
     def _bind(self, source: SourceLog) -> None:
         look = source.look(())
@@ -155,16 +156,9 @@ class Keeper:
         )
 
     def _ask(self) -> None:
-        client = ConnectClient(self.pipeline.connect, patience_seconds=0, request_seconds=REQUEST_SECONDS)
-        try:
-            self._forever(CONNECTOR_SECONDS, lambda: self._ask_once(client))
-        finally:
-            client.close()
-
-    def _ask_once(self, client: ConnectClient) -> None:
         name = connector_name(self.pipeline)
         try:
-            status = client.status(name)
+            status = self._connect.status(name)
             self._connector = connector_words(name, status)
             if status is not None and status.failed:
                 self._failure = {"failed_at": time.time(), "failed_why": self._connector["connector_error"]}
@@ -172,20 +166,9 @@ class Keeper:
             self._connector = connector_words(name, None, error.what)
 
     def _weigh(self) -> None:
-        store = RowStoreMemory(self.pipeline)
-
-        def look() -> None:
-            self._memory = store.look()
-
-        try:
-            self._forever(MEMORY_SECONDS, look)
-        finally:
-            store.close()
+        self._memory = self._store.look()
 
     def _tell(self) -> None:
-        self._forever(LOOK_SECONDS, self._tell_once)
-
-    def _tell_once(self) -> None:
         try:
             now = replace(self._source, at=time.time(), row_store=self._memory, **self._connector, **self._failure)
             write_source_note(self.pipeline, now)
@@ -194,9 +177,7 @@ class Keeper:
 
     # -- the sinks ----------------------------------------------------------------------------------------------------
 
-    def _write(self) -> None:
-        # A server that is gone is told of at once, and not when it is time for the next note.
-        self._forever(LOOK_SECONDS, self._write_once, self._news)
+    def _end(self) -> None:
         self._write_once()
         for place in self._places.values():
             place.close()
@@ -206,7 +187,6 @@ class Keeper:
     def _write_once(self) -> None:
         self.pipeline, self.only = self._now()
         pipeline, topics = self.pipeline, set[str]()
-        self._news.clear()
         for sink in chosen_sinks(pipeline, self.only):
             place = self._places.get(sink)
             if place is None or place.pipeline is not pipeline:
@@ -224,8 +204,8 @@ class Keeper:
         before = self._answering.get(sink)
         if before is not None:
             before.close()
-        if not self._stop.is_set():
-            one = self._answering[sink] = Answering(pipeline, sink, self._news.set)
+        if not self._writing.stopping:
+            one = self._answering[sink] = Answering(pipeline, sink, self._writing.wake)
             one.start()
 
     def _write_sink(self, pipeline: Pipeline, sink: str, place: Place) -> set[str]:
@@ -250,13 +230,9 @@ class Keeper:
         known = note.generations.get(number, {}).get(name) if note else None
         return _Before(FlowNote(known.as_of if known else None, None, now))
 
-    def _forever(self, pause: float, step: Callable[[], None], news: threading.Event | None = None) -> None:
-        while not self._stop.is_set():
-            try:
-                step()
-            except Exception as error:  # a defect here must not end what tells of all others
-                _log.warning("freshness: %s: %s", type(error).__name__, error)
-            (news or self._stop).wait(pause)
+
+def _forever(name: str, step: Callable[[], None], seconds: float, last: Callable[[], None] = lambda: None) -> Repeating:
+    return Repeating(f"freshness: {name}", step, seconds, at_once=True, last=last)
 
 
 def advance(note: FlowNote, before: FlowPlace | None, flow: FlowPlace, marks: Marks, now: float) -> FlowNote:

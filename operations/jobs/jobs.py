@@ -9,16 +9,19 @@ the verb that does the same. No sink can be called `.jobs`.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from cdc.errors import HeadwaterError, StateError
 from cdc.pipeline import Pipeline
+from cdc.repeating import Repeating
 from operations.jobs.job import Job, Verb, refuse_unfit, told
 from operations.jobs.work import work
 from operations.state_folder import chosen_sinks, numbered_state_dir, state_dir
@@ -27,6 +30,8 @@ from spark.disk.process import is_same
 
 # Of these the newest are kept, and of each the newest lines.
 JOBS_KEPT, LINES_KEPT = 100, 200
+# An end that could not be written, on a full disk, is written again after so long.
+AGAIN_SECONDS = 5.0
 
 
 class Jobs:
@@ -40,12 +45,18 @@ class Jobs:
         self._pipeline = pipeline
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
+        # Jobs that have ended, and whose files do not say so yet.
+        self._unwritten: dict[str, Job] = {}
+        self._again = Repeating("ends of jobs", self._write_ends, AGAIN_SECONDS)
 
     def close(self) -> None:
         """What is done in a process of its own is asked to end; the rest is waited for a moment."""
         self._stop.set()
-        for thread in list(self._threads.values()):
+        with self._lock:  # none is about to begin
+            threads = list(self._threads.values())
+        for thread in threads:
             thread.join(timeout=5.0)
+        self._again.stop()
 
     def newest(self, sink: str | None = None) -> list[Job]:
         """Jobs, the newest first.
@@ -54,7 +65,7 @@ class Jobs:
             sink: only of this one, and those that are about all.
         """
         folder = self._folder()
-        found = [job for path in sorted(folder.glob("*.json"), reverse=True) if (job := _read(path)) is not None]
+        found = [job for path in sorted(folder.glob("*.json"), reverse=True) if (job := self._now(path)) is not None]
         return [job for job in found if sink is None or job.sink in (None, sink)]
 
     def get(self, number: str) -> Job | None:
@@ -88,11 +99,15 @@ class Jobs:
                 raise StateError(f"{who}{running.verb} is under way", fix="wait until it has ended")
             number = f"{int(time.time() * 1000):013d}-{secrets.token_hex(3)}"
             job = Job(number, verb, sink, generation, why, said, began=time.time())
-            self._write(job)
-            self._forget_old()
-        thread = threading.Thread(target=self._do, args=(job, pipeline), name=f"job {job.id}", daemon=True)
-        self._threads[job.id] = thread
-        thread.start()
+            thread = threading.Thread(target=self._do, args=(job, pipeline), name=f"job {job.id}", daemon=True)
+            self._threads[job.id] = thread  # before it can be read: one that nobody does is taken for cut
+            try:
+                self._write(job)
+                self._forget_old()
+                thread.start()
+            except BaseException:
+                self._threads.pop(job.id)
+                raise
         return job
 
     def wait(self, job: Job, seconds: float) -> Job:
@@ -107,7 +122,10 @@ class Jobs:
 
         def say(line: str) -> None:
             said.append(line)
-            self._write(replace(job, lines=tuple(said[-LINES_KEPT:])))
+            with suppress(
+                HeadwaterError, OSError
+            ):  # a full disk, a file that is half edited: no reason to end the work
+                self._write(replace(job, lines=tuple(said[-LINES_KEPT:])))
 
         try:
             result, error = work(job, pipeline, say, self._stop), None
@@ -117,8 +135,22 @@ class Jobs:
             result, error = None, told(HeadwaterError(f"{type(raised).__name__}: {raised}"))
         state = "done" if error is None else "failed"
         lines = tuple(said[-LINES_KEPT:])
-        self._write(replace(job, state=state, ended=time.time(), lines=lines, result=result, error=error))
-        self._threads.pop(job.id, None)
+        ended = replace(job, state=state, ended=time.time(), lines=lines, result=result, error=error)
+        self._unwritten[job.id] = ended
+        try:
+            self._write_end(ended)
+        except Exception:  # it is told when it fails again
+            self._again.start()
+        finally:
+            self._threads.pop(job.id, None)
+
+    def _write_ends(self) -> None:
+        for job in list(self._unwritten.values()):
+            self._write_end(job)
+
+    def _write_end(self, job: Job) -> None:
+        self._write(job)
+        self._unwritten.pop(job.id, None)
 
     def _write(self, job: Job) -> None:
         folder = numbered_state_dir(self._pipeline()) / self._pipeline().name / ".jobs"
@@ -132,6 +164,16 @@ class Jobs:
     def _folder(self) -> Path:
         pipeline = self._pipeline()
         return state_dir(pipeline) / pipeline.name / ".jobs"
+
+    def _now(self, path: Path) -> Job | None:
+        """A job as it is, whether its file says so or not."""
+        ended = self._unwritten.get(path.stem)
+        job = ended or _read(path)
+        if job is None or job.state != "running" or job.pid != os.getpid() or job.id in self._threads:
+            return job
+        # No thread does it: it ended since its file was read, or it was begun, in this process, by nobody that is left.
+        job = self._unwritten.get(path.stem) or _read(path)
+        return replace(job, state="cut") if job is not None and job.state == "running" else job
 
 
 def _read(path: Path) -> Job | None:

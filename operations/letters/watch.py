@@ -7,7 +7,6 @@ each thousand letters, every few seconds; nothing of the kind where there are no
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from cdc.errors import HeadwaterError, NewerFormat, StateError
 from cdc.letters.book import Book, Logged
 from cdc.log.letter_log import LetterLog
 from cdc.pipeline import Pipeline
+from cdc.repeating import Final, Repeating
 from operations.letter_counts import note_count
 from operations.letters.judge import judge
 from operations.opened import Opened
@@ -54,32 +54,28 @@ class LetterWatch:
     """
 
     def __init__(self, running: Running, seconds: float = LOOK_SECONDS) -> None:
-        self._running, self._seconds = running, seconds
+        self._running = running
         self._log: LetterLog | None = None
         self._looked: dict[bytes, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="letter watch", daemon=True)
+        self._watching = Repeating("letter watch", self._watch, seconds)
 
     def __enter__(self) -> LetterWatch:
-        self._thread.start()
+        self._watching.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        self._watching.stop()
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._seconds):
-            try:
-                self.look()
-            except NewerFormat as error:
-                log.warning("dead letters are not cleared: %s", error.what)
-                return
-            except (HeadwaterError, OSError) as error:
-                log.debug("dead letters could not be looked at: %s", error)
-            except Exception:  # a watch that has died would be noticed by nobody
-                log.exception("dead letters could not be looked at")
+        try:
+            self.look()
+        except NewerFormat as error:
+            log.warning("dead letters are not cleared: %s", error.what)
+            raise Final from error
+        except (HeadwaterError, OSError) as error:
+            log.debug("dead letters could not be looked at: %s", error)
 
     def look(self) -> int:
         """Look once; how many letters were cleared.

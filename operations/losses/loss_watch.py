@@ -11,6 +11,7 @@ from typing import Protocol
 
 from cdc.errors import HeadwaterError
 from cdc.pipeline import Pipeline
+from cdc.repeating import Repeating
 from operations.state_folder import register_of
 from sinks import contract
 from sinks.configure import plain_config
@@ -72,11 +73,10 @@ class LossWatch:
         self._looked: set[Target] = set()  # suspects that were looked at
         self._lost: frozenset[Target] = frozenset()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        pause = CHECK_SECONDS if seconds is None else seconds
-        self._thread = threading.Thread(target=self._watch, args=(pause,), name="loss watch", daemon=True)
+        self._said = ""
+        self._watching = Repeating("loss watch", self._watch, CHECK_SECONDS if seconds is None else seconds)
         if sinks:
-            self._thread.start()
+            self._watching.start()
 
     def follow(self, ours: Iterable[tuple[str, int]], running: Iterable[_Running]) -> None:
         """What is to be looked at from now on.
@@ -97,8 +97,8 @@ class LossWatch:
         """Look at other sinks from now on."""
         with self._lock:
             self.pipeline, self.sinks = pipeline, sinks
-        if sinks and self._thread.ident is None:
-            self._thread.start()
+        if sinks:
+            self._watching.start()
 
     @property
     def pending(self) -> bool:
@@ -113,17 +113,13 @@ class LossWatch:
         """Generations of a sink that have lost a view, as of the last look."""
         return sorted({number for name, number, _ in self._lost if name == sink})
 
-    def _watch(self, seconds: float) -> None:
-        said = ""
-        while not self._stop.wait(seconds):
-            try:
-                self.look()
-            except OSError as error:  # a full disk, a folder that may not be written to: told once, tried each time
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("what the targets were left with is not noted: %s", error)
-            except Exception:  # a watch that has died would be noticed by nobody
-                log.exception("the targets could not be looked at")
+    def _watch(self) -> None:
+        try:
+            self.look()
+        except OSError as error:  # a full disk, a folder that may not be written to: told once, tried each time
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("what the targets were left with is not noted: %s", error)
 
     def look(self) -> None:
         """Look once, now. A server that does not answer says nothing: all is as it was seen last."""
@@ -190,4 +186,4 @@ class LossWatch:
 
     def close(self) -> None:
         """End the looking. Idempotent."""
-        self._stop.set()
+        self._watching.stop()

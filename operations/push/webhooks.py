@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -15,6 +14,7 @@ from cdc.pipeline import Pipeline
 from cdc.pipeline.outlets import Outlet, outlets
 from cdc.pipeline.push import Webhook
 from cdc.pipeline.queries import MatchPush
+from cdc.repeating import Repeating
 from operations.push.carrier import Destination
 from operations.push.delivery import Sending
 from operations.push.health import write_note
@@ -88,33 +88,30 @@ class Webhooks:
         self._token = secrets.token_hex(8)
         self._senders: dict[str, Sender] = {}
         self._refused: dict[str, str] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._following = Repeating("webhooks", self._look, LOOK_SECONDS, at_once=True)
 
     def __enter__(self) -> Webhooks:
-        self._thread.start()
+        self._following.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        self._following.stop()
         senders = list(self._senders.values())
         for sender in senders:
             sender.stop()
         until = time.monotonic() + STOP_SECONDS
-        self._thread.join(STOP_SECONDS)
+        self._following.join(STOP_SECONDS)
         for sender in senders:
             sender.join(max(until - time.monotonic(), 0.0))
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            pipeline, sinks = self._now()
-            self._follow(pipeline, sinks)
-            for name, sender in self._senders.items():
-                with suppress(OSError, HeadwaterError):  # a full disk: it is written again
-                    write_note(pipeline, name, sender.health)
-            self._stop.wait(LOOK_SECONDS)
+    def _look(self) -> None:
+        pipeline, sinks = self._now()
+        self._follow(pipeline, sinks)
+        for name, sender in self._senders.items():
+            with suppress(OSError, HeadwaterError):  # a full disk: it is written again
+                write_note(pipeline, name, sender.health)
 
     def _follow(self, pipeline: Pipeline, sinks: Collection[str]) -> None:
         """End what is no more wanted, or wanted otherwise; begin what is."""
@@ -129,7 +126,7 @@ class Webhooks:
                 sender.stop()
                 del self._senders[name]
         for name, sending in wanted.items():
-            if name not in self._senders and not self._stop.is_set():
+            if name not in self._senders and not self._following.stopping:
                 say = telling(self._say, pipeline=pipeline.name, sink=sending.place.sink)
                 self._senders[name] = Sender(sending, self._token, say)
                 self._senders[name].start()

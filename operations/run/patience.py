@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from cdc.errors import ClusterUnavailable, HeadwaterError, StateError
 from cdc.pipeline import Pipeline
+from cdc.repeating import Repeating
 from operations.state_folder import chosen_sinks, register_of
 from spark.disk.files import disk_full
 from spark.disk.status import FlowStatus
@@ -114,28 +115,26 @@ class Waiting:
     def __init__(self, pipeline: Pipeline, only: Sequence[str]) -> None:
         self._pipeline, self._only = pipeline, only
         self._reason: str | None = None
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="waiting", daemon=True)
+        self._keeping = Repeating("waiting", self._keep, lambda: 0.2 if self._reason is None else TELL_SECONDS)
 
     def tell(self, reason: str | None) -> None:
         """For ``patiently``."""
         self._reason = reason
 
     def __enter__(self) -> Waiting:
-        self._thread.start()
+        self._keeping.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join(TELL_SECONDS)
+        self._keeping.stop()
+        self._keeping.join(TELL_SECONDS)
 
     def _keep(self) -> None:
-        while not self._over.wait(0.2 if self._reason is None else TELL_SECONDS):
-            if self._reason is not None:
-                with suppress(OSError, HeadwaterError):  # a full disk, say, which is what is waited for then
-                    self._write(self._reason)
+        if (reason := self._reason) is not None:
+            with suppress(OSError, HeadwaterError):  # a full disk, say, which is what is waited for then
+                self._write(reason)
 
     def _write(self, reason: str) -> None:
         for sink in chosen_sinks(self._pipeline, self._only):

@@ -6,7 +6,6 @@ See connectors/source_gaps.py and connectors/changed.py.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from types import TracebackType
 
 from cdc.errors import HeadwaterError, SlotLost, StateError, TableChanged
 from cdc.pipeline import Pipeline
+from cdc.repeating import Final, Repeating
 from connectors.promotion import follow
 from connectors.revival import Revival
 from connectors.source_gaps import Remembered, check_source
@@ -71,8 +71,9 @@ class SourceWatch:
         self._tables = TableWatch(pipeline)
         self._revival = Revival(pipeline, self.check)
         self._wal = WalWatch(pipeline, self.check)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="source watch", daemon=True)
+        self._greeted = False
+        self._checked = self._looked = self._weighed = 0.0
+        self._watching = Repeating("source watch", self._watch, TABLE_SECONDS, at_once=True, last=self._close)
 
     def __enter__(self) -> SourceWatch:
         """Check now.
@@ -83,7 +84,7 @@ class SourceWatch:
         """
         self._first(self.check)
         self._tables.look()
-        self._thread.start()
+        self._watching.start()
         return self
 
     @property
@@ -99,7 +100,7 @@ class SourceWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        self._watching.stop()
 
     def check(self) -> None:
         """Check once, and remember what was seen.
@@ -130,28 +131,35 @@ class SourceWatch:
         self._refused = refused
 
     def _watch(self) -> None:
-        if refused := owner_refused(self.pipeline.source):
-            self.news.append(f"warning: {refused}")
-        checked = looked = time.monotonic()
-        weighed = checked - WAL_SECONDS
-        while not self._stop.wait(TABLE_SECONDS):
-            try:
-                self._tables.look()
-                if time.monotonic() - checked >= CHECK_SECONDS:
-                    self.check()
-                    checked = time.monotonic()
-                if time.monotonic() - looked >= CONNECTOR_SECONDS:
-                    looked = time.monotonic()
-                    if done := self._revival.look():
-                        self.news.append(done)
-                if time.monotonic() - weighed >= WAL_SECONDS:
-                    weighed = time.monotonic()
-                    self.news.extend(self._wal.look())
-            except OSError:
-                continue  # a disk that is full or away for a moment; what was seen is written down next time
-            except HeadwaterError as error:
-                if not error.transient:
-                    self.error = error
-                    break
+        if not self._greeted:
+            self._greeted = True
+            self._checked = self._looked = time.monotonic()
+            self._weighed = self._checked - WAL_SECONDS
+            if refused := owner_refused(self.pipeline.source):
+                self.news.append(f"warning: {refused}")
+            return
+        try:
+            self._look()
+        except OSError:
+            pass  # a disk that is full or away for a moment; what was seen is written down next time
+        except HeadwaterError as error:
+            if not error.transient:
+                self.error = error
+                raise Final from error
+
+    def _look(self) -> None:
+        self._tables.look()
+        if time.monotonic() - self._checked >= CHECK_SECONDS:
+            self.check()
+            self._checked = time.monotonic()
+        if time.monotonic() - self._looked >= CONNECTOR_SECONDS:
+            self._looked = time.monotonic()
+            if done := self._revival.look():
+                self.news.append(done)
+        if time.monotonic() - self._weighed >= WAL_SECONDS:
+            self._weighed = time.monotonic()
+            self.news.extend(self._wal.look())
+
+    def _close(self) -> None:
         self._tables.close()
         self._wal.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -12,6 +13,7 @@ import psycopg
 from cdc.catalogue import Catalogue
 from cdc.errors import SourceError
 from cdc.pipeline import Pipeline
+from cdc.repeating import Repeating
 from cdc.shapes import Shape
 from connectors.postgres import Connection, connect
 from connectors.tables.shapes import fingerprint, read_shapes
@@ -49,9 +51,8 @@ class ShapeWatch:
         self._asked = False
         self._newest: Look | None = None
         self._lock = threading.Lock()
-        self._wake, self._over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._work, name="shape watch", daemon=True)
-        self._thread.start()
+        self._watching = Repeating("shape watch", self._work, LOOK_SECONDS, at_once=True, last=self._let_go)
+        self._watching.start()
 
     def newest(self) -> Look | None:
         """A look that was not taken yet; None while nothing is new."""
@@ -62,7 +63,7 @@ class ShapeWatch:
     def ask(self) -> None:
         """Look now, and tell also if nothing has changed: a record does not fit what is known."""
         self._asked = True
-        self._wake.set()
+        self._watching.wake()
 
     def follow(self, pipeline: Pipeline) -> None:
         """Look at the tables of another file from now on."""
@@ -71,20 +72,17 @@ class ShapeWatch:
 
     def close(self) -> None:
         """End watching."""
-        self._over.set()
-        self._wake.set()
-        self._thread.join(timeout=LOOK_SECONDS)
+        self._watching.stop()
+        self._watching.join(LOOK_SECONDS)
 
     def _work(self) -> None:
-        while not self._over.is_set():
+        with suppress(SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
             try:
                 self._look()
-            except (SourceError, psycopg.Error):  # down, or a table goes at this moment: asked again
+            except BaseException:
                 self._print = ""
                 self._let_go()
-            self._wake.wait(LOOK_SECONDS)
-            self._wake.clear()
-        self._let_go()
+                raise
 
     def _look(self) -> None:
         if self._connection is None:

@@ -48,15 +48,18 @@ def audit(pipeline: Pipeline, asked: Asked, every: float, stop: threading.Event,
             break
         except ConfigError:
             raise
-        except HeadwaterError as error:  # a server that is down comes back; the audit is still there then
+        except (HeadwaterError, OSError) as error:  # a server that is down comes back, and so does room on a disk
             totals.errors += 1
-            say(f"{_clock()} could not verify: {error.what}")
+            say(f"{_clock()} could not verify: {_what(error)}")
         else:
             totals.take(report)
             say(line(report))
         totals.runs += 1
         totals.seconds = time.monotonic() - started
-        write_atomic(path, metrics(pipeline.name, totals))
+        try:
+            write_atomic(path, metrics(pipeline.name, totals))
+        except (HeadwaterError, OSError) as error:
+            say(f"{_clock()} could not write the metrics: {_what(error)}")
         stop.wait(every)
 
 
@@ -71,6 +74,10 @@ def _ender(stop: threading.Event) -> Callable[[], None]:
             raise _Ended
 
     return on_pause
+
+
+def _what(error: HeadwaterError | OSError) -> str:
+    return error.what if isinstance(error, HeadwaterError) else str(error)
 
 
 def line(report: Mapping[str, Any]) -> str:

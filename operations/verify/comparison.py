@@ -76,10 +76,13 @@ class Comparison:
         if len(named) < NAMED:
             named.append(shown(key))
 
-    def forget(self) -> None:
-        """Differences are about to be counted anew."""
-        self.differences = self.undecided = self.doubtful = 0
-        self.missing, self.extra, self.changed, self.moving, self.doubted = [], [], [], [], []
+    def forget(self, *, differences_only: bool = False) -> None:
+        """Differences are about to be counted anew; and what could not be decided, unless that is of other keys."""
+        self.differences = 0
+        self.missing, self.extra, self.changed = [], [], []
+        if not differences_only:
+            self.undecided = self.doubtful = 0
+            self.moving, self.doubted = [], []
 
 
 def kind_of(wanted: bytes | None, held: bytes | None, *, stays: bool = False) -> Kind | None:

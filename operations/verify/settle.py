@@ -65,19 +65,22 @@ class Settler:
     stays: bool = False
     _files: int = 0
 
-    def settle(self, result: Comparison, keys: Keys, wait: float) -> Keys:
+    def settle(self, result: Comparison, keys: Keys, wait: float, undecided: Keys | None = None) -> Keys:
         """Count the differences among these keys anew, as they are in the end.
 
         Args:
             result: its lists and counts of differences are replaced.
             keys: to be looked at, marked.
             wait: seconds that the sink may take to catch up, and rows to stand still.
+            undecided: of a look at those that were certain before: takes the keys that can't be decided now. What the
+                result says of undecided ones, which are others, stays, and these come to it.
 
         Returns:
             the keys that differ, marked with how.
         """
-        result.forget()
+        result.forget(differences_only=undecided is not None)
         certain = self._keys()
+        unclear = self._keys() if undecided is None else undecided
         deadline = time.monotonic() + wait
         left, alive, rounds = keys, False, 0
         while True:
@@ -89,16 +92,17 @@ class Settler:
             # Once it was seen to pass a snapshot, what is left are rows that have changed since, and a last round that
             # had no time to wait for it proves nothing against them.
             if caught_up or over:
-                _note_all(result, same, certain if caught_up or not alive else None)
+                _note_all(result, same, certain if caught_up or not alive else None, unclear)
             if not moved.count and caught_up:
                 break
             if over:
-                _note_all(result, moved, None if alive else certain)
+                _note_all(result, moved, None if alive else certain, unclear)
                 break
             left = moved if caught_up else suspects
             self.on_pause()
             time.sleep(PAUSE_SECONDS)
         certain.flush()
+        unclear.flush()
         return certain
 
     def look(self, result: Comparison, keys: Sequence[str]) -> Keys:
@@ -172,14 +176,14 @@ class Settler:
         return Keys(self.folder / f"keys-{self._files}")
 
 
-def _note_all(result: Comparison, keys: Keys, certain: Keys | None) -> None:
+def _note_all(result: Comparison, keys: Keys, certain: Keys | None, unclear: Keys) -> None:
     """Count keys: as real differences, which are handed on, or as rows that would not stand still."""
     for page in keys.pages(PAGE):
         for key in page:
             kind, bare = unmarked(key)
             if kind == "doubted":
                 result.note(kind, bare)
+                unclear.add(key)
                 continue
             result.note("moving" if certain is None else kind, bare)
-            if certain is not None:
-                certain.add(key)
+            (unclear if certain is None else certain).add(key)

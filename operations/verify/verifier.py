@@ -182,7 +182,7 @@ class Verifier:
         }
 
     def _each(self, view: View, holders: Sequence[Opened]) -> dict[str, Comparison]:
-        """Compare a view in all sinks that hold it; when one of them fails, in each of them alone."""
+        """Compare a view in all sinks that hold it; when it is not known which of them fails, in each of them alone."""
         try:
             with self._folder() as folder:
                 return self._view(view, holders, folder)
@@ -200,14 +200,27 @@ class Verifier:
         seconds = time.monotonic() - started
         for build in holders:
             started = time.monotonic() - seconds
-            with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
-                self._settled(settler, build, results[build.sink], differing.get(build.sink))
-                result = results[build.sink]
-                result.columns = differing_columns(settler, result.changed, values=self.asked.values)
-                result.not_repaired = self._reasons(result)
+            result = results[build.sink]
+            try:
+                self._looked_again(view, build, folder, result, differing.get(build.sink))
+            except HeadwaterError as error:
+                # From here on it is this sink's: the others' results stay. Compared once more, one that was repaired
+                # would be equal, and said to have been so all along.
+                self._fail(build.sink, error)
+                del results[build.sink]
+                continue
             result.seconds = round(time.monotonic() - started, 3)
             result.rows_s = round(result.expected / max(seconds or result.seconds, 1e-9), 1)
         return results
+
+    def _looked_again(
+        self, view: View, build: Opened, folder: Path, result: Comparison, differing: Keys | None
+    ) -> None:
+        """One sink's part: what differs is settled, repaired, and told by its columns."""
+        with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
+            self._settled(settler, build, result, differing)
+            result.columns = differing_columns(settler, result.changed, values=self.asked.values)
+            result.not_repaired = self._reasons(result)
 
     def _reasons(self, result: Comparison) -> list[dict[str, str]]:
         """Why keys were not repaired; a sink's and Spark's words quote the row, which is told as the columns' values
@@ -289,29 +302,39 @@ class Verifier:
         wait = 0.0 if build.sink in self.paused else self.asked.wait
         certain = settler.settle(result, keys, wait)
         if self.asked.repair:
-            from operations.verify.repair import repair
+            self._repair(settler, build, result, certain)
 
-            left = certain
-            if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again
-                refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
-                result.repaired, result.not_repaired = 0, refused.explained(left)
-                return
-            for _ in range(ATTEMPTS):
-                if not left.count:
-                    break
-                self.progress(f"  {build.sink}: repairing {left.count:,} documents")
-                refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
-                left = settler.settle(result, left, max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0)
-                result.not_repaired = refused.explained(left)
-            result.repaired = certain.count - left.count - result.undecided
-            if result.repaired:
-                self._clear_letters(settler, build, certain, left)
+    def _repair(self, settler: Settler, build: Opened, result: Comparison, certain: Keys) -> None:
+        """Write what certainly differs, and look whether it is right now."""
+        from operations.verify.repair import repair
 
-    def _clear_letters(self, settler: Settler, build: Opened, written: Keys, left: Keys) -> None:
+        left = certain
+        if isinstance(settler.view, StatefulView):  # nothing is written, so there is nothing to look at again
+            refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+            result.repaired, result.not_repaired = 0, refused.explained(left)
+            return
+        # Rows that moved after an attempt: the next one leaves them alone, and nobody knows whether they are right.
+        unclear = Keys(settler.folder / "unclear")
+        for _ in range(ATTEMPTS):
+            if not left.count:
+                break
+            self.progress(f"  {build.sink}: repairing {left.count:,} documents")
+            refused = repair(build, self.catalogue, settler, left, self.session(), caught_up=bool(result.caught_up))
+            wait = max(self.asked.wait, LEAST_WAIT) if result.caught_up else 0.0
+            left = settler.settle(result, left, wait, unclear)
+            result.not_repaired = refused.explained(left)
+        result.repaired = certain.count - left.count - unclear.count
+        if result.repaired:
+            self._clear_letters(settler, build, certain, (left, unclear))
+
+    def _clear_letters(self, settler: Settler, build: Opened, written: Keys, left: Sequence[Keys]) -> None:
         """What was refused once and is written now is no dead letter any more."""
         from cdc.log.forgotten import forget_written
 
-        one_by_one = ((unmarked(key)[1] for page in keys.pages(PAGE) for key in page) for keys in (written, left))
+        one_by_one = (
+            (unmarked(key)[1] for keys in several for page in keys.pages(PAGE) for key in page)
+            for several in ((written,), left)
+        )
         try:
             forget_written(self.pipeline, build.sink, build.number, settler.view.name, *one_by_one)
         except HeadwaterError as error:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,20 @@ def test_figures_are_short() -> None:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def being_done(jobs: Jobs, job: Job) -> Iterator[None]:
+    over = threading.Event()
+    jobs._threads[job.id] = thread = threading.Thread(target=over.wait, args=(60.0,), daemon=True)
+    thread.start()
+    jobs._write(job)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        del jobs._threads[job.id]
+
+
 def test_a_job_outlives_its_server(tmp_path: Path) -> None:
     with world(tmp_path) as made:
         jobs = made.served.jobs
@@ -145,8 +162,7 @@ def test_one_job_at_a_time_a_sink_and_what_was_cut_is_said_so(tmp_path: Path) ->
     with world(tmp_path) as made:
         jobs = made.served.jobs
         under_way = Job("0000000000001-aaaaaa", "promote", "search", began=time.time())
-        jobs._write(under_way)
-        with pytest.raises(StateError, match="promote is under way"):
+        with being_done(jobs, under_way), pytest.raises(StateError, match="promote is under way"):
             jobs.begin("pause", "search")
         assert jobs.wait(jobs.begin("pause", "cache"), 10).state == "done"
         jobs._write(replace(under_way, started=under_way.started - 60))  # a process of the same number, long ago
@@ -157,10 +173,10 @@ def test_one_job_at_a_time_a_sink_and_what_was_cut_is_said_so(tmp_path: Path) ->
 def test_a_rebuild_keeps_nothing_up_but_another_rebuild(tmp_path: Path) -> None:
     with world(tmp_path) as made:
         jobs = made.served.jobs
-        jobs._write(Job("0000000000001-aaaaaa", "rebuild", "search", began=time.time()))
-        assert jobs.wait(jobs.begin("pause", "search"), 10).state == "done"
-        with pytest.raises(StateError, match="rebuild is under way"):
-            jobs.begin("rebuild", "search")
+        with being_done(jobs, Job("0000000000001-aaaaaa", "rebuild", "search", began=time.time())):
+            assert jobs.wait(jobs.begin("pause", "search"), 10).state == "done"
+            with pytest.raises(StateError, match="rebuild is under way"):
+                jobs.begin("rebuild", "search")
 
 
 def test_a_rebuild_is_done_by_a_process_of_its_own_and_its_error_comes_back(tmp_path: Path) -> None:

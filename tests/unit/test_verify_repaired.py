@@ -1,0 +1,158 @@
+"""What `verify --repair` says in the end: rows that it could not decide stay told, and what it has written, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc.errors import SinkUnavailable
+from operations.verify import repair as repairing
+from operations.verify import settle, verifier
+from operations.verify.buckets import Keys
+from operations.verify.comparison import Comparison, marked, unmarked
+from operations.verify.repair_work import Refused
+from operations.verify.settle import Settler
+from operations.verify.verifier import Asked, Verifier
+
+VIEW: Any = SimpleNamespace(name="v")
+Looks = Sequence[Mapping[str, str]]
+
+
+class Told(Settler):
+    """Is told what it sees: in each look some keys are certain, and others move."""
+
+    looks: list[Mapping[str, str]]
+    asked: list[list[str]]
+
+    def _suspects(self, keys: Keys, deadline: float) -> tuple[bool, Keys]:
+        names = [unmarked(key)[1] for page in keys.pages(100) for key in page]
+        self.asked.append(names)
+        return True, keys
+
+    def _standing_still(self, suspects: Keys) -> tuple[Keys, Keys]:
+        same, moved, found = self._keys(), self._keys(), self.looks.pop(0)
+        for page in suspects.pages(100):
+            for key in page:
+                how = found.get(unmarked(key)[1])
+                if how is not None:
+                    {"wrong": same, "moves": moved}[how].add(key)
+        same.flush()
+        moved.flush()
+        return same, moved
+
+
+@pytest.fixture
+def cleared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str], list[str]]]:
+    """(sink, keys that were certain, those of them that may not be right), for each time that letters were cleared."""
+    found: list[tuple[str, list[str], list[str]]] = []
+
+    def forget_written(_pipeline: Any, sink: str, _number: int, _view: str, written: Any, left: Any) -> None:
+        found.append((sink, sorted(written), sorted(left)))
+
+    monkeypatch.setattr("cdc.log.forgotten.forget_written", forget_written)
+    monkeypatch.setattr(repairing, "repair", lambda *_, **__: Refused("somehow"))
+    monkeypatch.setattr(verifier, "differing_columns", lambda *_, **__: {})
+    monkeypatch.setattr(verifier, "LEAST_WAIT", 0.0)
+    monkeypatch.setattr(settle, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(settle, "MOST_ROUNDS", 1)
+    return found
+
+
+class Verifying(Verifier):
+    """Finds keys different in every sink; what looks at them again is told what it sees, sink by sink."""
+
+    def __init__(self, sinks: Mapping[str, Looks | Exception]) -> None:
+        self.pipeline: Any = None
+        self.catalogue: Any = None
+        self.asked, self.progress, self.on_pause = Asked(repair=True), lambda _line: None, lambda: None
+        self.failed, self.paused, self._looks = {}, {}, sinks
+        self.compared, self.looked = list[list[str]](), dict[str, list[list[str]]]()
+
+    def run(self, tmp_path: Path) -> dict[str, Comparison]:
+        @contextmanager
+        def folder() -> Iterator[Path]:
+            (made := tmp_path / str(len(self.compared))).mkdir()
+            yield made
+
+        self._folder = folder  # type: ignore[method-assign]
+        return self._each(VIEW, [SimpleNamespace(sink=sink, number=1) for sink in self._looks])  # type: ignore[misc]
+
+    def _typed(self, view: Any, holders: Any) -> Any:
+        return view
+
+    def session(self) -> Any:
+        return None
+
+    def _whole(self, view: Any, holders: Any, folder: Path, results: Any) -> dict[str, Keys]:
+        self.compared.append([build.sink for build in holders])
+        found = {}
+        for build in holders:
+            keys = found[build.sink] = Keys(folder / f"{build.sink}-differing")
+            for key in "abcdefg":
+                keys.add(marked("changed", key))
+            keys.flush()
+        return found
+
+    @contextmanager
+    def _settler(self, view: Any, build: Any, folder: Path) -> Iterator[Settler]:
+        looks = self._looks[build.sink]
+        if isinstance(looks, Exception):
+            raise looks
+        told = Told(view, None, None, None, folder)  # type: ignore[arg-type]
+        told.looks, told.asked = list(looks), self.looked.setdefault(build.sink, [])
+        yield told
+
+
+FIRST = {"a": "wrong", "b": "wrong", **dict.fromkeys("cdefg", "moves")}
+
+
+def test_rows_that_never_stood_still_are_told_also_after_others_were_repaired(tmp_path: Path, cleared: Any) -> None:
+    result = Verifying({"cache": [FIRST, {}]}).run(tmp_path)["cache"]
+    assert (result.repaired, result.differences, result.undecided) == (2, 0, 5)
+    assert result.moving == list("cdefg")
+    assert cleared == [("cache", ["a", "b"], [])]
+
+
+def test_rows_that_moved_while_they_were_repaired_count_as_undecided_and_not_as_repaired(
+    tmp_path: Path, cleared: Any
+) -> None:
+    """Of four, one is right after the first attempt and one moves; of two, one is right after the second."""
+    first = dict.fromkeys("abcd", "wrong")
+    verifying = Verifying({"cache": [first, {"b": "moves", "c": "wrong", "d": "wrong"}, {"d": "wrong"}]})
+    result = verifying.run(tmp_path)["cache"]
+    assert (result.repaired, result.differences, result.undecided) == (2, 1, 1)
+    assert (result.moving, result.changed) == (["b"], ["d"])
+    assert verifying.looked["cache"] == [list("abcdefg"), list("abcd"), list("cd")]
+    assert cleared == [("cache", list("abcd"), ["b", "d"])]
+
+
+def test_what_was_repaired_in_one_sink_is_told_when_another_fails_in_its_part(tmp_path: Path, cleared: Any) -> None:
+    """It was compared again, found equal, and said to have been so: nothing repaired, after it had written."""
+    away = SinkUnavailable("search does not answer")
+    verifying = Verifying({"cache": [FIRST, {}], "search": away, "lake": [{"a": "wrong"}, {}]})
+    results = verifying.run(tmp_path)
+    assert {name: result.repaired for name, result in results.items()} == {"cache": 2, "lake": 1}
+    assert verifying.failed == {"search": away} and verifying.compared == [["cache", "search", "lake"]]
+
+
+def test_where_nobody_knows_which_sink_fails_each_is_compared_alone(
+    tmp_path: Path, cleared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, away = Verifying._whole, SinkUnavailable("search does not answer")
+
+    def fails(self: Verifying, view: Any, holders: Any, folder: Path, results: Any) -> dict[str, Keys]:
+        found = whole(self, view, holders, folder, results)
+        if any(build.sink == "search" for build in holders):
+            raise away
+        return found
+
+    monkeypatch.setattr(Verifying, "_whole", fails)
+    verifying = Verifying({"cache": [FIRST, {}], "search": []})
+    assert {name: result.repaired for name, result in verifying.run(tmp_path).items()} == {"cache": 2}
+    assert verifying.failed == {"search": away}
+    assert verifying.compared == [["cache", "search"], ["cache"], ["search"]]

@@ -6,9 +6,10 @@ named either, its name may be anything that somebody has entered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cdc.letters.words import hidden
 from cdc.view import View
 from operations.explain.differences import Difference, Path, differences, written
 from operations.logged_events import logged
@@ -82,6 +83,19 @@ def source_faults(told: Told) -> dict[str, str]:
             if is_several(text.partition(" ")[2]):
                 found.setdefault(key, text)
     return found
+
+
+def reasons(left: Sequence[Mapping[str, str]], told: Told, *, values: bool) -> list[dict[str, str]]:
+    """Why keys were not repaired: what is wrong with the source's own rows says it better than what a sink holds.
+
+    Args:
+        left: ``key`` and ``why`` of each.
+        told: by ``differing_columns``.
+        values: whether the reasons may quote rows; a sink's words and Spark's do.
+    """
+    faults = {key: f"{text}: keep one of them" for key, text in source_faults(told).items()}
+    found = [{**one, "why": faults.get(one["key"], one["why"])} for one in left]
+    return found if values else [one | {"why": hidden(one["why"])} for one in found]
 
 
 def _named(view: View, one: Difference) -> str:

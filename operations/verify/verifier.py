@@ -18,7 +18,6 @@ from cdc.catalogue import Catalogue
 from cdc.errors import HeadwaterError, TableChanged
 from cdc.fold import FoldView
 from cdc.join.view import JoinedView
-from cdc.letters.words import hidden
 from cdc.pipeline import Pipeline
 from cdc.resolve.views import view_tables
 from cdc.stateful import StatefulView
@@ -34,7 +33,7 @@ from operations.state_folder import registers_of, state_dir
 from operations.status.frontier import Frontier, opened_servers
 from operations.verify.beside import beside
 from operations.verify.buckets import Keys, Side, bucket_count
-from operations.verify.columns import differing_columns, source_faults
+from operations.verify.columns import differing_columns, reasons
 from operations.verify.comparison import Comparison, compare, unmarked
 from operations.verify.settle import PAGE, Settler
 from operations.verify.told import reading
@@ -220,15 +219,7 @@ class Verifier:
         with self._settler(view, build, folder / f"{build.sink}-keys") as settler:
             self._settled(settler, build, result, differing)
             result.columns = differing_columns(settler, result.changed, values=self.asked.values)
-            result.not_repaired = self._reasons(result)
-
-    def _reasons(self, result: Comparison) -> list[dict[str, str]]:
-        """Why keys were not repaired; a sink's and Spark's words quote the row, which is told as the columns' values
-        are."""
-        faults = source_faults(result.columns)
-        whys = {key: f"{text}: keep one of them" for key, text in faults.items()}
-        told = [one | {"why": whys.get(one["key"], one["why"])} for one in result.not_repaired]
-        return told if self.asked.values else [one | {"why": hidden(one["why"])} for one in told]
+            result.not_repaired = reasons(result.not_repaired, result.columns, values=self.asked.values)
 
     def _typed(self, view: View, holders: Sequence[Opened]) -> View:
         """A view of which a table's column, or the state, has a type that only Spark knows, with that type."""

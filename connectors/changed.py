@@ -11,6 +11,7 @@ Docs: docs/decisions/changed-tables.md.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,10 +21,12 @@ from cdc.errors import TableChanged
 from connectors.captured import LOST, Captured, Gap, read_captured
 from connectors.database.lost import note_missing
 from connectors.database.sightings import Seen, Sighting, look
+from connectors.debezium import pattern
 from connectors.names import Names
 from connectors.postgres import Connection, explained
 
 RENAMED = "was renamed to"
+LEFT_OUT = "was left out of the connector's table.include.list"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -90,6 +93,31 @@ def differences(captured: Mapping[str, Captured], seen: Seen, publication: str) 
         if change := difference(entry.identity, now, same, publication):
             out[table] = change
     return out
+
+
+def left_out(captured: Mapping[str, Captured], config: Mapping[str, str]) -> dict[str, Change]:
+    """Tables whose changes the connector drops, because somebody has narrowed its list. Pure.
+
+    One that is still to be read may not be in it yet: ``apply`` notes a table before it tells the connector.
+
+    Args:
+        captured: the list of captured tables. Those with a gap are read again in any case.
+        config: the connector's, as it runs.
+    """
+    listed = config.get("table.include.list")
+    if not listed:
+        return {}  # every table
+    entries = [one.strip() for one in re.findall(r"(?:\\.|[^,\\])+", listed, re.DOTALL)]
+    done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
+    return {table: Change(LEFT_OUT) for table in done if not any(_matches(one, table) for one in entries)}
+
+
+def _matches(entry: str, table: str) -> bool:
+    """Whether an entry names a table: ours name one each, but a list that was edited may hold any expression."""
+    try:
+        return entry == pattern([table]) or re.fullmatch(entry, table, re.IGNORECASE) is not None
+    except re.error:  # Java's expressions are others, and a table that is read for nothing is not lost
+        return False
 
 
 def look_at(connection: Connection, publication: str, captured: Mapping[str, Captured]) -> Seen:

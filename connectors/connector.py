@@ -169,11 +169,17 @@ def _create(name: str, wanted: dict[str, str]) -> Any:
         servers.connect.create_stopped(name, wanted)
         offsets = servers.connect.offsets(name)
         slot = read_slot(servers.source, servers.pipeline.source.slot)
+        captured = read_captured(servers.setup, servers.names).values()
+        if offsets and slot is None and all(one.state == "initial" for one in captured):
+            # Somebody deleted the namesake before `drop` could make Connect forget it, and a first snapshot is meant.
+            servers.connect.wait_stopped(name)
+            servers.connect.delete_offsets(name)
+            offsets = []
         try:
             refuse_gap(servers.pipeline.source.slot, slot, offsets[0] if offsets else None)
         except (SlotLost, LogGap):
             # `resnapshot --all` gets well from this, and needs the offset. Who has nothing yet does not.
-            if all(one.state != "done" for one in read_captured(servers.setup, servers.names).values()):
+            if all(one.state != "done" for one in captured):
                 servers.connect.delete(name)
             raise
         except SourceError:

@@ -17,6 +17,7 @@ from connectors.database.truncate import TRIGGERS, drop_triggers
 from connectors.debezium import marker_topic, signal_group
 from connectors.postgres import explained
 from connectors.servers import Servers, open_servers
+from connectors.tables.catalogue import read_catalogue
 from connectors.topics import control_topics
 
 
@@ -66,8 +67,28 @@ def _topics(servers: Servers, *, topics: bool) -> list[str]:
             *events_topics(pipeline),
             marker_topic(pipeline),
             pipeline.dead_letter_topic,
+            *_topics_of_schemas(servers),
         ]
-    return names
+    return sorted(set(names))  # no broker describes one twice
+
+
+def _topics_of_schemas(servers: Servers) -> list[str]:
+    """Topics of schemas that the file has captured whole: an earlier ``drop`` took the list that names their tables.
+
+    Of tables that are gone nobody knows the names; their topics go by theirs. What has another dot behind the schema,
+    or is called as dead letters are, may be of a pipeline whose prefix is ours with the schema.
+    """
+    pipeline = servers.pipeline
+    whole = [table for table in pipeline.source.tables if table.endswith(".*")]
+    if not whole:
+        return []
+    names = {pipeline.topic(table) for table in read_catalogue(servers.setup, whole, absent=[]).tables}
+    begins = [pipeline.topic(table.removesuffix("*")) for table in whole]
+    for name in servers.kafka.beginning(begins):
+        rest = next(name.removeprefix(one) for one in begins if name.startswith(one))
+        if "." not in rest and rest != "dead-letters":
+            names.add(name)
+    return sorted(names)
 
 
 def _slot(servers: Servers, plugin: str, database: str) -> Action:

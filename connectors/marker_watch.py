@@ -16,6 +16,7 @@ from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from cdc.polling import last_answer
+from connectors.captured import Captured
 from connectors.connector import RunningConnector
 from connectors.debezium import marker_topic
 from connectors.marker import last_attempt, read_position
@@ -62,6 +63,7 @@ def refuse_lost_marker(
     pipeline: Pipeline,
     first: Mapping[str, Mapping[int, int]],
     connector: RunningConnector | None,
+    captured: Mapping[str, Captured],
 ) -> None:
     """Refuse to go on without a position that was there once, and that nobody writes again.
 
@@ -70,14 +72,21 @@ def refuse_lost_marker(
         pipeline: the loaded file.
         first: first offsets, topic -> partition -> offset. Compaction keeps a key's newest record and never moves them.
         connector: as it is; one that is still in its first snapshot may be about to write the position.
+        captured: the list of captured tables; while one is ``initial`` nobody has seen a first snapshot's end.
 
     Raises:
-        KafkaError: the marker's topic begins later than at 0, and tells no position (terminal).
+        KafkaError: the marker's topic tells no position, and begins later than at 0 or, though the first snapshot has
+            ended, at 0 (terminal).
     """
     topic = marker_topic(pipeline)
     begins = first.get(topic, {}).get(0, 0)
-    over = connector is None or connector.streaming
-    if begins and over and read_position(kafka, pipeline) is None:
+    if begins:
+        over = connector is None or connector.streaming
+    else:
+        # One that is empty is as it was made, by `apply` at first; or by somebody who has deleted the one before.
+        ended = all(entry.state != "initial" for entry in captured.values())
+        over = topic in first and ended and connector is not None and connector.streaming
+    if over and read_position(kafka, pipeline) is None:
         raise _lost(topic, begins)
 
 
@@ -99,9 +108,12 @@ def has_skipped(kafka: Kafka, pipeline: Pipeline, connector: RunningConnector | 
 
 
 def _lost(topic: str, begins: int) -> KafkaError:
+    what, how = f"what was before offset {begins} is deleted", "the topic had a retention, or somebody deleted records"
+    if not begins:
+        what, how = "it begins at 0, and does not hold it", "somebody deleted the topic, and it was made again"
     return KafkaError(
-        f"topic {topic} has lost the position of the initial snapshot: what was before offset {begins} is deleted",
-        means="the topic had a retention, or somebody deleted records; without it old and new can't be told apart",
+        f"topic {topic} has lost the position of the initial snapshot: {what}",
+        means=f"{how}; without it old and new can't be told apart",
         fix="`headwater drop FILE --topics`, then `headwater apply FILE`",
     )
 

@@ -14,7 +14,7 @@ from cdc.pipeline import Pipeline
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured, read_left
-from connectors.changed import Change, differences, look_at, merged, refusal
+from connectors.changed import Change, differences, left_out, look_at, merged, refusal
 from connectors.connector import RunningConnector, keeping, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants
@@ -100,8 +100,9 @@ def observe(servers: Servers) -> Actual:
     slot = read_slot(servers.source, pipeline.source.slot)
     connector = read_connector(servers.connect, servers.connector)  # after the slot, which must not overtake it
     if captured:
-        refuse_lost_marker(servers.kafka, pipeline, first, connector)
+        refuse_lost_marker(servers.kafka, pipeline, first, connector, captured)
     lost = lost_records(pipeline, captured, first, servers.kafka.ids(counts) if captured else {})
+    narrowed = left_out(captured, connector.config) if connector is not None else {}
     return Actual(
         catalogue=catalogue,
         facts=read_facts(servers.setup, catalogue.tables, pipeline.source.user),
@@ -109,7 +110,7 @@ def observe(servers: Servers) -> Actual:
         slot=slot,
         connector=connector,
         captured=captured,
-        gaps=find_gaps(captured, {**lost, **changed}),
+        gaps=find_gaps(captured, {**narrowed, **lost, **changed}),
         topics=topics,
         records={name: sum(end[name].values()) - sum(first[name].values()) for name in topics},
         now=read_moment(servers.source),

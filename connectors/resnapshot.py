@@ -33,10 +33,19 @@ from connectors.database.timeline import noted_timeline
 from connectors.failover import wanted
 from connectors.plan import find_changes, find_gaps, has_failed, hear, observe, prepare, request
 from connectors.postgres import explained
+from connectors.rest import UNPUBLISHED
 from connectors.servers import Servers, open_servers
 from connectors.signals import send_stop_signal
 from connectors.snapshot import unfinished
-from connectors.source_gaps import refuse_empty, refuse_future, refuse_gap, refuse_other, refuse_unfollowed, stored_lsn
+from connectors.source_gaps import (
+    READ_AGAIN,
+    refuse_empty,
+    refuse_future,
+    refuse_gap,
+    refuse_other,
+    refuse_unfollowed,
+    stored_lsn,
+)
 from connectors.tables.catalogue import near_misses, read_catalogue
 
 CREATE = "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
@@ -194,6 +203,13 @@ def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> Slot
         if not running.streaming:  # nothing is complete: only a first snapshot can begin again
             raise
         return gap
+    status = running.status
+    if running.streaming and status is not None and status.failed and UNPUBLISHED.search(status.trace):
+        return LogGap(
+            f"slot {servers.pipeline.source.slot} holds changes from when there was no publication",
+            means="this Postgres can't decode them, and the connector fails at the first of them for ever",
+            fix=READ_AGAIN,
+        )
     return None
 
 

@@ -30,8 +30,16 @@ EXACTLY_ONCE = (
     "connect.options: {exactly.once.support: requested}"
 )
 
+# Postgres before 18 decodes each change by the catalogue of its moment, and can't where there was no publication.
+UNPUBLISHED = re.compile(r'\bpublication ".+" does not exist')
+
 # Failures of Debezium's that say nothing to whoever reads them.
 KNOWN = (
+    (
+        UNPUBLISHED,
+        "there is no publication, or there was none when a change was written that comes now: `headwater apply FILE`"
+        " makes it; if it goes on failing, `headwater resnapshot FILE --all` makes the slot anew",
+    ),
     (
         re.compile(r"\bRecordTooLargeException\b"),
         "a row is larger than `kafka.max_message_bytes` lets through, and none is skipped: raise it in the file, then"

@@ -98,10 +98,7 @@ class Kafka:
         Raises:
             KafkaUnavailable: the brokers do not answer (transient).
         """
-        try:
-            found = self.admin.list_topics(timeout=self.seconds).topics
-        except KafkaException as error:
-            raise translate("listing topics", error, self.bootstrap) from error
+        found = self._listed()
         there = [name for name in sorted(names) if name in found]
         if not there:
             return {}
@@ -114,6 +111,15 @@ class Kafka:
             copies = len(next(iter(partitions.values())).replicas) if partitions else 0
             out[resource.name] = Topic(resource.name, len(partitions), copies, own)
         return out
+
+    @_patient
+    def beginning(self, begins: Collection[str]) -> list[str]:
+        """The names of topics that begin with one of these.
+
+        Raises:
+            KafkaUnavailable: the brokers do not answer (transient).
+        """
+        return sorted(name for name in self._listed() if name.startswith(tuple(begins)))
 
     @_patient
     def ids(self, names: Collection[str]) -> dict[str, str]:
@@ -227,6 +233,14 @@ class Kafka:
                 **{name.replace("_", "."): value for name, value in more.items()},
             }
         )
+
+    def _listed(self) -> dict[str, Any]:
+        """What the brokers tell of every topic, by name."""
+        try:
+            found: dict[str, Any] = self.admin.list_topics(timeout=self.seconds).topics
+        except KafkaException as error:
+            raise translate("listing topics", error, self.bootstrap) from error
+        return found
 
     def _wait(self, name: str, *, there: bool) -> None:
         """Topics appear and vanish asynchronously: the next step must find what this one promised."""

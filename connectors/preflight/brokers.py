@@ -57,7 +57,7 @@ def _lost(site: Site, actual: Mapping[str, Topic]) -> Iterator[Finding]:
         yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
     try:
         connector = read_connector(site.connect, connector_name(site.pipeline))
-        refuse_lost_marker(site.kafka, site.pipeline, first, connector)
+        refuse_lost_marker(site.kafka, site.pipeline, first, connector, captured)
     except ConnectError:
         return  # the check «connect» says so
     except KafkaError as error:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.changed import find_changed
+from cdc.errors import ConnectError
+from connectors.captured import read_captured
+from connectors.changed import find_changed, left_out, merged, refusal
+from connectors.debezium import connector_name
 from connectors.preflight.model import Check, Finding, Level, Site
 
 
 def run(site: Site) -> Iterator[Finding]:
-    """Same table under each name, in the publication all the time, with the same key; and no gap is noted."""
+    """Same table under each name, in the publication all the time, with the same key; and no gap is noted.
+
+    And the connector sends what the publication gives it."""
     connection = site.setup if not isinstance(site.setup, Exception) else site.db
     for table, error in find_changed(connection, site.names, site.pipeline.source.publication).items():
+        yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
+    try:
+        config = site.connect.config(connector_name(site.pipeline))
+    except ConnectError:
+        return  # the check «connect» says so
+    for table, change in left_out(read_captured(connection, site.names), config or {}).items():
+        error = refusal(table, merged(None, change))
         yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
 
 

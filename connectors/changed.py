@@ -209,24 +209,27 @@ def complete(connection: Connection, names: Names, publication: str, entries: It
         TableChanged: something has happened to one: it must be read again (terminal).
         SourceError: Postgres refused (SourceUnavailable: transient).
     """
+    seen = {entry.table: entry for entry in entries}
+    gaps = {t: e for t, e in read_captured(connection, names).items() if t in seen and e.gap is not None}
+    found = differences(gaps, look_at(connection, publication, gaps), publication)  # in a transaction of its own
     with explained("updating the list of captured tables"), connection.transaction():
-        settled = settle(connection, names, entries)
-        again = _close_gaps(connection, names, publication, settled)
+        settled = settle(connection, names, seen.values())
+        again = _close_gaps(connection, names, {t: e for t, e in gaps.items() if t in settled}, found)
     for error in again:
         raise error
     return settled
 
 
-def _close_gaps(connection: Connection, names: Names, publication: str, tables: set[str]) -> list[TableChanged]:
+def _close_gaps(
+    connection: Connection, names: Names, gaps: Mapping[str, Captured], found: Mapping[str, Change]
+) -> list[TableChanged]:
     """Forget the gaps of tables that were read again; those that must be read once more keep theirs, and are told."""
-    captured = {t: e for t, e in read_captured(connection, names).items() if t in tables and e.gap is not None}
-    found = differences(captured, look_at(connection, publication, captured), publication)
-    note_gaps(connection, names, captured, found)
+    note_gaps(connection, names, gaps, {table: change for table, change in found.items() if table in gaps})
     clear = sql.SQL("UPDATE {} SET gap = NULL WHERE table_name = %s AND (gap ->> 'mending')::boolean").format(
         names.identifier(names.captured)
     )
     return [
         refusal(table, merged(entry.gap, found.get(table)))
-        for table, entry in captured.items()
+        for table, entry in gaps.items()
         if table in found or connection.execute(clear, [table]).rowcount == 0
     ]

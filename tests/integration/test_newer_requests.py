@@ -11,6 +11,7 @@ from cdc.pipeline import Pipeline
 from connectors import changed, snapshot
 from connectors.apply import apply, plan_pipeline
 from connectors.captured import read_captured
+from connectors.missed_deletes import sweep_missed
 from connectors.resnapshot import Wish, read_anew, resnapshot
 from connectors.servers import Servers, open_servers
 from connectors.snapshot import wait_snapshot
@@ -38,17 +39,16 @@ def test_a_sweep_that_ends_late_leaves_the_newer_request_open(
     source: SourceDatabase, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Pipeline], Any]
 ) -> None:
     pipeline = made(source, "t")
-    sweeps = []
+    sweeps: list[dict[str, int]] = []
 
     def late(servers: Servers, *more: Any) -> dict[str, int]:
-        found = sweep(servers, *more)
+        found = sweep_missed(servers, *more)
         if not sweeps:
             unseen(source, pipeline, "DELETE FROM t WHERE id = 2")
             ask(pipeline)
         sweeps.append(found)
         return found
 
-    sweep = snapshot.sweep_missed
     monkeypatch.setattr(snapshot, "sweep_missed", late)
     resnapshot(pipeline, Wish(["public.t"]))
     done = wait_snapshot(pipeline, seconds=120)

@@ -263,11 +263,25 @@ def want_again(
         connection.execute(update, [condition, sweep, sorted(tables)])
 
 
-def settle(connection: Connection, names: Names, tables: Iterable[str]) -> None:
-    """Note that tables which were read again are complete, and swept."""
+def settle(connection: Connection, names: Names, entries: Iterable[Captured]) -> set[str]:
+    """Note that tables which were read are complete, and swept if that was asked for.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        entries: as they were when what is complete now was looked at.
+
+    Returns:
+        Those that are noted: not one that somebody has asked for again since, or has noted as complete.
+    """
+    # Whatever changes a table's state or its signal writes the moment, too.
+    update = sql.SQL(
+        "UPDATE {} c SET snapshot = 'done', signal_id = NULL, changed_at = now(), condition = NULL, sweep = false"
+        " FROM unnest(%s::text[], %s::text[], %s::timestamptz[]) AS seen (table_name, signal_id, changed_at)"
+        " WHERE c.table_name = seen.table_name AND c.signal_id IS NOT DISTINCT FROM seen.signal_id"
+        " AND c.changed_at = seen.changed_at RETURNING c.table_name"
+    ).format(names.identifier(names.captured))
+    seen = sorted(entries, key=lambda entry: entry.table)
+    asked = [[e.table for e in seen], [e.signal_id for e in seen], [e.changed_at for e in seen]]
     with explained("updating the list of captured tables"):
-        update = sql.SQL(
-            "UPDATE {} SET snapshot = 'done', changed_at = now(), condition = NULL, sweep = false"
-            " WHERE table_name = ANY(%s)"
-        ).format(names.identifier(names.captured))
-        connection.execute(update, [sorted(tables)])
+        return {table for (table,) in connection.execute(update, asked)}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from cdc.errors import TableChanged
-from connectors.captured import LOST, Captured, Gap, read_captured
+from connectors.captured import LOST, Captured, Gap, read_captured, settle
 from connectors.database.lost import note_missing
 from connectors.database.sightings import Seen, Sighting, look
 from connectors.debezium import pattern
@@ -218,24 +218,46 @@ def _kept(known: Sighting | None, now: Sighting) -> Sighting:
     return now if known.owner != now.owner else known.with_indexes(now)
 
 
-def close_gaps(connection: Connection, names: Names, publication: str, tables: Iterable[str]) -> None:
-    """Forget the gaps of tables that were read again, unless something has happened to them since that began.
+def complete(connection: Connection, names: Names, publication: str, entries: Iterable[Captured]) -> set[str]:
+    """Note tables that were read as complete, and forget their gaps, unless something has happened to them since.
+
+    In one transaction: a gap that stayed without anybody who reads the table would stop its flows for ever, and one
+    that somebody has noted since, with a new wish to read it, is not ours to forget.
+
+    Args:
+        connection: as the owner of the list.
+        names: the pipeline's.
+        publication: its name.
+        entries: as they were when what is complete now was looked at.
+
+    Returns:
+        The tables that are complete; not those that somebody has asked for again since.
 
     Raises:
-        TableChanged: something has: it must be done again (terminal).
+        TableChanged: something has happened to one: it must be read again (terminal).
         SourceError: Postgres refused (SourceUnavailable: transient).
     """
-    wanted = set(tables)
-    captured = {t: e for t, e in read_captured(connection, names).items() if t in wanted and e.gap is not None}
-    found = differences(captured, look_at(connection, publication, captured), publication)
-    note_gaps(connection, names, captured, found)
+    seen = {entry.table: entry for entry in entries}
+    gaps = {t: e for t, e in read_captured(connection, names).items() if t in seen and e.gap is not None}
+    found = differences(gaps, look_at(connection, publication, gaps), publication)  # in a transaction of its own
+    with explained("updating the list of captured tables"), connection.transaction():
+        settled = settle(connection, names, seen.values())
+        again = _close_gaps(connection, names, {t: e for t, e in gaps.items() if t in settled}, found)
+    for error in again:
+        raise error
+    return settled
+
+
+def _close_gaps(
+    connection: Connection, names: Names, gaps: Mapping[str, Captured], found: Mapping[str, Change]
+) -> list[TableChanged]:
+    """Forget the gaps of tables that were read again; those that must be read once more keep theirs, and are told."""
+    note_gaps(connection, names, gaps, {table: change for table, change in found.items() if table in gaps})
     clear = sql.SQL("UPDATE {} SET gap = NULL WHERE table_name = %s AND (gap ->> 'mending')::boolean").format(
         names.identifier(names.captured)
     )
-    again = {}
-    with explained("updating the list of captured tables"):
-        for table, entry in captured.items():
-            if table in found or connection.execute(clear, [table]).rowcount == 0:
-                again[table] = refusal(table, merged(entry.gap, found.get(table)))
-    for error in again.values():
-        raise error
+    return [
+        refusal(table, merged(entry.gap, found.get(table)))
+        for table, entry in gaps.items()
+        if table in found or connection.execute(clear, [table]).rowcount == 0
+    ]

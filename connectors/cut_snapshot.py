@@ -19,6 +19,7 @@ from cdc.log.client import Kafka
 from cdc.log.records import SILENCE_SECONDS, records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN
+from connectors.alone import changing
 from connectors.connector import wait_ready
 from connectors.marker import snapshot_position
 from connectors.servers import Servers
@@ -41,21 +42,23 @@ def sweep(servers: Servers, tables: Iterable[str]) -> dict[str, int]:
     Raises:
         KafkaError: the marker's record is not there, or a delete was not acknowledged (do it again).
         KafkaUnavailable, RegistryUnavailable: no answer (transient).
+        SourceUnavailable: another sweep, or an ``apply``, has the connector for long (transient).
     """
     tables = [table for table in tables if not is_outbox(servers.pipeline, table)]  # what was read is an event for ever
-    servers.connect.stop(servers.connector)
-    servers.connect.wait_stopped(servers.connector)
-    try:
-        position = snapshot_position(servers)
-        topics = servers.kafka.describe([servers.pipeline.topic(table) for table in tables])
-        out = {}
-        for table in tables:
-            topic = topics[servers.pipeline.topic(table)]
-            out[table] = sum(_sweep(servers, topic.name, part, position) for part in range(topic.partitions))
-        return out
-    finally:
-        servers.connect.resume(servers.connector)
-        wait_ready(servers)
+    with changing(servers):  # else another sweep would let the connector go on under this one
+        servers.connect.stop(servers.connector)
+        servers.connect.wait_stopped(servers.connector)
+        try:
+            position = snapshot_position(servers)
+            topics = servers.kafka.describe([servers.pipeline.topic(table) for table in tables])
+            out = {}
+            for table in tables:
+                topic = topics[servers.pipeline.topic(table)]
+                out[table] = sum(_sweep(servers, topic.name, part, position) for part in range(topic.partitions))
+            return out
+        finally:
+            servers.connect.resume(servers.connector)
+            wait_ready(servers)
 
 
 def _sweep(servers: Servers, topic: str, partition: int, position: int) -> int:

@@ -29,6 +29,7 @@ from cdc.log.records import records
 from cdc.outbox import is_outbox
 from cdc.records.debezium_json import WRITTEN, lsn_of
 from connectors.absent_keys import NO_SWEEP, KeyCheck
+from connectors.alone import changing
 from connectors.connector import wait_ready
 from connectors.cut_snapshot import write_deletes
 from connectors.database.history import read_moment
@@ -60,7 +61,7 @@ def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nob
     Raises:
         SourceError: a key can't be looked for, or Postgres refused.
         KafkaError: a delete was not acknowledged (do it again).
-        KafkaUnavailable, SourceUnavailable: no answer (transient).
+        KafkaUnavailable, SourceUnavailable: no answer, or another sweep has the connector for long (transient).
     """
     kept = {table: 0 for table in tables if is_outbox(servers.pipeline, table)}  # whose rows go, and whose events stay
     tables = [table for table in tables if table not in kept]
@@ -72,13 +73,14 @@ def sweep_missed(servers: Servers, tables: Sequence[str], told: Told = _tell_nob
             each.suspect(told)
         if not any(each.suspects for each in ghosts):
             return {**kept, **dict.fromkeys(tables, 0)}
-        servers.connect.stop(servers.connector)
-        try:
-            servers.connect.wait_stopped(servers.connector)
-            return {**kept, **{each.table.qualified: each.delete() for each in ghosts}}
-        finally:
-            servers.connect.resume(servers.connector)
-            wait_ready(servers)
+        with changing(servers):  # else another sweep, or an apply, would let the connector go on under this one
+            servers.connect.stop(servers.connector)
+            try:
+                servers.connect.wait_stopped(servers.connector)
+                return {**kept, **{each.table.qualified: each.delete() for each in ghosts}}
+            finally:
+                servers.connect.resume(servers.connector)
+                wait_ready(servers)
 
 
 class Ghosts:

@@ -14,7 +14,11 @@ from cdc.pipeline import Pipeline
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured, read_left
+<<<<<<< HEAD
 from connectors.changed import Change, differences, left_out, look_at, merged, refusal
+=======
+from connectors.changed import Change, complete, differences, look_at, merged, refusal
+>>>>>>> 1955f7963e3a75bccb16b4737acd361ca32000b9
 from connectors.connector import RunningConnector, keeping, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants
@@ -139,7 +143,8 @@ def find_gaps(captured: Mapping[str, Captured], found: Mapping[str, Change]) -> 
     """Tables whose changes are missing, found now or noted, and that are not being read again yet. Pure."""
     gaps = {}
     for table, entry in captured.items():
-        if table in found or (entry.gap is not None and not entry.gap.mending):
+        # An older version that was killed could note a table as read, and its gap as being mended for ever.
+        if table in found or (entry.gap is not None and (not entry.gap.mending or entry.state == "done")):
             gaps[table] = merged(entry.gap, found.get(table), mending=True)
     return gaps
 
@@ -357,7 +362,8 @@ def plan_sweep(servers: Servers, actual: Actual) -> list[Action]:
 
     def run(servers: Servers) -> None:
         sweep(servers, initial)
-        mark(servers.setup, servers.names, initial, "done")
+        seen = [actual.captured[table] for table in initial]
+        complete(servers.setup, servers.names, servers.pipeline.source.publication, seen)
 
     return [
         Action("snapshot", ", ".join(initial), "remove what an interrupted snapshot left", "interrupted", "done", run)

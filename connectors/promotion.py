@@ -29,7 +29,7 @@ from cdc.records.position import format_lsn
 from connectors.alone import alone
 from connectors.database.history import Moment
 from connectors.database.slot import Slot, read_slot
-from connectors.database.timeline import note_timeline, noted_timeline, read_history
+from connectors.database.timeline import is_our_stop, note_stop, note_timeline, noted_timeline, read_history
 from connectors.debezium import connector_name
 from connectors.names import Names
 from connectors.postgres import LOCK_SECONDS, Connection, explained
@@ -46,8 +46,8 @@ def follow(
 ) -> None:
     """Follow the server to its timeline, or say why that can't be done.
 
-    Killed anywhere, the timeline is not noted and the connector stands still, or it is noted and all was looked at;
-    then it may be stopped, and the next runner's ``apply`` starts it.
+    Killed anywhere, the timeline is not noted and the connector stands still, or it is noted and all was looked at.
+    That the stop is a runner's is noted before it, so that the next one lets the connector go on.
 
     Args:
         connection: to the promoted server, as the replication role.
@@ -67,13 +67,24 @@ def follow(
         connection, f"headwater {pipeline.source.slot}", "another runner that follows the same server", LOCK_SECONDS
     ):
         refuse_other_history(remembered, now, history, witness)
-        if noted_timeline(connection, names) == now.timeline:
+        looked, ours = noted_timeline(connection, names) == now.timeline, is_our_stop(connection, names)
+        if looked and not ours:
             return  # another runner has looked at the connector before it went on
         switch = history[remembered.timeline]
-        refuse_slot(pipeline.source.slot, read_slot(connection, pipeline.source.slot), now, switch)
+        if not looked:
+            refuse_slot(pipeline.source.slot, read_slot(connection, pipeline.source.slot), now, switch)
         client = ConnectClient(pipeline.connect, request_seconds=REQUEST_SECONDS)
         try:
-            _pass_on(connection, pipeline, client, now, switch)
+            status = client.status(connector_name(pipeline))
+            if status is None:
+                raise _unfollowed(
+                    now, f"there is no connector {connector_name(pipeline)}, so nobody knows how far it had read"
+                )
+            stays = status.connector in ("PAUSED", "STOPPED") and not ours  # as somebody wanted it
+            if not looked:
+                _look(connection, pipeline, client, now, switch, stays=stays)
+            if not stays:
+                _let_go_on(connection, pipeline, client, now, remembered.timeline)
         finally:
             client.close()
 
@@ -88,31 +99,37 @@ def _history(pipeline: Pipeline, now: Moment) -> dict[int, int]:
         raise _unfollowed(now, error.what) from error
 
 
-def _pass_on(connection: Connection, pipeline: Pipeline, client: ConnectClient, now: Moment, switch: int) -> None:
-    """Look at the connector while it stands still, note the timeline, and let it go on."""
-    name = connector_name(pipeline)
-    status = client.status(name)
-    if status is None:
-        raise _unfollowed(now, f"there is no connector {name}, so nobody knows how far it had read")
+def _look(
+    connection: Connection, pipeline: Pipeline, client: ConnectClient, now: Moment, switch: int, *, stays: bool
+) -> None:
+    """Look at the connector while it stands still, and note the timeline; ``stays``: it is not to go on then."""
+    name, names = connector_name(pipeline), Names.of(pipeline)
+    if not stays:
+        note_stop(connection, names, now.timeline, stopped=True)
     client.stop(name)
     client.wait_stopped(name)
     offsets = client.offsets(name)
     refuse_ahead(offsets[0] if offsets else None, now, switch)
-    note_timeline(connection, Names.of(pipeline), now.timeline)
-    if status.connector in ("PAUSED", "STOPPED"):
-        return  # as somebody wanted it
+    note_timeline(connection, names, now.timeline)
+
+
+def _let_go_on(connection: Connection, pipeline: Pipeline, client: ConnectClient, now: Moment, before: int) -> None:
+    """Let a connector that was looked at go on, and see that it reads here; else ``before`` is the timeline again."""
+    name, names, slot = connector_name(pipeline), Names.of(pipeline), pipeline.source.slot
     client.resume(name)
-    slot = pipeline.source.slot
 
     def attached() -> bool:
         found, told = read_slot(connection, slot), client.status(name)
         return bool(found and found.active) or (told is not None and told.failed)
 
     if not poll(attached, bool, ATTACHED_SECONDS):
+        # First this: what it has read meanwhile is to be looked at before it may read here.
+        note_timeline(connection, names, before)
         client.stop(name)
         raise _unfollowed(
             now, f"the connector runs, and does not read from slot {slot} here: it reaches another server"
         )
+    note_stop(connection, names, now.timeline, stopped=False)
 
 
 # -- the rules, pure ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from cdc.pipeline import Pipeline
 from cdc.records.position import format_lsn
 from connectors.absent_keys import refuse_keys
 from connectors.actions import run_all
+from connectors.alone import changing
 from connectors.begins import Begins
 from connectors.captured import Captured, read_captured, want_again
 from connectors.conditions import check_condition
@@ -214,10 +215,11 @@ def _gap(servers: Servers, slot: Slot | None, running: RunningConnector) -> Slot
 
 
 def _start(servers: Servers, running: RunningConnector) -> None:
-    """Start a connector that a killed sweep has left stopped, or that has failed."""
+    """Start a connector that a killed sweep has left stopped, or that has failed; not under a sweep that is alive."""
     status = running.status
     if status is not None and (status.failed or status.connector in ("PAUSED", "STOPPED")):
-        start_again(servers.connect, servers.connector)
+        with changing(servers):
+            start_again(servers.connect, servers.connector)
     wait_ready(servers)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from cdc.errors import ConnectError, SourceError
 from cdc.outbox import topics_of_table
 from cdc.pipeline import Pipeline
-from connectors.captured import Captured, mark, read_captured, settle
-from connectors.changed import close_gaps
+from connectors.captured import Captured, read_captured
+from connectors.changed import complete
 from connectors.connector import RunningConnector, read_connector
 from connectors.cut_snapshot import sweep
 from connectors.database.lost import end_lost
@@ -154,19 +154,17 @@ class Waiting:
         read = {t for t, entry in entries.items() if entry.state == "requested" and is_complete(heard, entry)}
         again = {table for table in read if entries[table].sweep}
         done |= read - again
-        if done:
-            mark(self.servers.setup, self.servers.names, done, "done")
-            self._mended(done)
+        done = self._complete(entries, done)
         # All at once: looking for missed deletes may stop the connector.
         if again and clean and again == {table for table, entry in entries.items() if entry.sweep}:
             self.swept |= sweep_missed(self.servers, sorted(again), self._tell)
-            settle(self.servers.setup, self.servers.names, again)
-            self._mended(again)
-            done |= again
+            done |= self._complete(entries, again)
         return done
 
-    def _mended(self, tables: Iterable[str]) -> None:
-        close_gaps(self.servers.setup, self.servers.names, self.servers.pipeline.source.publication, tables)
+    def _complete(self, entries: Mapping[str, Captured], tables: Iterable[str]) -> set[str]:
+        """Note tables as complete; those that somebody has asked for again meanwhile are not, and are waited for."""
+        servers, seen = self.servers, [entries[table] for table in tables]
+        return complete(servers.setup, servers.names, servers.pipeline.source.publication, seen) if seen else set()
 
     def _running(self) -> RunningConnector:
         servers = self.servers

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from psycopg import sql
 
 from cdc.pipeline import Source
@@ -9,6 +11,10 @@ from cdc.records.position import parse_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, explained, has_table, replication_command
 from connectors.timeline_gate import HERE, ROW
+
+# The row that says whether a runner has stopped the connector to follow, and for which timeline. That lies in the
+# token: counts must not fall, for tokens of writes bear the greatest (``write_tokens.py``).
+STOPPED = "stopped:"
 
 
 def noting(names: Names) -> sql.Composed:
@@ -29,13 +35,32 @@ def noted_timeline(connection: Connection, names: Names) -> int | None:
 
 def note_timeline(connection: Connection, names: Names, timeline: int) -> None:
     """Note that a timeline is followed now; on disk when this returns."""
+    _write(connection, names, ROW, timeline, UUID(int=0))
+
+
+def note_stop(connection: Connection, names: Names, timeline: int, *, stopped: bool) -> None:
+    """Note that a runner stops the connector to follow a timeline, or has let it go on; on disk when this returns."""
+    _write(connection, names, STOPPED, timeline, UUID(int=int(stopped)))
+
+
+def is_our_stop(connection: Connection, names: Names) -> bool:
+    """A runner has stopped the connector to follow, and has not let it go on: it is nobody's wish that it stands."""
+    with explained("reading the witness table"):
+        if not has_table(connection, names.schema, names.witness):
+            return False
+        select = sql.SQL("SELECT token FROM {} WHERE runner = %s").format(names.identifier(names.witness))
+        row = connection.execute(select, [STOPPED]).fetchone()
+    return row is not None and row[0] == UUID(int=1)
+
+
+def _write(connection: Connection, names: Names, row: str, timeline: int, token: UUID) -> None:
     upsert = sql.SQL(
-        "INSERT INTO {} (runner, count) VALUES (%s, %s)"
-        " ON CONFLICT (runner) DO UPDATE SET count = excluded.count, at = now()"
+        "INSERT INTO {} (runner, count, token) VALUES (%s, %s, %s)"
+        " ON CONFLICT (runner) DO UPDATE SET count = excluded.count, token = excluded.token, at = now()"
     ).format(names.identifier(names.witness))
     with explained("writing the witness table"), connection.transaction():
         connection.execute("SET LOCAL synchronous_commit = local")
-        connection.execute(upsert, [ROW, timeline])
+        connection.execute(upsert, [row, timeline, token])
 
 
 def read_history(source: Source, timeline: int) -> dict[int, int]:

@@ -11,11 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc.errors import SourceChanged
+from cdc.errors import ConnectUnavailable, SourceChanged
 from connectors.apply import apply
 from connectors.database.slot import read_slot
+from connectors.database.timeline import is_our_stop
 from connectors.preflight import preflight
 from connectors.promotion import follow
+from connectors.rest import ConnectClient
 from connectors.servers import open_servers
 from connectors.snapshot import wait_snapshot
 from connectors.source_gaps import check_source
@@ -75,6 +77,42 @@ def test_a_promoted_standby_is_followed_and_every_sink_equals_it(local_stack: Se
             scenario.assert_equal()
             planned = scenario.run("plan", ok=(0, 2))  # the right to read, which is taken away here, and no more
             assert "slot " not in planned and "connector " not in planned
+
+
+def test_a_runner_that_was_cut_while_it_followed_lets_the_connector_go_on_at_the_next_attempt(
+    local_stack: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka Connect does not answer for a moment, with the connector stopped: that stop is nobody's wish."""
+    with own_postgres() as primary, standby_of(primary) as standby:
+        guard(primary)
+        with source_database(primary.endpoints(local_stack.endpoints)) as source:
+            source.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'old')")
+            pipeline = source.pipeline("public.t")
+            apply(pipeline)
+            assert wait_snapshot(pipeline, seconds=90).done
+            assert eventually(lambda: standby.has_copied(pipeline.source.slot), 60)
+            remembered = check_source(pipeline, None)
+            primary.kill()
+            standby.take_over()
+            source.execute("INSERT INTO t VALUES (2, 'new')")
+            for verb in ("offsets", "resume"):
+
+                def fails(*_: Any) -> Any:
+                    raise ConnectUnavailable("no answer")
+
+                with monkeypatch.context() as away, pytest.raises(ConnectUnavailable):
+                    away.setattr(ConnectClient, verb, fails)
+                    check_source(pipeline, remembered, follow)
+                with open_servers(pipeline) as servers:
+                    status = servers.connect.status(servers.connector)
+                    assert status is not None and status.connector == "STOPPED"
+                    assert is_our_stop(servers.source, servers.names)
+            seen = check_source(pipeline, remembered, follow)
+            assert seen is not None and seen.timeline == 2
+            topic = pipeline.topic("public.t")
+            assert eventually(lambda: {"id": 2, "v": "new"} in source.latest(topic).values(), 60)
+            with open_servers(pipeline) as servers:
+                assert not is_our_stop(servers.source, servers.names), "who stops it from now on wants that"
 
 
 def test_a_connector_that_was_ahead_of_the_promoted_standby_is_not_followed(local_stack: Servers) -> None:

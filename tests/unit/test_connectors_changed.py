@@ -14,6 +14,7 @@ from connectors.connector import plan_renewal
 from connectors.database.sessions import Session, ours
 from connectors.database.sightings import Sighting
 from connectors.names import Names
+from connectors.plan import find_gaps
 
 KNOWN = Sighting(7, ("id",), "default", True, 10, "500", 90, "s.t", keyless={"70": "500", "71": "501"})
 AWAY = "had a replica identity that lacks its key for a while"
@@ -88,3 +89,12 @@ def test_a_connector_is_restarted_for_tables_and_topics_are_made_anew_without_on
     assert len(plan_renewal("c", ["s.t"], [], there=True)) == 1
     assert plan_renewal("c", ["s.t"], [], there=False) == [] == plan_renewal("c", [], [], there=True)
     assert len(plan_renewal("c", ["s.t"], [topic], there=False)) == 1
+
+
+def test_a_gap_that_nobody_mends_any_more_is_found_again() -> None:
+    """A version that was killed between two notes has left it so: read, and being mended."""
+    gap = Gap(("was dropped",), mending=True)
+    entry = Captured("s.t", "requested", "one", datetime(2026, 1, 1, tzinfo=UTC), gap=gap)
+    for state, found in (("wanted", {}), ("requested", {}), ("done", {"s.t": gap})):
+        assert find_gaps({"s.t": replace(entry, state=state)}, {}) == found
+    assert find_gaps({"s.t": replace(entry, gap=replace(gap, mending=False))}, {}) == {"s.t": gap}

@@ -13,7 +13,7 @@ import orjson
 import psycopg
 import pytest
 
-from cdc.errors import SourceChanged, SourceUnavailable, StateError
+from cdc.errors import ConnectUnavailable, SourceChanged, SourceUnavailable, StateError
 from cdc.records.position import format_lsn, parse_lsn
 from connectors import promotion, source_gaps
 from connectors.database.history import Moment
@@ -124,6 +124,14 @@ class Connector:
         assert self.asked[-1] == "wait_stopped", "looked at while it may move"
         return [self.offset]
 
+    def stop(self, _: str) -> None:
+        self.asked.append("stop")
+        self.state = "STOPPED"
+
+    def resume(self, _: str) -> None:
+        self.asked.append("resume")
+        self.state = "RUNNING"
+
     def __getattr__(self, verb: str) -> Any:
         return lambda *_: self.asked.append(verb)
 
@@ -131,6 +139,7 @@ class Connector:
 class Database:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, connector: Connector) -> None:
         self.noted: int | None = 1
+        self.ours = False
         self.slots: list[Slot | None] = [COPY]
         self.connector = connector
 
@@ -139,13 +148,19 @@ class Database:
             yield
 
         def note(_: Any, __: Any, timeline: int) -> None:
-            connector.asked.append("note")
+            connector.asked.append(f"note {timeline}")
             self.noted = timeline
+
+        def note_stop(_: Any, __: Any, timeline: int, *, stopped: bool) -> None:
+            connector.asked.append("ours" if stopped else "free")
+            self.ours = stopped
 
         monkeypatch.setattr(promotion, "alone", alone)
         monkeypatch.setattr(promotion, "read_history", lambda *_: HISTORY)
         monkeypatch.setattr(promotion, "noted_timeline", lambda *_: self.noted)
         monkeypatch.setattr(promotion, "note_timeline", note)
+        monkeypatch.setattr(promotion, "note_stop", note_stop)
+        monkeypatch.setattr(promotion, "is_our_stop", lambda *_: self.ours)
         slots = self.slots
         monkeypatch.setattr(promotion, "read_slot", lambda *_: slots.pop(0) if len(slots) > 1 else slots[0])
         monkeypatch.setattr(promotion, "ConnectClient", lambda *_, **__: connector)
@@ -157,19 +172,55 @@ class Database:
 
 READING = replace(COPY, active=True)
 STOPPED = ["stop", "wait_stopped"]
+LOOKED = ["ours", *STOPPED, "note 2"]
 
 
 def test_the_connector_is_looked_at_while_it_stands_still_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(monkeypatch, Connector("FAILED"))
     database.slots[:] = [COPY, READING]
     database.follow()
-    assert database.connector.asked == [*STOPPED, "note", "resume", "close"] and database.noted == 2
+    assert database.connector.asked == [*LOOKED, "resume", "free", "close"] and database.noted == 2
 
 
 def test_a_connector_that_somebody_has_stopped_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(monkeypatch, Connector("STOPPED"))
     database.follow()
-    assert database.connector.asked == [*STOPPED, "note", "close"]
+    assert database.connector.asked == [*STOPPED, "note 2", "close"]
+
+
+def away(monkeypatch: pytest.MonkeyPatch, database: Database, verb: str) -> None:
+    """A server does not answer once: the runner tries again, as one that was killed there does."""
+
+    def fails(*_: Any) -> Any:
+        database.connector.asked.append(f"{verb}?")
+        monkeypatch.delattr(database.connector, verb)
+        raise ConnectUnavailable("no answer")
+
+    monkeypatch.setattr(database.connector, verb, fails, raising=False)
+
+
+@pytest.mark.parametrize("verb", ["wait_stopped", "offsets", "resume"])
+def test_a_connector_that_a_runner_has_stopped_goes_on_at_the_next_attempt(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    database = Database(monkeypatch, Connector())
+    database.slots[:] = [COPY, READING]
+    away(monkeypatch, database, verb)
+    with pytest.raises(ConnectUnavailable):
+        database.follow()
+    assert database.connector.state == "STOPPED"
+    database.follow()
+    assert database.connector.state == "RUNNING" and database.noted == 2
+    assert not database.ours, "who stops it from now on wants that"
+
+
+def test_what_was_looked_at_is_not_looked_at_again_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have read on by then, from here."""
+    database = Database(monkeypatch, Connector("STOPPED", {"lsn": 9999}))
+    database.noted, database.ours = 2, True
+    database.slots[:] = [replace(READING, confirmed_lsn=9999)]
+    database.follow()
+    assert database.connector.asked == ["resume", "free", "close"]
 
 
 def test_what_another_runner_has_followed_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +233,7 @@ def test_what_another_runner_has_followed_is_not_looked_at_again(monkeypatch: py
 @pytest.mark.parametrize(
     ("connector", "slots", "asked"),
     [
-        (Connector(offset={"lsn": SWITCH + 1}), [COPY], [*STOPPED, "close"]),
+        (Connector(offset={"lsn": SWITCH + 1}), [COPY], ["ours", *STOPPED, "close"]),
         (Connector("none"), [COPY], ["close"]),
         (Connector(), [None], []),
     ],
@@ -215,9 +266,15 @@ def test_a_history_that_can_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_connector_that_reads_from_another_server_is_stopped_again(monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(monkeypatch, Connector())
-    with pytest.raises(SourceChanged, match="it reaches another server"):
-        database.follow()
-    assert database.connector.asked == [*STOPPED, "note", "resume", "stop", "close"]
+    refused = [*LOOKED, "resume", "note 1", "stop", "close"]
+    for attempt in (1, 2):
+        with pytest.raises(SourceChanged, match="it reaches another server"):
+            database.follow()
+        assert database.connector.asked == refused * attempt, "said again, and not taken for followed"
+    assert (database.noted, database.connector.state) == (1, "STOPPED")
+    database.slots[:] = [COPY, READING]
+    database.follow()
+    assert (database.noted, database.connector.state) == (2, "RUNNING")
 
 
 # -- what is remembered, and what else refuses -------------------------------------------------------------------------

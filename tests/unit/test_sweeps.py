@@ -1,0 +1,125 @@
+"""Sweeps for missed deletes and requests to read again that come in between, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from connectors import cut_snapshot, missed_deletes, resnapshot, snapshot
+from connectors.captured import Captured
+from connectors.rest import Status
+from connectors.signals import Heard
+from connectors.snapshot import Waiting
+
+REQUESTED = Captured("s.t", "requested", "one", datetime(2026, 1, 1, tzinfo=UTC), sweep=True)
+
+
+class Connector:
+    """Kafka Connect, and what was asked of it and of the lock."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, verb: str) -> Any:
+        return lambda *_: self.asked.append(verb)
+
+    @contextmanager
+    def changing(self, _: Any) -> Iterator[None]:
+        self.asked.append("lock")
+        yield
+        self.asked.append("unlock")
+
+
+@pytest.fixture
+def connector(monkeypatch: pytest.MonkeyPatch) -> Connector:
+    made = Connector()
+    for module in (cut_snapshot, missed_deletes, resnapshot):
+        monkeypatch.setattr(module, "changing", made.changing)
+        monkeypatch.setattr(module, "wait_ready", lambda _: made.asked.append("wait_ready"))
+    return made
+
+
+def servers(connector: Connector) -> Any:
+    pipeline = SimpleNamespace(source=SimpleNamespace(publication="p", outbox=None), topic=lambda table: table)
+    kafka = SimpleNamespace(describe=lambda _: {"s.t": SimpleNamespace(name="s.t", partitions=1)})
+    return SimpleNamespace(
+        pipeline=pipeline, kafka=kafka, connect=connector, connector="c", setup=None, source=None, names=None
+    )
+
+
+STANDS_STILL = ["lock", "stop", "wait_stopped", "delete", "resume", "wait_ready", "unlock"]
+
+
+def test_the_connector_stands_still_for_one_sweep_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector
+) -> None:
+    class Found:
+        table, suspects = SimpleNamespace(qualified="s.t"), 1
+
+        def __init__(self, *_: Any) -> None: ...
+
+        def suspect(self, _: Any) -> None: ...
+
+        def delete(self) -> int:
+            connector.asked.append("delete")
+            return 1
+
+    monkeypatch.setattr(missed_deletes, "Ghosts", Found)
+    monkeypatch.setattr(missed_deletes, "read_catalogue", lambda *_: SimpleNamespace(tables={"s.t": None}))
+    assert missed_deletes.sweep_missed(servers(connector), ["s.t"]) == {"s.t": 1}
+    assert connector.asked == STANDS_STILL
+
+
+def test_what_a_cut_snapshot_left_is_swept_by_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector
+) -> None:
+    def swept(*_: Any) -> int:
+        connector.asked.append("delete")
+        return 1
+
+    monkeypatch.setattr(cut_snapshot, "snapshot_position", lambda _: 1)
+    monkeypatch.setattr(cut_snapshot, "_sweep", swept)
+    assert cut_snapshot.sweep(servers(connector), ["s.t"]) == {"s.t": 1}
+    assert connector.asked == STANDS_STILL
+
+
+def test_a_connector_that_a_sweep_has_stopped_is_not_started_under_it(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector
+) -> None:
+    monkeypatch.setattr(resnapshot, "start_again", lambda *_: connector.asked.append("start"))
+    for state, asked in (("STOPPED", ["lock", "start", "unlock", "wait_ready"]), ("RUNNING", ["wait_ready"])):
+        connector.asked.clear()
+        resnapshot._start(servers(connector), cast(Any, SimpleNamespace(status=Status(state, (), ""))))
+        assert connector.asked == asked
+
+
+def test_a_table_that_was_asked_for_again_while_it_was_swept_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector
+) -> None:
+    kept = {"s.t": REQUESTED}
+
+    def complete(_: Any, __: Any, ___: str, entries: list[Captured]) -> set[str]:
+        return {entry.table for entry in entries if kept[entry.table] == entry}
+
+    def swept(*_: Any) -> dict[str, int]:
+        if len(sweeps) == 0:  # somebody else's `run` has seen a partition that was detached
+            kept["s.t"] = replace(REQUESTED, signal_id="two")
+        sweeps.append("s.t")
+        return {"s.t": 0}
+
+    sweeps: list[str] = []
+    monkeypatch.setattr(snapshot, "complete", complete)
+    monkeypatch.setattr(snapshot, "sweep_missed", swept)
+    monkeypatch.setattr(snapshot, "read_connector", lambda *_: SimpleNamespace(status=None, streaming=True))
+    waiting = Waiting(servers(connector), cast(Any, None), lambda _: None)
+    heard = Heard(statuses={"one": {"s.t": "SUCCEEDED"}})
+    assert waiting.finished(heard, dict(kept), clean=True) == set()
+    assert waiting.finished(heard, dict(kept), clean=True) == set(), "the newer one is not read yet"
+    heard.statuses["two"] = {"s.t": "SUCCEEDED"}
+    assert waiting.finished(heard, dict(kept), clean=True) == {"s.t"} and len(sweeps) == 2

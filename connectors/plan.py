@@ -14,11 +14,7 @@ from cdc.pipeline import Pipeline
 from connectors.absent_keys import refuse_keys, unsure
 from connectors.actions import Action
 from connectors.captured import Captured, Gap, mark, plan_captured, read_captured, read_left
-<<<<<<< HEAD
-from connectors.changed import Change, differences, left_out, look_at, merged, refusal
-=======
-from connectors.changed import Change, complete, differences, look_at, merged, refusal
->>>>>>> 1955f7963e3a75bccb16b4737acd361ca32000b9
+from connectors.changed import Change, complete, differences, left_out, look_at, merged, refusal
 from connectors.connector import RunningConnector, keeping, plan_connector, plan_renewal, read_connector, wait_ready
 from connectors.cut_snapshot import sweep
 from connectors.database.grants import plan_grants

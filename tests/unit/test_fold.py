@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -181,5 +182,5 @@ def test_verify_folds_no_event_that_was_read_again_not_even_an_aggregates_first(
     assert isinstance(view, FoldView)
     log = [event("kept", 0, again=True), event("kept", 1, again=True), event("both", 2, again=True)]
     log += [event("both", 3), event("new", 4), event("new", 5, again=True), event("new", 6)]
-    found = folded.states(view, lambda: log, None)  # type: ignore[arg-type]
-    assert list(found) == [("both", ["3"]), ("new", ["4", "6"])]
+    found: list[Any] = list(folded.states(view, lambda: log, None))  # type: ignore[arg-type]
+    assert found == [("both", ["3"]), ("new", ["4", "6"])]

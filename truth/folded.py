@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # Events that Spark gets at once.
 PAGE_EVENTS = 20_000
 
-TABLE = "event (about TEXT, part INT, at INT, again INT, row BLOB)"
-_SORTED = "SELECT about, again, row FROM event ORDER BY about, part, at"
+TABLE = "event (about TEXT, part INT, at INT, row BLOB)"
+_SORTED = "SELECT about, row FROM event ORDER BY about, part, at"
 
 
 class Folded(NamedTuple):
@@ -57,10 +57,10 @@ def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[st
     """
     with tempfile.TemporaryDirectory(prefix="headwater-fold-") as folder, scratch(f"{folder}/events", TABLE) as store:
         kept = None if ids is None else frozenset(ids)
-        store.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", _rows(view, events, kept))
+        store.executemany("INSERT INTO event VALUES (?, ?, ?, ?)", _rows(view, events, kept))
         page: list[tuple[str, list[dict[str, Any]]]] = []
         for about, found in groupby(store.execute(_SORTED), lambda row: str(row[0])):
-            page.append((about, _counting([(bool(again), orjson.loads(row)) for _, again, row in found])))
+            page.append((about, [orjson.loads(row) for _, row in found]))
             if sum(len(events) for _, events in page) >= PAGE_EVENTS:
                 yield from _asked(view, spark, page)
                 page = []
@@ -70,7 +70,8 @@ def states(view: FoldView, events: Events, spark: SparkSession, ids: Sequence[st
 def _rows(view: FoldView, events: Events, ids: frozenset[str] | None) -> Iterator[tuple[Any, ...]]:
     columns = converters(view)
     for event in events():
-        if event.lost:
+        # Read again, an event was folded already, or comes in an order that says nothing of when it happened.
+        if event.lost or event.again:
             continue
         try:
             values = canonical_row(event.row, columns)
@@ -78,12 +79,7 @@ def _rows(view: FoldView, events: Events, ids: frozenset[str] | None) -> Iterato
         except (ValueError, KeyError, TypeError):  # a dead letter, which counts nowhere
             continue
         if ids is None or about in ids:
-            yield about, event.partition, event.offset, event.again, orjson.dumps(values)
-
-
-def _counting(events: list[tuple[bool, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Without those that were read again: of an aggregate that had events before, those were folded already."""
-    return [row for at, (again, row) in enumerate(events) if not again or at == 0]
+            yield about, event.partition, event.offset, orjson.dumps(values)
 
 
 def _asked(view: FoldView, spark: SparkSession, page: list[tuple[str, list[dict[str, Any]]]]) -> Iterator[Folded]:

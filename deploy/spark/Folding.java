@@ -79,17 +79,15 @@ public final class Folding {
       }
       // All of an aggregate's events are in one partition, in which their order is that of their commits.
       rows.sort(Comparator.comparingLong(row -> row.getLong(OFFSET)));
-      boolean known = group.exists();
-      Row before = known ? group.get() : RowFactory.create(-1L, null, null);
+      Row before = group.exists() ? group.get() : RowFactory.create(-1L, null, null);
       long newest = before.getLong(0);
       Row last = null;
       List<Row> events = new ArrayList<>();
       for (Row row : rows) {
-        // Read again, an event is one that was folded already; but for those of before the table was captured.
-        if (known && row.getBoolean(AGAIN)) {
+        // Read again, an event was folded already, or comes in the order of a key and not in that of its happening.
+        if (row.getBoolean(AGAIN)) {
           continue;
         }
-        known = true;
         newest = Math.max(newest, row.getLong(VERSION));
         events.add(row.getStruct(EVENT));
         last = row;

@@ -60,7 +60,7 @@ final class Happenings {
 
   private final List<One> all = new ArrayList<>();
 
-  /** The last timer by which something is forgotten, in microseconds; nothing is to be kept for longer. */
+  /** The timer that was set last, by which something is forgotten, in microseconds: the next event mostly has the same. */
   long armed = Long.MIN_VALUE;
 
   boolean isEmpty() {

@@ -2,8 +2,10 @@ package headwater.spark;
 
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
@@ -185,9 +187,11 @@ public final class Matches {
         rows.forEachRemaining(row -> out.add(Timed.told(row, row.getLong(Timed.P_VERSION), row.getString(Timed.P_FAILED))));
         return CollectionConverters.asScala(out.iterator());
       }
-      Happenings held = state.exists() ? form.read(state.get()) : new Happenings();
+      boolean known = state.exists();
+      Happenings held = known ? form.read(state.get()) : new Happenings();
       long safe = Timed.forgotten(timers, plan.kept());
       long newest = -1;
+      Set<Long> armed = null;
       while (rows.hasNext()) {
         Row row = rows.next();
         if (row.getLong(Timed.P_START) < safe || held.full()) {
@@ -198,17 +202,32 @@ public final class Matches {
         newest = Math.max(newest, row.getLong(Timed.P_VERSION));
         Happenings.One one = held.add(row);
         long over = plan.over(one.at);
-        if (over > held.armed) {
+        // An earlier one, too: after an event that is dated far ahead the others would be kept until then.
+        if (over != held.armed) {
           held.armed = over;
-          getHandle().registerTimer(Timed.timer(over));
+          armed = armed == null ? timers() : armed;
+          if (armed.add(Timed.timer(over))) {
+            getHandle().registerTimer(Timed.timer(over));
+          }
         }
         if (plan.byTime() && one.kind == FIRST) {
           getHandle().registerTimer(Timed.timer(one.at + plan.within + plan.delay));
         }
       }
-      tell(key.substring(1), held, newest, Timed.forgotten(timers, plan.delay), out);
-      state.update(form.write(held));
+      if (!held.isEmpty()) {
+        tell(key.substring(1), held, newest, Timed.forgotten(timers, plan.delay), out);
+        state.update(form.write(held));
+      } else if (known) {
+        state.clear(); // of none that counts, which an earlier Headwater has left: no timer would take it away
+      }
       return CollectionConverters.asScala(out.iterator());
+    }
+
+    /** Those that the key has: of one that is registered twice Spark complains, with the key's words, in its log. */
+    private Set<Long> timers() {
+      Set<Long> found = new HashSet<>();
+      CollectionConverters.asJava(getHandle().listTimers()).forEachRemaining(one -> found.add((Long) one));
+      return found;
     }
 
     @Override

@@ -18,7 +18,12 @@ final class Panes {
   static final class Pane {
     long start;
     long end;
+    /** Before this batch, until {@link #settle}; of windows that became one the highest. */
     long version = -1;
+    /** The highest of what this batch has added. */
+    long newest = -1;
+    /** Of the document that is there under its start; -1 if there is none. */
+    private long told = -1;
     long late;
     Measure[] measures;
     /** Since when it was last written: something was added. */
@@ -32,6 +37,12 @@ final class Panes {
       this.moved = true;
       measures = Measure.all(kinds);
     }
+
+    /** Its version after this batch, whatever the order and the number of rows in which it came. */
+    void settle() {
+      // Partitions are read at different speeds: what comes later may be older, and must be written all the same.
+      version = Math.max(version + 1, newest);
+    }
   }
 
   /** A session whose place another one has taken: its document goes. */
@@ -43,7 +54,7 @@ final class Panes {
     Gone(Pane pane) {
       start = pane.start;
       end = pane.end;
-      version = pane.version + 1;
+      version = pane.told + 1;
     }
   }
 
@@ -82,6 +93,7 @@ final class Panes {
           first.measures[at].merge(second.measures[at]);
         }
         first.version = Math.max(first.version, second.version);
+        first.newest = Math.max(first.newest, second.newest);
         first.late += second.late;
         open.remove(second);
         index--;
@@ -97,8 +109,9 @@ final class Panes {
   }
 
   private void depart(Pane pane) {
-    if (pane.version >= 0) {
+    if (pane.told >= 0) {
       gone.add(new Gone(pane));
+      pane.told = -1;
     }
   }
 
@@ -138,6 +151,7 @@ final class Panes {
       for (int left = in.readInt(); left > 0; left--) {
         Pane pane = new Pane(in.readLong(), in.readLong(), kinds);
         pane.version = in.readLong();
+        pane.told = pane.version;
         pane.late = in.readLong();
         pane.moved = false;
         for (Measure measure : pane.measures) {

@@ -1,11 +1,18 @@
 package headwater.spark;
 
 import java.io.Serializable;
+import java.sql.Timestamp;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.time.format.DateTimeFormatterBuilder;
+import java.time.temporal.ChronoField;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
@@ -123,6 +130,13 @@ public final class Windows {
     /** Windows that a task holds at once. */
     private static final int MOST = 10_000;
 
+    /** As a {@code Timestamp} says it where the machine's zone is UTC: keys of before stay what they are there. */
+    private static final DateTimeFormatter MOMENT =
+        new DateTimeFormatterBuilder()
+            .appendPattern("uuuu-MM-dd HH:mm:ss")
+            .appendFraction(ChronoField.NANO_OF_SECOND, 1, 9, true)
+            .toFormatter(Locale.ROOT);
+
     private final Plan plan;
 
     Placing(Plan plan) {
@@ -208,10 +222,20 @@ public final class Windows {
         key.append(' ').append(start);
       }
       for (int one : plan.groupings[index]) {
-        String text = String.valueOf(value.get(1 + one));
+        String text = text(value.get(1 + one));
         key.append(' ').append(value.isNullAt(1 + one) ? -1 : text.length()).append(':').append(text);
       }
       return key.toString();
+    }
+
+    /**
+     * A value's text, which no other value has. That of a moment is in UTC: in the machine's own zone two moments share one when
+     * clocks are set back, and after a start in another zone a group would be another.
+     */
+    private static String text(Object value) {
+      return value instanceof Timestamp moment
+          ? MOMENT.format(LocalDateTime.ofInstant(moment.toInstant(), ZoneOffset.UTC))
+          : String.valueOf(value);
     }
 
     /** What a task has of each window so far. */
@@ -317,6 +341,7 @@ public final class Windows {
         }
         for (Panes.Pane pane : panes.open) {
           if (pane.changed) {
+            pane.settle();
             out.add(Timed.told(last, pane.version, false, told(last, pane.start, pane.end, pane.late, pane.measures)));
           }
           if (pane.moved) {
@@ -330,8 +355,7 @@ public final class Windows {
 
     private void add(Panes panes, Row row) {
       Panes.Pane pane = panes.at(row.getLong(Timed.P_START), row.getLong(Timed.P_END));
-      // Partitions are read at different speeds: what comes later may be older, and must be written all the same.
-      pane.version = Math.max(pane.version + 1, row.getLong(Timed.P_VERSION));
+      pane.newest = Math.max(pane.newest, row.getLong(Timed.P_VERSION));
       Row part = row.getStruct(Timed.P_VALUE);
       pane.late += part.getLong(plan.by);
       Measure[] more = Measure.read((byte[]) part.get(plan.by + 1), plan.kinds);

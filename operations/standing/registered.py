@@ -60,10 +60,23 @@ class Registered:
         return Judged(ids, found.unread)
 
     def pending(self, state: State) -> list[str]:
-        """Those that not all documents were held against yet, as they are now and where they are judged now."""
+        """Those that not all documents were held against yet, as they are now and where they are judged now.
+
+        Args:
+            state: what was judged; of a query that the server did not take then and takes now, and the other way round,
+                it has another answer.
+        """
         if self.index != state.notes.get("index"):
             return list(self.queries)
-        return [name for name, query in self.queries.items() if revision_of(state.standing.get(name)) != query.revision]
+        return [name for name in self.queries if not self._is_judged(name, state.standing.get(name))]
+
+    def _is_judged(self, name: str, noted: bytes | None) -> bool:
+        if noted is None:
+            return False
+        told = orjson.loads(noted)
+        # Not why: the server's words may be others each time.
+        taken = (told["refused"] is None) == (name not in self.refused)
+        return taken and told["revision"] == self.queries[name].revision
 
     def judged(self, name: str) -> bytes:
         """What is noted of a query once all documents were held against it."""

@@ -87,18 +87,25 @@ class Clocks:
             new.write_bytes(orjson.dumps(kept))
             new.replace(path)
 
+    def begin(self) -> None:
+        """Somebody begins to read: the time in which nobody did is no partition's own standstill."""
+        for path in self._folder.glob("*.json"):
+            with suppress(FileNotFoundError, PermissionError):  # an executor's own, on a cluster of several users
+                os.utime(path)
+
     def safe(self, through: int = 0) -> int | None:
         """The moment (microseconds) which all partitions have reached; None if nobody knows.
 
-        One that stands still while others go on is left out after a while: it may never get an event again. It never
-        goes back, as Spark's watermark does not: a task can rely on it for what that is at the most.
+        One that stands still while others go on is left out after a while (counted from when its flow was started): it
+        may never get an event again. It never goes back, as Spark's watermark does not: a task can rely on it for what
+        that is at the most.
 
         Args:
             through: nothing that was committed before this moment is still to come. Events have times of their own, so
                 the clocks go on by what has passed since the last of them was committed.
         """
         if any(not self._path(*one).exists() for one in self._awaited):
-            return None
+            return self._highest(None)  # after a start with a new partition: what was told before still holds
         reached, committed = self.reached()
         if reached is not None and committed:
             reached += max(0, through - committed)

@@ -215,7 +215,9 @@ def start_timed(
     assert isinstance(view, TimedView)
     check_reach(spark, flow)
     packed = flow.spec.pack()
-    rows = partial(event_rows, packed, str(flow.folder / "clocks"), _with_events(flow))
+    clocks = flow.folder / "clocks"
+    Clocks(clocks).begin()
+    rows = partial(event_rows, packed, str(clocks), _with_events(flow))
     place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     if by_time(view):

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -24,6 +26,8 @@ from spark.flow import flow_name, flow_of
 from spark.reading.record import batch_of
 from spark.warehouse.merge import key_names
 from spark.warehouse.table import state_columns
+from truth import folded
+from truth.events import Event
 
 TEXT = """\
 version: 1
@@ -161,3 +165,22 @@ def test_every_event_of_a_batch_counts_and_one_that_is_read_later_is_known_as_su
     assert again == [False, False, False, True]
     assert orjson.loads(decoded.entries[2].document or b"") == {"aggregateid": "ä/b"}
     assert (len(decoded.letters), decoded.records) == (1, 5)
+
+
+def test_verify_folds_no_event_that_was_read_again_not_even_an_aggregates_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def event(about: str, offset: int, *, again: bool = False) -> Event:
+        row = {"id": f"00000000-0000-0000-0000-{offset:012d}", "aggregatetype": "order", "aggregateid": about}
+        return Event(0, offset, row | {"type": str(offset), "payload": None}, again)
+
+    def asked(_view: object, _spark: object, page: list[tuple[str, list[dict[str, str]]]]) -> Iterator[object]:
+        yield from ((about, [row["type"] for row in rows]) for about, rows in page)
+
+    monkeypatch.setattr(folded, "_asked", asked)
+    (view,) = resolve_views(file(), CATALOGUE, "cache")
+    assert isinstance(view, FoldView)
+    log = [event("kept", 0, again=True), event("kept", 1, again=True), event("both", 2, again=True)]
+    log += [event("both", 3), event("new", 4), event("new", 5, again=True), event("new", 6)]
+    found: list[Any] = list(folded.states(view, lambda: log, None))  # type: ignore[arg-type]
+    assert found == [("both", ["3"]), ("new", ["4", "6"])]

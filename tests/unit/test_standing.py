@@ -13,13 +13,17 @@ from cdc.pipeline.outlets import outlets
 from operations.push.cursor import Cursor
 from operations.standing import matcher
 from operations.standing.note import MatcherNote, read_notes
+from operations.standing.queries import _shown
 from operations.standing.refusals import refusal, refusals
 from operations.standing.register import MAX_BYTES, clause
+from operations.standing.registered import Registered
 from operations.standing.saved import query_of
 from operations.standing.seen import Seen
 from operations.status.metrics import metrics
 from sinks.contract import Held
+from sinks.elasticsearch.queries import Query
 from sinks.redis.match_tail import Matched
+from sinks.redis.matches import State
 
 FILE = """
 version: 1
@@ -118,6 +122,23 @@ def test_queries_do_not_decide_what_a_sink_holds() -> None:
     with_queries = load(STANDING)
     assert all(with_queries.spec_hash(name) == load("{}").spec_hash(name) for name in with_queries.sinks)
     assert with_queries.queries["order"].keep == 100_000
+
+
+def test_a_query_that_the_server_takes_again_is_held_against_all_documents_again() -> None:
+    query = Query("a", 7, b'{"term": {"n": 1}}')
+    refusing = Registered("m1", "i", {"a": query}, {"a": "No field mapping can be found"})
+    taking = Registered("m2", "i", {"a": query})
+
+    def after(registered: Registered) -> State:
+        return State(1, "m", {"index": "i"}, {"a": registered.judged("a")})
+
+    assert _shown(query, after(refusing))["state"] == "refused"
+    assert refusing.pending(after(refusing)) == []
+    assert taking.pending(after(refusing)) == ["a"]
+    assert taking.pending(after(taking)) == [] and _shown(query, after(taking))["state"] == "active"
+    assert refusing.pending(after(taking)) == ["a"]  # what matched it matches it no more
+    other_words = Registered("m3", "i", {"a": query}, {"a": "it can't be found"})
+    assert other_words.pending(after(refusing)) == []
 
 
 def test_requests_are_of_bounded_count_and_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,11 @@ from cdc.used import used_columns
 from operations.run.flows import flow_spec
 from operations.testing.records import Record
 from sinks.configure import sink_config
+from spark.events import timed
 from spark.events.clocks import IDLE_SECONDS, NOTES, Clocks
 from spark.events.ticks import Moments
 from spark.events.timed import TimedReader
+from spark.flow import Flow, Reading
 from spark.reading.record import batch_of
 from spark.warehouse.merge import key_names
 from spark.warehouse.table import state_columns
@@ -298,22 +300,63 @@ def test_what_nobody_noted_is_not_guessed(tmp_path: Path) -> None:
         Clocks(tmp_path).before("t", 0, 1)
 
 
-def test_all_must_have_come_to_a_moment_but_for_those_that_stand_still(tmp_path: Path) -> None:
-    def note(partition: int, micros: int) -> None:
-        clocks = Clocks(tmp_path)
-        clocks.before("t", partition, micros)
-        clocks.after("t", partition, micros, micros)
-        clocks.keep()
+def _noted(folder: Path, partition: int, micros: int) -> None:
+    clocks = Clocks(folder)
+    clocks.before("t", partition, micros)
+    clocks.after("t", partition, micros, micros)
+    clocks.keep()
 
+
+def test_all_must_have_come_to_a_moment_but_for_those_that_stand_still(tmp_path: Path) -> None:
     awaited = [("t", 0), ("t", 1)]
     assert Clocks(tmp_path).safe() is None
-    note(0, 50)
+    _noted(tmp_path, 0, 50)
     assert Clocks(tmp_path, awaited).safe() is None  # the other one may have anything
-    note(1, 20)
+    _noted(tmp_path, 1, 20)
     assert Clocks(tmp_path, awaited).safe() == 20
     long_ago = time.time() - IDLE_SECONDS - 1
     os.utime(tmp_path / "t.1.json", (long_ago, long_ago))
     assert Clocks(tmp_path, awaited).safe() == 50
+
+
+def test_a_partition_that_nobody_has_read_has_not_stood_still(tmp_path: Path) -> None:
+    for partition, moment in enumerate((50, 20)):
+        _noted(tmp_path, partition, moment)
+        os.utime(tmp_path / f"t.{partition}.json", (0, 0))
+    Clocks(tmp_path / "not there yet").begin()
+    Clocks(tmp_path).begin()  # Headwater was down for hours, and starts
+    _noted(tmp_path, 0, 80)  # the partition whose slice is read first
+    assert Clocks(tmp_path).safe() == 20
+    long_ago = time.time() - IDLE_SECONDS - 1
+    os.utime(tmp_path / "t.1.json", (long_ago, long_ago))
+    assert Clocks(tmp_path).safe() == 80
+
+
+def test_a_flow_that_is_started_waits_for_all_its_partitions_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _noted(tmp_path / "clocks", 0, 50)
+    os.utime(tmp_path / "clocks" / "t.0.json", (0, 0))
+
+    def as_far_as_that(_spark: object, _flow: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(timed, "check_reach", lambda *_: None)
+    monkeypatch.setattr(timed, "_with_events", lambda _: [])
+    pipeline = file("root: outbox", "root: outbox, events: [order]")
+    spec = flow_spec(pipeline, "cache", [resolve_view(pipeline, CATALOGUE, "v")], {})
+    flow = Flow("v", spec, Reading("h:1", {}, None), tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        timed.start_timed(None, flow, lambda *_: None, as_far_as_that)  # type: ignore[arg-type]
+    assert time.time() - (tmp_path / "clocks" / "t.0.json").stat().st_mtime < IDLE_SECONDS
+
+
+def test_after_a_start_with_a_new_partition_what_was_told_still_holds(tmp_path: Path) -> None:
+    _noted(tmp_path, 0, 50)
+    assert Clocks(tmp_path, [("t", 0)]).safe() == 50
+    assert Clocks(tmp_path, [("t", 0), ("t", 1)]).safe() == 50  # Spark's watermark is there already
+    _noted(tmp_path, 1, 20)
+    assert Clocks(tmp_path, [("t", 0), ("t", 1)]).safe() == 50
 
 
 def test_in_a_stream_that_stands_still_the_clocks_go_on_by_what_has_passed(tmp_path: Path) -> None:

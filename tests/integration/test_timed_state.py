@@ -1,0 +1,179 @@
+"""What windows and matches keep between batches, and the versions that they give: on a real Spark, without a log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc.timed import MatchView, Measure, WindowView, micros_of
+from spark.events.matches import analyse_matches, matches
+from spark.events.stateful import begin_stateful
+from spark.events.timed import AGAIN, AT, CLOCK, SAFE, timed_schema
+from spark.events.windows import analyse_windows, windows
+from spark.reading.expressions import PREFIX
+from tests.support.own_session import own_session
+from tests.support.timed import EVENTS, MATCHES, VIEWS
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+# Of an event's key in the state: what Happenings.java writes before the number of events.
+_COUNT = slice(9, 13)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with own_session(tmp_path_factory.mktemp("spark")) as session:
+        session.conf.set("spark.sql.shuffle.partitions", "1")
+        yield session
+        session.stop()
+
+
+def event(about: str, seconds: float, version: int, what: str = "viewed", safe: float | None = None) -> dict[str, Any]:
+    """An event as ``event_rows`` gives it.
+
+    Args:
+        about: its aggregate.
+        seconds: after BEGIN, when it happened.
+        version: its position.
+        what: its type.
+        safe: after BEGIN, what all partitions have reached; None for nothing yet.
+    """
+    at = BEGIN + timedelta(seconds=seconds)
+    own = {"view": "v", "id": f"{about}/{version}", "version": version, "topic": "t", "partition": 0}
+    own |= {"offset": version, "ts_ms": 1}
+    reached = datetime.fromtimestamp(0, UTC) if safe is None else BEGIN + timedelta(seconds=safe)
+    row = {"id": f"{about}/{version}", "aggregatetype": "account", "aggregateid": about, "type": what, "payload": "{}"}
+    times = {AGAIN: False, AT: int(at.timestamp()) * 1_000_000, CLOCK: None, SAFE: reached.isoformat()}
+    return {PREFIX + name: value for name, value in own.items()} | row | {"at": at.isoformat()} | times
+
+
+@dataclass
+class Kept:
+    """A view's stateful step, which is fed batch by batch."""
+
+    spark: SparkSession
+    folder: Path
+    query: StreamingQuery
+    fed: int = field(default=0)
+
+    def feed(self, *events: dict[str, Any]) -> None:
+        """One batch, and what follows it without events."""
+        self.fed += 1
+        new = self.folder / f"new{self.fed}"
+        new.write_text("".join(json.dumps(one) + "\n" for one in events))
+        new.replace(self.folder / "in" / f"{self.fed}.json")
+        self.query.processAllAvailable()
+
+    def told(self) -> list[Any]:
+        """All that has left the step."""
+        return self.spark.table(str(self.query.name)).collect()
+
+    def state(self, name: str) -> dict[str, bytes]:
+        """Key -> what the state has of it."""
+        reader = self.spark.read.format("statestore").option("stateVarName", name)
+        rows = reader.load(str(self.folder / "checkpoint")).select("key.value", "value.value").toDF("key", "value")
+        return {row.key: bytes(row.value) for row in rows.collect()}
+
+
+@pytest.fixture
+def keep(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
+    """Begins a view's stateful step."""
+    begun: list[Kept] = []
+
+    def begin(view: WindowView | MatchView) -> Kept:
+        (tmp_path / "in").mkdir()
+        given = spark.readStream.schema(timed_schema(view)).json(str(tmp_path / "in"))
+        if isinstance(view, MatchView):
+            made = matches(spark, given, analyse_matches(spark, view))
+        else:
+            made = windows(spark, given, analyse_windows(spark, view))
+        writer = made.writeStream.format("memory").queryName("told").outputMode("update")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        begun.append(Kept(spark, tmp_path, begin_stateful(spark, writer.start)))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.query.stop()
+
+
+def counts(kept: Kept) -> dict[str, int]:
+    """Events that are kept of each key of matches."""
+    return {key: int.from_bytes(value[_COUNT], "big") for key, value in kept.state("events").items()}
+
+
+def test_an_event_that_is_dated_far_ahead_does_not_keep_the_others_of_its_key(keep: Any) -> None:
+    kept = keep(MATCHES["all"])
+    year = 86_400 * 365
+    kept.feed(event("a", year, 1), event("a", 60, 2), event("a", year, 3))
+    kept.feed(event("a", 60, 4, "größer"))
+    assert counts(kept) == {"ka": 4}
+    kept.feed(event("b", 2 * 3600, 5, safe=2 * 3600))
+    assert counts(kept) == {"ka": 2, "kb": 1}
+    kept.feed(event("b", 2 * year, 6, safe=2 * year))
+    assert counts(kept) == {"kb": 1}  # those that were dated ahead have their time, too
+    # Spark's log would have the key in it.
+    log = [path.read_text() for path in kept.folder.parent.rglob("spark.log*")]
+    assert log and not any("Failed to register timer" in text for text in log)
+
+
+def test_an_event_that_was_given_up_leaves_no_state(keep: Any) -> None:
+    kept = keep(MATCHES["alone"])
+    kept.feed(event("a", 5 * 3600, 1, safe=5 * 3600))
+    kept.feed(event("unknown", 0, 2))
+    (letter,) = [row for row in kept.told() if row.failed]
+    assert letter.failed.startswith("late: its time is over, and was given up")
+    assert counts(kept) == {"ka": 1}
+
+
+def versions(kept: Kept) -> dict[tuple[int, bool], list[int]]:
+    """(seconds after BEGIN at which a window begins, whether it is gone) -> versions that were told of it."""
+    found: dict[tuple[int, bool], list[int]] = {}
+    for row in kept.told():
+        start = row.state.window_start.astimezone(UTC) - BEGIN
+        found.setdefault((int(start.total_seconds()), row.gone), []).append(row.version)
+    return found
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_windows_version_is_that_of_a_batch_in_whatever_order_its_rows_come(keep: Any, order: Any) -> None:
+    kept = keep(VIEWS["session"])
+    first = [event("a", 600, 3), event("a", 610, 9), event("a", 620, 1)]
+    kept.feed(*(first[at] for at in order))
+    assert versions(kept) == {(600, False): [9]}
+    older = [event("a", 630, 5), event("a", 640, 6), event("a", 650, 7)]  # of a partition that is read more slowly
+    kept.feed(*(older[at] for at in order))
+    assert versions(kept) == {(600, False): [9, 10]}
+    # Nobody has seen a session that began at 400: there is none to be taken away.
+    earlier = [event("a", 400, 21), event("a", 200, 22), event("a", 210, 20)]
+    kept.feed(*(earlier[at] for at in order))
+    assert versions(kept) == {(600, False): [9, 10], (600, True): [11], (200, False): [22]}
+
+
+def test_moments_that_a_zone_calls_alike_are_two_groups(spark: SparkSession, keep: Any) -> None:
+    day = micros_of("1 day")
+    view = WindowView(
+        "v", EVENTS, ("id",), (), time="at", delay=day, size=day, slide=day, by={"moment": "at"},
+        groupings=(("moment",),), measures={"n": Measure("count", "*")},
+    )  # fmt: skip
+    zone: Any = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
+    before = zone.getDefault()
+    zone.setDefault(zone.getTimeZone("Europe/Berlin"))
+    try:
+        kept = keep(view)
+        # Clocks are set back between them: half past two, and half past two.
+        night = (datetime(2026, 10, 25, 0, 30, tzinfo=UTC) - BEGIN).total_seconds()
+        kept.feed(event("a", night, 1), event("a", night + 3600, 2))
+        assert sorted(row.state.n for row in kept.told()) == [1, 1]
+        keys = sorted(key.partition(":")[2] for key in kept.state("panes"))
+        assert keys == ["2026-10-25 00:30:00.0", "2026-10-25 01:30:00.0"]
+    finally:
+        zone.setDefault(before)

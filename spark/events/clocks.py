@@ -8,7 +8,7 @@ batch that is repeated, also with other ends, finds the same (docs/decisions/win
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -87,16 +87,21 @@ class Clocks:
             new.write_bytes(orjson.dumps(kept))
             new.replace(path)
 
-    def begin(self) -> None:
-        """Somebody begins to read: the time in which nobody did is no partition's own standstill."""
-        for path in self._folder.glob("*.json"):
+    def begin(self, left: Iterable[tuple[str, int]]) -> None:
+        """Somebody begins to read: the time in which nobody did is not the standstill of a partition that went on.
+
+        Args:
+            left: (topic, partition) of which something is still to be read. Nobody waits for the others, which stood
+                still.
+        """
+        for one in left:
             with suppress(FileNotFoundError, PermissionError):  # an executor's own, on a cluster of several users
-                os.utime(path)
+                os.utime(self._path(*one))
 
     def safe(self, through: int = 0) -> int | None:
         """The moment (microseconds) which all partitions have reached; None if nobody knows.
 
-        One that stands still while others go on is left out after a while (counted from when its flow was started): it
+        One that stands still while others go on is left out after a while (see ``begin``): it
         may never get an event again. It never goes back, as Spark's watermark does not: a task can rely on it for what
         that is at the most.
 

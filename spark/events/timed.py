@@ -22,6 +22,7 @@ from cdc.log.ends import LogEnds
 from cdc.records.change import Op
 from cdc.timed import MatchView, TimedView
 from cdc.types import merge_fields
+from spark.disk.checkpoint import committed_offsets
 from spark.events.clocks import Clocks
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import begin_stateful, check_reach
@@ -215,9 +216,9 @@ def start_timed(
     assert isinstance(view, TimedView)
     check_reach(spark, flow)
     packed = flow.spec.pack()
-    clocks = flow.folder / "clocks"
-    Clocks(clocks).begin()
-    rows = partial(event_rows, packed, str(clocks), _with_events(flow))
+    clocks, (held, left) = flow.folder / "clocks", _with_events(flow)
+    Clocks(clocks).begin(left)
+    rows = partial(event_rows, packed, str(clocks), held)
     place = opened(spark, flow)
     records = changelog(spark, flow, turns=place.turns)
     if by_time(view):
@@ -237,11 +238,13 @@ def by_time(view: TimedView) -> bool:
     return isinstance(view, MatchView) and view.keep == "alone"
 
 
-def _with_events(flow: Flow) -> list[tuple[str, int]]:
-    """The partitions that have records now."""
+def _with_events(flow: Flow) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """The partitions that have records now, and those of which some are still to be read."""
     log = LogEnds(flow.reading.bootstrap, flow.reading.client)
     try:
         begins, ends = log.bounds(sorted(flow.spec.topics))
     finally:
         log.close()
-    return [(topic, part) for topic, parts in ends.items() for part, end in parts.items() if end > begins[topic][part]]
+    read = committed_offsets(flow.checkpoint)[1]
+    held = [(topic, part) for topic, parts in ends.items() for part, end in parts.items() if end > begins[topic][part]]
+    return held, [(topic, part) for topic, part in held if ends[topic][part] > read.get(topic, {}).get(part, 0)]

@@ -323,8 +323,8 @@ def test_a_partition_that_nobody_has_read_has_not_stood_still(tmp_path: Path) ->
     for partition, moment in enumerate((50, 20)):
         _noted(tmp_path, partition, moment)
         os.utime(tmp_path / f"t.{partition}.json", (0, 0))
-    Clocks(tmp_path / "not there yet").begin()
-    Clocks(tmp_path).begin()  # Headwater was down for hours, and starts
+    Clocks(tmp_path / "not there yet").begin([("t", 0)])
+    Clocks(tmp_path).begin([("t", 0), ("t", 1)])  # Headwater was down for hours, and starts
     _noted(tmp_path, 0, 80)  # the partition whose slice is read first
     assert Clocks(tmp_path).safe() == 20
     long_ago = time.time() - IDLE_SECONDS - 1
@@ -332,7 +332,16 @@ def test_a_partition_that_nobody_has_read_has_not_stood_still(tmp_path: Path) ->
     assert Clocks(tmp_path).safe() == 80
 
 
-def test_a_flow_that_is_started_waits_for_all_its_partitions_anew(
+def test_nobody_waits_for_a_partition_of_which_all_was_read_when_its_flow_was_started(tmp_path: Path) -> None:
+    for partition, moment in enumerate((50, 20)):
+        _noted(tmp_path, partition, moment)
+        os.utime(tmp_path / f"t.{partition}.json", (0, 0))
+    Clocks(tmp_path).begin([("t", 0)])
+    _noted(tmp_path, 0, 80)
+    assert Clocks(tmp_path).safe() == 80
+
+
+def test_a_flow_that_is_started_waits_anew_for_partitions_that_it_has_not_read_to_their_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _noted(tmp_path / "clocks", 0, 50)
@@ -342,7 +351,7 @@ def test_a_flow_that_is_started_waits_for_all_its_partitions_anew(
         raise ZeroDivisionError
 
     monkeypatch.setattr(timed, "check_reach", lambda *_: None)
-    monkeypatch.setattr(timed, "_with_events", lambda _: [])
+    monkeypatch.setattr(timed, "_with_events", lambda _: ([], [("t", 0)]))
     pipeline = file("root: outbox", "root: outbox, events: [order]")
     spec = flow_spec(pipeline, "cache", [resolve_view(pipeline, CATALOGUE, "v")], {})
     flow = Flow("v", spec, Reading("h:1", {}, None), tmp_path)

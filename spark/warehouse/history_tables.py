@@ -126,6 +126,9 @@ class HistoryPlace:
         except UnsupportedOperationException:
             # A REST catalogue may offer tables alone: history is whole without the view.
             _log.warning("the catalogue offers no views: %s is not made", self.name(view, VERSIONS))
+        except AnalysisException as error:
+            # One query writes the histories of all tables: it must not stand still for a view of one of them.
+            _log.warning("%s is not made: %s", self.name(view, VERSIONS), str(error).partition("\n")[0])
 
     def check(self, spark: SparkSession, view: View) -> None:
         """Raise if a later holder of the lease has claimed the table; it is loaded anew.

@@ -32,6 +32,8 @@ COLUMNS: Mapping[str, str] = {
     SOURCE: "string",
     MISSING: "array<string>",
 }
+# Behind the name of a column that was dropped, once another one has its name.
+DROPPED = "__dropped"
 # Of a version: from when to when it was the current one, and whether it still is.
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 READ, DELETED = "read", "delete"
@@ -178,9 +180,13 @@ def set_aside(columns: Sequence[str]) -> dict[str, list[str]]:
     """Column -> the columns beside it that hold what was written while it had another type. Pure.
 
     Args:
-        columns: of a history, which puts such a column aside as ``<column>__<old type>``.
+        columns: of a history, which puts such a column aside as ``<column>__<old type>``, and another one that had the
+            name before it as ``<column>__dropped``.
     """
-    found = {name: [other for other in columns if other.startswith(f"{name}__")] for name in columns}
+    found = {
+        name: [one for one in columns if one.startswith(f"{name}__") and not one.startswith(name + DROPPED)]
+        for name in columns
+    }
     return {name: others for name, others in found.items() if others}
 
 

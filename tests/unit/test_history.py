@@ -375,7 +375,7 @@ def test_a_small_integer_is_not_put_aside_at_each_start() -> None:
     there = [SimpleNamespace(name=name, dataType=_Kind(kind)) for name, kind in columns_of(view).items()]
     said: list[str] = []
     spark: Any = SimpleNamespace(table=lambda _name: SimpleNamespace(schema=there), sql=said.append)
-    assert (follow(spark, "ship.legs_history", view), said) == (False, [])
+    assert (follow(spark, "ship.legs_history", view, {}), said) == (False, [])
 
 
 class _Kind:

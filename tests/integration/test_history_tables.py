@@ -59,7 +59,7 @@ def test_a_history_that_somebody_has_dropped_is_refused_until_it_is_restored(
 ) -> None:
     """A new one was made in its place, empty, and cuts showed that there had been nothing."""
     place, view = HistoryPlace("hw_lake", "gone", "source", 1), view_of(*COLUMNS)
-    spec = FlowSpec("lake", {"public.t": view}, {"t": ("public.t",)}, {"t": view.table}, {}, "letters")
+    spec = FlowSpec("lake", {"public.t": view}, {"t": ("public.t",)}, {"t": view.table}, {}, {})
     flow: Any = SimpleNamespace(spec=spec, folder=tmp_path, is_new=False)
     place.make(spark, view, new=True)
     write(spark, place.name(view), 7, id=1, branch=5)

@@ -29,7 +29,7 @@ class History:
     """
 
     def __init__(self, source: Table) -> None:
-        self.shapes = (Shape(source),)
+        self.shapes: tuple[Shape, ...] = (Shape(source),)
         self.holds = {name: name for name in (*source.by_name, *COLUMNS)}
         self.numbers, self.left = numbers_of(self.view), 99
 

@@ -236,6 +236,24 @@ def test_columns_are_added_and_those_that_are_gone_stay(vaults: Vaults) -> None:
     assert not vaults.dead_letters()
 
 
+def test_a_cut_shows_a_renamed_column_and_not_the_dropped_one_whose_name_it_has(vaults: Vaults) -> None:
+    vaults.execute("ALTER TABLE checking ADD COLUMN paint text")
+    vaults.execute("UPDATE checking SET paint = 'kept', colour = 'dropped' WHERE id = 5")
+    paint = vaults.settled(lambda: [row.get("paint") for row in history(vaults, "checking")][-1], "kept")
+    assert paint == "kept", vaults.log()
+    with psycopg.connect(vaults.conninfo) as connection:
+        connection.execute("ALTER TABLE checking DROP COLUMN colour")
+        connection.execute("ALTER TABLE checking RENAME COLUMN paint TO colour")
+    vaults.execute("UPDATE checking SET colour = 'new' WHERE id = 4")
+    new = vaults.settled(lambda: [row.get("colour") for row in history(vaults, "checking")][-1], "new")
+    assert new == "new", vaults.log()
+    [text] = [one["sql"]["duckdb"] for one in cuts.cut(vaults)["tables"] if one["table"] == "public.checking"]
+    assert rows_by_duckdb(f"SELECT id, colour FROM ({text}) WHERE id IN (4, 5) ORDER BY id") == [
+        (4, "new"),
+        (5, "kept"),
+    ]
+
+
 def test_a_query_reads_events_and_versions(vaults: Vaults) -> None:
     queries, events = Queries(cuts.pipeline_of(vaults), [SINK]), history(vaults, "savings")
     try:
@@ -307,6 +325,28 @@ def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vau
     vaults.stop()  # with a log that keeps 3.6 s, each later start on a busy machine would note a gap as well
     vaults.write_pipeline()
     vaults.start()
+
+
+def test_a_history_that_somebody_has_dropped_is_not_made_again_and_goes_on_once_restored(vaults: Vaults) -> None:
+    """An empty one was made in its place, and nobody was told."""
+    vaults.stop()
+    before, name = history(vaults, "savings"), (NAMESPACE, "savings_history")
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        metadata = catalog.load_table(name).metadata_location
+        catalog.drop_table(name)
+    vaults.execute("UPDATE savings SET balance = balance WHERE id = 5")
+    vaults.start()
+
+    def told() -> bool:
+        return "the history of public.savings is gone" in str(vaults.status()["sinks"][0]["history"]["last_error"])
+
+    assert vaults.settled(told, True), vaults.log()
+    vaults.stop()
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        assert not catalog.table_exists(name)
+        catalog.register_table(name, metadata)
+    vaults.start()
+    assert vaults.settled(lambda: len(history(vaults, "savings")), len(before) + 1) == len(before) + 1, vaults.log()
 
 
 def kept_by_key(vaults: Vaults, table: str, former: str, other: str) -> None:

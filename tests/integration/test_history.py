@@ -236,24 +236,6 @@ def test_columns_are_added_and_those_that_are_gone_stay(vaults: Vaults) -> None:
     assert not vaults.dead_letters()
 
 
-def test_a_cut_shows_a_renamed_column_and_not_the_dropped_one_whose_name_it_has(vaults: Vaults) -> None:
-    vaults.execute("ALTER TABLE checking ADD COLUMN paint text")
-    vaults.execute("UPDATE checking SET paint = 'kept', colour = 'dropped' WHERE id = 5")
-    paint = vaults.settled(lambda: [row.get("paint") for row in history(vaults, "checking")][-1], "kept")
-    assert paint == "kept", vaults.log()
-    with psycopg.connect(vaults.conninfo) as connection:
-        connection.execute("ALTER TABLE checking DROP COLUMN colour")
-        connection.execute("ALTER TABLE checking RENAME COLUMN paint TO colour")
-    vaults.execute("UPDATE checking SET colour = 'new' WHERE id = 4")
-    new = vaults.settled(lambda: [row.get("colour") for row in history(vaults, "checking")][-1], "new")
-    assert new == "new", vaults.log()
-    [text] = [one["sql"]["duckdb"] for one in cuts.cut(vaults)["tables"] if one["table"] == "public.checking"]
-    assert rows_by_duckdb(f"SELECT id, colour FROM ({text}) WHERE id IN (4, 5) ORDER BY id") == [
-        (4, "new"),
-        (5, "kept"),
-    ]
-
-
 def test_a_query_reads_events_and_versions(vaults: Vaults) -> None:
     queries, events = Queries(cuts.pipeline_of(vaults), [SINK]), history(vaults, "savings")
     try:

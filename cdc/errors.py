@@ -362,7 +362,7 @@ class RowInSource(StateError):
 
 
 class TagsHold(StateError):
-    """Tags or branches of a warehouse's tables keep what is to be erased; nothing was erased."""
+    """Tags or branches of a warehouse's tables keep what is to be erased; nothing was, but if one was set meanwhile."""
 
     code = "tags-hold"
 

@@ -32,6 +32,10 @@ COLUMNS: Mapping[str, str] = {
     SOURCE: "string",
     MISSING: "array<string>",
 }
+# Behind the name of a column that was dropped, once another one has its name.
+DROPPED = "__dropped"
+# Of a version: from when to when it was the current one, and whether it still is.
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 READ, DELETED = "read", "delete"
 WORDS: Mapping[Op, str] = {
     Op.READ: READ,
@@ -176,18 +180,26 @@ def set_aside(columns: Sequence[str]) -> dict[str, list[str]]:
     """Column -> the columns beside it that hold what was written while it had another type. Pure.
 
     Args:
-        columns: of a history, which puts such a column aside as ``<column>__<old type>``.
+        columns: of a history, which puts such a column aside as ``<column>__<old type>``, and another one that had the
+            name before it as ``<column>__dropped``.
     """
-    found = {name: [other for other in columns if other.startswith(f"{name}__")] for name in columns}
+    found = {
+        name: [one for one in columns if one.startswith(f"{name}__") and not one.startswith(name + DROPPED)]
+        for name in columns
+    }
     return {name: others for name, others in found.items() if others}
 
 
 def versions_sql(columns: Sequence[str], key: Sequence[str], place: str, mark: str = '"') -> str:
-    """SQL that gives every version of every row, and from when to when it was the current one."""
+    """SQL that gives every version of every row, and from when to when it was the current one; arguments as
+    ``as_of_sql``. A name of ours that the table has itself (in whatever case) is the table's: ours begins with ``OURS``
+    then, as no column of a source may."""
+    taken = {name.lower() for name in columns}
+    since, until, current = (OURS + name if name in taken else name for name in (VALID_FROM, VALID_TO, IS_CURRENT))
     shown, keys = ", ".join(quoted_by(mark, columns)), ", ".join(quoted_by(mark, key))
     order = f"OVER (PARTITION BY {keys} ORDER BY {POSITION}, {OFFSET})"
     return (
-        f"SELECT {shown}, {TIME} AS valid_from, {OURS}until AS valid_to, {OURS}last AS is_current, "  # noqa: S608
+        f"SELECT {shown}, {TIME} AS {since}, {OURS}until AS {until}, {OURS}last AS {current}, "  # noqa: S608
         f"{OP}, {POSITION}, {AFTER}, {TX} FROM (SELECT *, lead({TIME}) {order} AS {OURS}until, "
         f"lead({OFFSET}) {order} IS NULL AS {OURS}last FROM {place}) WHERE {OP} <> '{DELETED}'"
     )

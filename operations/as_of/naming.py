@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SinkRefused, TagExists, UnknownName
 from cdc.pipeline import Pipeline
+from cdc.records.history import quoted_by
 from operations.catalogue import source_catalogue
 from operations.history_place import history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
@@ -28,8 +29,11 @@ def name_cut(cut: Cut, name: str) -> None:
         SinkRefused: a table was committed to all the time, or the catalogue refuses; no table has the name.
     """
     for table in cut.tables.values():
-        if name in table.refs() or CUT + name in table.properties:
-            raise _taken(name, f"on {'.'.join(table.name()[-2:])}")
+        where = ".".join(table.name()[-2:])
+        if CUT + name in table.properties:
+            raise _taken(name, f"on {where}")
+        if name in table.refs():
+            raise _foreign(name, where, table.refs()[name].snapshot_ref_type.value)
     said = {"cut": cut.cut, "lsn": cut.lsn, "source": cut.source, "at": time.time()}
     done: list[Table] = []
     try:
@@ -58,6 +62,16 @@ def _taken(name: str, where: str) -> TagExists:
         f"there is a cut {name} already, {where}",
         means="nothing was changed",
         fix="choose another name, or drop that one: `headwater as-of FILE --drop NAME`",
+    )
+
+
+def _foreign(name: str, table: str, kind: str) -> TagExists:
+    """A tag or a branch that is nobody's cut: ``--drop`` knows nothing of it."""
+    drop = f", or drop that one if nobody needs it: ALTER TABLE {table} DROP TAG {quoted_by('`', [name])[0]}"
+    return TagExists(
+        f"table {table} has a {kind} {name} in Iceberg already, which is no cut",
+        means="nothing was changed",
+        fix=f"choose another name{drop if kind == 'tag' else ''}",
     )
 
 

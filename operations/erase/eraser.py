@@ -98,7 +98,8 @@ class Eraser:
         """Look, and erase if that is wanted; the certificate.
 
         Raises:
-            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused; nothing was erased.
+            RowInSource, TagsHold, Behind, BeyondFrontier, StateError: refused; nothing was erased, but if it was for a
+                tag that was set meanwhile: then some places are done, and the message says so.
             EraseUnfinished: a server has not let go in time; the same again goes on (transient).
             HeadwaterError: a server does not answer, or refuses; the same again goes on.
         """
@@ -170,7 +171,7 @@ class Eraser:
         self._compact(look.log, lambda: await_readers(subject, builds, self._ends(), self.options.wait))
         letters.supersede()
         self._compact(look.letters, lambda: None)
-        found = erase_tables(subject, builds)
+        found = erase_tables(subject, builds, move_tags=self.options.move_tags)
         found += servers.erase_indices(subject, builds, self._note, marks, SERVER_SECONDS)
         servers.erase_marks(subject, builds)
         servers.erase_changes(builds)

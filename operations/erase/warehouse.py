@@ -40,6 +40,12 @@ UNTOLD = (
 )
 
 
+# Of a tag that was set while an erasure worked.
+WHILE = (
+    "it was set meanwhile: this sink's tables are as they were, what came before them (topics, other sinks) is erased"
+)
+
+
 def reason(subject: Subject) -> str:
     """Of a pause that is ours: by it the same command knows what a killed one has left."""
     return f"{ERASURE}{subject.digest[:12]}"
@@ -59,8 +65,13 @@ def go_on(subject: Subject, builds: Sequence[Build]) -> None:
             resume(subject.pipeline, sink)
 
 
-def refuse_tags(held: Sequence[Held], *, move: bool) -> None:
+def refuse_tags(held: Sequence[Held], *, move: bool, so: str = "nothing was erased") -> None:
     """Refuse what tags keep, unless they may be moved; and what branches keep.
+
+    Args:
+        held: what was found.
+        move: tags may be moved.
+        so: what was done by now, in words.
 
     Raises:
         TagsHold: so they do (terminal).
@@ -69,23 +80,30 @@ def refuse_tags(held: Sequence[Held], *, move: bool) -> None:
     if branches:
         raise TagsHold(
             f"branches hold the row: {', '.join(branches)}",
-            means="what was committed to them is somebody's; nothing was erased",
+            means=f"what was committed to them is somebody's; {so}",
             fix="drop them: ALTER TABLE … DROP BRANCH …",
         )
     kept = [f"{name} of {one.name}" for one in held for name in one.there.tags]
     if kept and not move:
         raise TagsHold(
             f"tags keep snapshots that hold the row: {', '.join(kept)}",
-            means="their files stay as long as the tags; nothing was erased",
+            means=f"their files stay as long as the tags; {so}",
             fix="--tags move leads them to the table without the row (a cut of history shows the same as before, less "
-            "that row); or take them back: `headwater as-of FILE --drop NAME`",
+            "that row); or take them back: `headwater as-of FILE --drop NAME`, of one that is no cut "
+            "ALTER TABLE … DROP TAG …",
         )
 
 
-def erase_tables(subject: Subject, builds: Sequence[Build]) -> list[Place]:
+def erase_tables(subject: Subject, builds: Sequence[Build], *, move_tags: bool) -> list[Place]:
     """Erase the row from every warehouse; what is there then. Killed half-way, do it again.
 
+    Args:
+        subject: the row.
+        builds: every generation that may hold it.
+        move_tags: tags that keep it may be moved.
+
     Raises:
+        TagsHold: a tag or a branch that keeps it was set since that was looked for first (terminal).
         StateError: a process does not let go of a sink, which stays paused; the same again waits for it.
         Exception: as Spark wraps what Iceberg says; what was done is done, and the sink goes on.
     """
@@ -98,7 +116,9 @@ def erase_tables(subject: Subject, builds: Sequence[Build]) -> list[Place]:
     try:
         for sink in sinks:
             with _alone(subject, sink):
-                untold = _erase(subject, tables_of(subject, builds, [sink]), spark)
+                tables = tables_of(subject, builds, [sink])
+                refuse_tags(tables, move=move_tags, so=WHILE)
+                untold = _erase(subject, tables, spark)
                 found += [_with_left(one.place, untold) for one in tables_of(subject, builds, [sink])]
     finally:
         spark.stop()

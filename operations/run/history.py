@@ -197,9 +197,10 @@ def history_flow(opened: OpenedHistory, snapshot_lsn: Callable[[], int]) -> tupl
 def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkSession, flow: Flow) -> Query:
     catalogue = source_catalogue(opened.pipeline)
     flow = replace(flow, spec=spec_of(opened, catalogue, snapshot_lsn()))
+    kept = root_tables(opened.pipeline, catalogue, opened.sink)
     namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
     place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
-    return start_history(spark, flow, place, opened.lease)
+    return start_history(spark, flow, place, opened.lease, kept)
 
 
 def tables_read(opened: OpenedHistory, catalogue: Catalogue) -> dict[str, Table]:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-# Properties of a table of history: the source's table, its system identifier, its key's columns.
-TABLE, SOURCE, KEY = "headwater.history-of", "headwater.source", "headwater.key"
+# Properties of a table of history: the source's table, its system identifier, its key's columns; the numbers that its
+# columns have in the source, by their names.
+TABLE, SOURCE, KEY, NUMBERS = "headwater.history-of", "headwater.source", "headwater.key", "headwater.columns"
 # And one for each cut that was given a name, with where it is.
 CUT = "headwater.cut."
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from spark.disk.lease import Lease
 from spark.flow import Flow, begin, changelog, map_in_arrow
 from spark.log_gaps import read_unread, write_unread
 from spark.reading.source import read_slice
+from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
 from spark.warehouse.history_rows import history_ddl, history_rows
 from spark.warehouse.history_tables import HistoryPlace, columns_there
@@ -155,7 +156,9 @@ def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
     )
 
 
-def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease) -> StreamingQuery:
+def start_history(
+    spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease, kept: Container[str]
+) -> StreamingQuery:
     """Start a sink's history.
 
     Args:
@@ -163,21 +166,60 @@ def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: L
         flow: its flow; ``reading.tombstone_seconds`` is how long the log keeps every event.
         place: where the tables are.
         lease: of the history's folder.
+        kept: the tables (``schema.table``) whose history the sink keeps; those of the flow that are not in it were
+            kept once.
 
     Raises:
-        SinkRefused: a table is not ours to write to (terminal).
+        SinkRefused: a table is not ours to write to, or one that was written is gone (terminal).
         LogTruncated: the log begins after its place (terminal).
     """
     lease.check()
+    read, flow = flow.spec.topics, replace(flow, spec=still_written(spark, flow, place, kept))
     for view in flow.spec.views.values():
         place.make(spark, view, new=flow.is_new)
     note_gap(spark, flow, place)
     _, committed = committed_offsets(flow.checkpoint)
-    topics = {**dict.fromkeys(committed, ()), **flow.spec.topics}
+    topics = {**dict.fromkeys((*committed, *read), ()), **flow.spec.topics}
     records = changelog(spark, replace(flow, spec=replace(flow.spec, topics=topics)))
     writer = records.writeStream.queryName(flow.title)
     writer = writer.foreachBatch(brief(Historian(place, flow, lease)))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
+
+
+def still_written(spark: SparkSession, flow: Flow, place: HistoryPlace, kept: Container[str]) -> FlowSpec:
+    """What a flow is to write, its tables looked for; arguments as ``start_history``.
+
+    A table that somebody has dropped is not made again: what was in it is in the log no more. Of one that the sink
+    keeps no more nobody asks for cuts: nothing is written of it then, and its topic is read on.
+
+    Raises:
+        SinkRefused: a table is gone that the sink keeps (terminal).
+    """
+    spec, begun = flow.spec, _begun(flow)
+    if flow.is_new:  # the log is read from its beginning
+        return spec
+    left = set[str]()
+    for topic, (name,) in spec.topics.items():
+        view = spec.views[name]
+        if (topic in begun or name not in kept) and not place.there(spark, view):
+            if name in kept:
+                place.refuse_gone(view)
+            left.add(topic)
+    if begun & left:  # captured again, it begins anew
+        _write_begun(flow, begun - left)
+    return without(spec, left)
+
+
+def without(spec: FlowSpec, topics: Collection[str]) -> FlowSpec:
+    """A flow's work without that of some of its topics. Pure."""
+    gone = {name for topic in topics for name in spec.topics[topic]}
+    return replace(
+        spec,
+        views={name: view for name, view in spec.views.items() if name not in gone},
+        topics={topic: names for topic, names in spec.topics.items() if topic not in topics},
+        tables={topic: table for topic, table in spec.tables.items() if topic not in topics},
+        fits={topic: fit for topic, fit in spec.fits.items() if topic not in topics},
+    )
 
 
 def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
@@ -222,10 +264,18 @@ def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
 
 def _note_begun(spark: SparkSession, flow: Flow, place: HistoryPlace, until: float) -> None:
     """Write down of topics that are read for the first time that what was superseded in them is not known."""
-    path = flow.folder / BEGUN
-    known = set(json.loads(path.read_text())["topics"]) if path.exists() else set[str]()
+    known = _begun(flow)
     new = sorted(flow.spec.topics.keys() - known)
     if new:
         why = f"history began, and the log had been compacted before: {', '.join(new)}"
         place.note_gap(spark, flow.spec.sink, (0.0, until), {topic: {0: 0} for topic in new}, why)
-        write_atomic(path, json.dumps({"topics": sorted({*known, *new})}))
+        _write_begun(flow, {*known, *new})
+
+
+def _begun(flow: Flow) -> set[str]:
+    path = flow.folder / BEGUN
+    return set(json.loads(path.read_text())["topics"]) if path.exists() else set()
+
+
+def _write_begun(flow: Flow, topics: Collection[str]) -> None:
+    write_atomic(flow.folder / BEGUN, json.dumps({"topics": sorted(topics)}))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
@@ -17,10 +18,10 @@ from cdc.errors import Fenced, SinkRefused
 from cdc.history_names import GAPS, HISTORY, VERSIONS, free
 from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
-from cdc.records.history import COLUMNS, OURS, versions_sql
+from cdc.records.history import COLUMNS, DROPPED, OURS, versions_sql
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
-from sinks.iceberg.history import KEY, SOURCE, TABLE
+from sinks.iceberg.history import KEY, NUMBERS, SOURCE, TABLE
 from sinks.iceberg.types import widens
 from spark.warehouse.table import HOUSE, create_namespace
 
@@ -52,6 +53,31 @@ class HistoryPlace:
         """The table of gaps."""
         return f"`{self.catalog}`.`{self.namespace}`.`{GAPS}`"
 
+    def there(self, spark: SparkSession, view: View) -> bool:
+        """Whether there is a table's history."""
+        table = self.name(view)
+        if not spark.catalog.tableExists(table):
+            return False
+        # As far as this session remembers: one of another key is put aside by another client.
+        spark.catalog.refreshTable(table)
+        return bool(spark.catalog.tableExists(table))
+
+    def refuse_gone(self, view: View) -> None:
+        """A history that goes on must find the table that it has written: the log holds no more what was in it.
+
+        Raises:
+            SinkRefused: always (terminal).
+        """
+        procedure = f"CALL {self.catalog}.system.register_table"
+        raise SinkRefused(
+            f"the history of {view.table.qualified} is gone: table {self.name(view)} is not there any more",
+            means="a new one would lack all that was in it, and cuts would be wrong; nothing was written",
+            fix=f"restore it, and start `headwater run` again: one that was renamed by its name, one that was dropped "
+            f"and not purged by {procedure}('{self.namespace}.{view.table.name}{HISTORY}', '<its newest "
+            ".metadata.json>'); or give the sink another namespace, where all its histories begin anew and the others "
+            "stay readable where they are",
+        )
+
     def make(self, spark: SparkSession, view: View, *, new: bool) -> None:
         """Make a table's history ready and claim it.
 
@@ -72,20 +98,17 @@ class HistoryPlace:
                 fix="rename it in the source, or take `history` out of the sink",
             )
         create_namespace(spark, table.rsplit(".", 1)[0])
-        there = spark.catalog.tableExists(table)
-        if there:  # or was, as far as this session remembers: one of another key is put aside by another client
-            spark.catalog.refreshTable(table)
-            there = spark.catalog.tableExists(table)
-        if there:
-            self._known(spark, view, new=new)
+        there = self.there(spark, view)
+        known = self._known(spark, view, new=new) if there else {}
         properties = {
             **HOUSE,
             TABLE: view.table.qualified,
             SOURCE: self.source,
             LEASE: str(self.token),
         }
+        numbers = json.dumps(numbers_of(view), sort_keys=True)
         if not there:  # of one that is there it stays: by it is seen that its rows had another key
-            properties[KEY] = json.dumps(view.key)
+            properties |= {KEY: json.dumps(view.key), NUMBERS: numbers}
         listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
         if there:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
@@ -93,11 +116,14 @@ class HistoryPlace:
             columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns_of(view).items())
             settings = f"'format-version'='2', {listed}"
             spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg TBLPROPERTIES ({settings})")
-        changed = follow(spark, table, view)
+        changed = follow(spark, table, view, json.loads(known.get(NUMBERS, "{}")))
+        if there and known.get(NUMBERS) != numbers:  # last: one that was killed before finds what it found here
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{NUMBERS}'={literal(numbers)})")
         if changed or not there or not _is_there(spark, self.name(view, VERSIONS)):
             self._show_versions(spark, view)
 
-    def _known(self, spark: SparkSession, view: View, *, new: bool) -> None:
+    def _known(self, spark: SparkSession, view: View, *, new: bool) -> dict[str, str]:
+        """The properties of a table that is there, and ours."""
         table, found = self.name(view), properties_of(spark, self.name(view))
         if found.get(TABLE) != view.table.qualified:
             raise SinkRefused(
@@ -117,6 +143,7 @@ class HistoryPlace:
                 means="its checkpoint is lost, or the pipeline was dropped: rows would be in it twice",
                 fix="point engine.state_dir at the old state; or rename the table, or give the sink another namespace",
             )
+        return found
 
     def _show_versions(self, spark: SparkSession, view: View) -> None:
         shown = [name for name in columns_there(spark, self.name(view)) if not name.startswith(OURS)]
@@ -126,6 +153,10 @@ class HistoryPlace:
         except UnsupportedOperationException:
             # A REST catalogue may offer tables alone: history is whole without the view.
             _log.warning("the catalogue offers no views: %s is not made", self.name(view, VERSIONS))
+        except (AnalysisException, Py4JJavaError) as error:
+            # One query writes the histories of all tables: it must not stand still for a view of one of them.
+            words = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+            _log.warning("%s is not made: %s", self.name(view, VERSIONS), words.partition("\n")[0])
 
     def check(self, spark: SparkSession, view: View) -> None:
         """Raise if a later holder of the lease has claimed the table; it is loaded anew.
@@ -188,34 +219,70 @@ def columns_there(spark: SparkSession, table: str) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
 
 
-def follow(spark: SparkSession, table: str, view: View) -> bool:
+def numbers_of(view: View) -> dict[str, int]:
+    """Name -> its number in the source, of a history's columns: that stays when a column is renamed. Pure."""
+    return {column.name: column.ordinal for column in view.table.columns if column.ordinal}
+
+
+def follow(spark: SparkSession, table: str, view: View, numbers: Mapping[str, int]) -> bool:
     """Bring a table to its source's columns: new ones are added, those that are gone stay, with what they hold.
 
     A column that has become of a type that Iceberg can't make of it in place is put aside under a name that says its
-    old type, and a new one begins.
+    old type, and a new one begins. One that was dropped, or renamed, makes room for another that has its name now.
+
+    Args:
+        spark: the session.
+        table: its name inside Spark.
+        view: all of the table's columns.
+        numbers: ``numbers_of`` the view that it was brought to last; empty if that is not known.
 
     Returns:
         whether anything was changed.
     """
     wanted, there = columns_of(view), columns_there(spark, table)
     before = dict(there)
-    for former, present in view.table.renamed:
-        if former in there and former not in wanted and present in wanted and present not in there:
-            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(former)} TO {quoted(present)}")
-            there[present] = there.pop(former)
+
+    def rename(name: str, other: str) -> None:
+        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(other)}")
+        there[other] = there.pop(name)
+
+    now_called = {number: name for name, number in numbers_of(view).items()}
+    for certain, former, present in renames(view, numbers):
+        if former in there and former not in wanted and present in wanted:
+            if certain and present in there:  # of another column, that was dropped or was itself renamed
+                now = now_called.get(numbers.get(present, 0))
+                rename(present, now if now in wanted and now not in there else free(f"{present}{DROPPED}", there))
+            if present not in there:
+                rename(former, present)
     for name, kind in wanted.items():
         if name in there and there[name] != kind:
             if widens(there[name], kind):
                 spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
                 there[name] = kind
             else:
-                aside = former_column(name, there[name], there)
-                spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(aside)}")
-                there[aside] = there.pop(name)
+                rename(name, former_column(name, there[name], there))
     added = ", ".join(f"{quoted(name)} {kind}" for name, kind in wanted.items() if name not in there)
     if added:
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
     return bool(added) or there != before
+
+
+def renames(view: View, numbers: Mapping[str, int]) -> list[tuple[bool, str, str]]:
+    """The renamings of a table's columns, as (certain, former name, present one); those that are certain come first.
+
+    Certain is one whose column had the former name when the history was brought to the source's columns last. By names
+    alone it may be another column, of the same name, that was added later and dropped. Pure.
+
+    Args:
+        view: all of the table's columns.
+        numbers: as of ``follow``.
+    """
+    now = numbers_of(view)
+    found = [
+        (present in now and numbers.get(former) == now[present], former, present)
+        for former, present in view.table.renamed
+    ]
+    return sorted(found, key=lambda one: not one[0])
 
 
 def former_column(name: str, kind: str, taken: Mapping[str, str]) -> str:

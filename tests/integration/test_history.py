@@ -309,6 +309,28 @@ def test_history_outlives_its_sink_and_notes_what_it_may_have_missed(vaults: Vau
     vaults.start()
 
 
+def test_a_history_that_somebody_has_dropped_is_not_made_again_and_goes_on_once_restored(vaults: Vaults) -> None:
+    """An empty one was made in its place, and nobody was told."""
+    vaults.stop()
+    before, name = history(vaults, "savings"), (NAMESPACE, "savings_history")
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        metadata = catalog.load_table(name).metadata_location
+        catalog.drop_table(name)
+    vaults.execute("UPDATE savings SET balance = balance WHERE id = 5")
+    vaults.start()
+
+    def told() -> bool:
+        return "the history of public.savings is gone" in str(vaults.status()["sinks"][0]["history"]["last_error"])
+
+    assert vaults.settled(told, True), vaults.log()
+    vaults.stop()
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        assert not catalog.table_exists(name)
+        catalog.register_table(name, metadata)
+    vaults.start()
+    assert vaults.settled(lambda: len(history(vaults, "savings")), len(before) + 1) == len(before) + 1, vaults.log()
+
+
 def kept_by_key(vaults: Vaults, table: str, former: str, other: str) -> None:
     """After ``apply``: the table's history holds what is there, what was is under its former key, the other goes on."""
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from cdc.catalogue import Column, Table
+from cdc.errors import SinkRefused
+from cdc.records.history import AFTER, OFFSET, OP, POSITION, as_of_sql
 from cdc.view import View
 from sinks.iceberg.history import KEY
+from spark.reading.spec import FlowSpec
+from spark.warehouse.history import BEGUN, still_written
 from spark.warehouse.history_tables import HistoryPlace, properties_of
+from spark.warehouse.iceberg_history import loaded
 from tests.support.plain_spark import lake_session
 
 # PySpark leaves the sockets that rows come through to the garbage collector.
@@ -18,11 +27,95 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 COLUMNS = (Column("id", "int4", "int4", ordinal=1), Column("branch", "int4", "int4", ordinal=2))
 
 
-def test_a_history_keeps_the_key_that_its_rows_have_had(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with lake_session(tmp_path_factory.mktemp("lake")) as session:
+        yield session
+
+
+def view_of(*columns: Column, key: tuple[str, ...] = ("id",), **more: Any) -> View:
+    return View.identity(Table("public", "t", columns, key, **more), "public.t")
+
+
+def test_a_history_keeps_the_key_that_its_rows_have_had(spark: SparkSession) -> None:
     """Opened between another key and ``apply`` it took that one for its own, and was refused for good afterwards."""
-    place = HistoryPlace("hw_lake", "n", "source", 1)
-    with lake_session(tmp_path) as spark:
-        for key in (("id",), ("id", "branch")):
-            view = View.identity(Table("public", "t", COLUMNS, key))
-            place.make(spark, view, new=key == ("id",))
-        assert json.loads(properties_of(spark, place.name(view))[KEY]) == ["id"]
+    place = HistoryPlace("hw_lake", "keys", "source", 1)
+    for key in (("id",), ("id", "branch")):
+        view = view_of(*COLUMNS, key=key)
+        place.make(spark, view, new=key == ("id",))
+    assert json.loads(properties_of(spark, place.name(view))[KEY]) == ["id"]
+
+
+def write(spark: SparkSession, table: str, at: int, **row: Any) -> None:
+    """A row of history, at a place in the log."""
+    there = spark.table(table).schema
+    given = {OP: "update", POSITION: at, AFTER: at, OFFSET: at, **row}
+    values = Row(*(given.get(name) for name in there.names))
+    spark.createDataFrame([values], there).writeTo(table).append()
+
+
+def test_a_history_that_somebody_has_dropped_is_refused_until_it_is_restored(
+    spark: SparkSession, tmp_path: Any
+) -> None:
+    """A new one was made in its place, empty, and cuts showed that there had been nothing."""
+    place, view = HistoryPlace("hw_lake", "gone", "source", 1), view_of(*COLUMNS)
+    spec = FlowSpec("lake", {"public.t": view}, {"t": ("public.t",)}, {"t": view.table}, {}, {})
+    flow: Any = SimpleNamespace(spec=spec, folder=tmp_path, is_new=False)
+    place.make(spark, view, new=True)
+    write(spark, place.name(view), 7, id=1, branch=5)
+    (tmp_path / BEGUN).write_text('{"topics": ["t"]}')
+    assert still_written(spark, flow, place, {"public.t"}) == spec
+    metadata = loaded(spark, place.name(view)).operations().current().metadataFileLocation()
+    spark.sql(f"DROP TABLE {place.name(view)}")
+    for _ in range(2):
+        with pytest.raises(SinkRefused, match=r"the history of public\.t is gone") as refused:
+            still_written(spark, flow, place, {"public.t"})
+    _, call, rest = refused.value.fix.partition("CALL ")
+    spark.sql(call + rest.partition("); or")[0].replace("<its newest .metadata.json>", metadata) + ")")
+    assert still_written(spark, flow, place, {"public.t"}) == spec
+    place.make(spark, view, new=False)
+    assert [row["branch"] for row in spark.table(place.name(view)).collect()] == [5]
+    spark.sql(f"ALTER TABLE {place.name(view)} RENAME TO gone.renamed")
+    with pytest.raises(SinkRefused, match="is gone"):
+        still_written(spark, flow, place, {"public.t"})
+    (tmp_path / BEGUN).write_text('{"topics": []}')  # as of one whose rows have another key, which was put aside
+    assert still_written(spark, flow, place, {"public.t"}) == spec
+
+
+def test_a_column_that_has_the_name_of_one_of_ours_stops_no_history(spark: SparkSession) -> None:
+    place = HistoryPlace("hw_lake", "names", "source", 1)
+    view = view_of(COLUMNS[0], Column("Valid_From", "text", "text", ordinal=2))
+    place.make(spark, view, new=True)
+    write(spark, place.name(view), 7, id=1, Valid_From="mine")
+    (row,) = spark.sql("SELECT Valid_From, _hw_valid_from, is_current FROM hw_lake.names.t_versions").collect()
+    assert tuple(row) == ("mine", None, True)
+
+
+def test_a_view_that_can_not_be_made_stops_no_history(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    """One query writes the histories of all tables."""
+    place, view = HistoryPlace("hw_lake", "views", "source", 1), view_of(*COLUMNS)
+    spark.sql("CREATE NAMESPACE hw_lake.views")
+    spark.sql("CREATE TABLE hw_lake.views.t_versions (id int) USING iceberg")
+    place.make(spark, view, new=True)
+    assert "`t_versions` is not made: " in caplog.text and "already exists" in caplog.text
+    assert place.there(spark, view)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_cut_shows_a_renamed_column_and_not_the_dropped_one_whose_name_it_has(
+    spark: SparkSession, at_once: bool
+) -> None:
+    place = HistoryPlace("hw_lake", f"renamed_{at_once}", "source", 1)
+    name, old = Column("name", "text", "text", ordinal=2), Column("title", "text", "text", ordinal=3)
+    view = view_of(COLUMNS[0], name, old)
+    place.make(spark, view, new=True)
+    write(spark, place.name(view), 7, id=1, name="kept", title="dropped")
+    if not at_once:
+        place.make(spark, view_of(COLUMNS[0], name), new=False)
+    after = view_of(COLUMNS[0], replace(name, name="title"), renamed=(("name", "title"),))
+    for _ in range(2):
+        place.make(spark, after, new=False)
+        cut = spark.sql(as_of_sql(["id", "title"], ["id"], place.name(view), 100, "`")).collect()
+        assert [tuple(row) for row in cut] == [(1, "kept")]
+    (held,) = spark.table(place.name(view)).collect()
+    assert held["title__dropped"] == "dropped"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +33,7 @@ from operations.erase.readers import Build, behind
 from operations.erase.shown import Shown, places_of, shows
 from operations.erase.subject import Subject
 from operations.erase.tables import Held
-from operations.erase.warehouse import refuse_tags
+from operations.erase.warehouse import erase_tables, refuse_tags
 from operations.opened import Opened
 from sinks.iceberg.remains import Remains, remains
 from spark.disk.register import Registered
@@ -168,6 +170,40 @@ def test_tags_are_refused_unless_they_may_be_moved_and_branches_always() -> None
     held[0].there.branches = ("mine",)
     with pytest.raises(TagsHold, match="branches"):
         refuse_tags(held, move=True)
+
+
+@pytest.mark.parametrize("move", [True, False])
+def test_a_tag_that_was_set_while_it_worked_is_not_moved_unasked(move: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was looked for once, before topics were compacted and everybody had read: minutes."""
+    held, rewritten, paused = [Held("lake", None, "", "n.t", Remains({"f": 1}))], list[Any](), list[str]()
+
+    @contextmanager
+    def alone(_subject: object, sink: str) -> Iterator[None]:
+        held[0].there.tags = ("march",)  # `as-of --tag` asks nobody
+        paused.append(sink)
+        yield
+        paused.remove(sink)
+
+    def erased(_subject: object, tables: list[Held], _spark: object) -> set[str]:
+        rewritten.extend(tables)
+        return set()
+
+    spark = SimpleNamespace(stop=lambda: paused.append("stopped"))
+    for name, instead in {
+        "warehouses": lambda *_: ["lake"],
+        "open_spark": lambda *_: spark,
+        "tables_of": lambda *_: held,
+        "_alone": alone,
+        "_erase": erased,
+    }.items():
+        monkeypatch.setattr(f"operations.erase.warehouse.{name}", instead)
+    subject: Any = SimpleNamespace(pipeline=None, say=lambda _line: None)
+    words = r"march of n\.t[\s\S]* it was set meanwhile"
+    with nullcontext() if move else pytest.raises(TagsHold) as refused:
+        erase_tables(subject, [], move_tags=move)
+    assert rewritten == (held if move else [])
+    assert refused is None or re.search(words, str(refused.value))
+    assert "stopped" in paused
 
 
 # -- what is put back --------------------------------------------------------------------------------------------------

@@ -36,11 +36,18 @@ def test_a_document_that_is_still_there_is_left_and_changes_that_came_since_are_
 
     monkeypatch.setattr(servers, "erase_files", lambda *_: [Place("cache", "files of h", "cache")])
     monkeypatch.setattr(servers, "erase_changes", lambda *_: None)
-    for name, found in {"row_in_log": InLog("t"), "erase_tables": []}.items():
-        monkeypatch.setattr(eraser, name, lambda *_, found=found: found)
+    moved = list[bool]()
+
+    def erased(*_: object, move_tags: bool) -> list[Place]:
+        moved.append(move_tags)
+        return []
+
+    monkeypatch.setattr(eraser, "row_in_log", lambda *_: InLog("t"))
+    monkeypatch.setattr(eraser, "erase_tables", erased)
     letters = SimpleNamespace(supersede=lambda: 0, look=lambda _: InLog("letters"))
     looked = SimpleNamespace(log=InLog("t"), letters=InLog("letters"))
     after = Eraser(one, Options(act=True))._erase(cast(Any, letters), made, cast(Any, looked))
+    assert moved == [False]
     [cache, *_] = settled(before, after)
     assert (cache.left, cache.hidden_left, cache.empty) == (left, 0, not left)
     assert [place.name for place in after].count("files of h") == 1
@@ -60,7 +67,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def erase(found: int | None) -> list[Place]:
         monkeypatch.setattr(warehouse, "remove_left", lambda *_: found)
-        return warehouse.erase_tables(one, [])
+        return warehouse.erase_tables(one, [], move_tags=False)
 
     return one, erase
 

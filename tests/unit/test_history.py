@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyspark.errors import UnsupportedOperationException
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 from cdc.catalogue import Column, Table
 from cdc.errors import ShapeUnknown
@@ -267,6 +267,20 @@ def test_the_printed_sql_gives_what_the_rule_says() -> None:
     assert len(versions) == len(source.events)
 
 
+def test_versions_of_a_table_that_has_such_columns_itself_are_told_by_other_names() -> None:
+    """Iceberg refused the view, and the history of all tables with it; DuckDB gave the column of ours another name."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"CREATE TABLE history AS SELECT 1 AS id, 'mine' AS \"Valid_From\", true AS is_current, 'insert' AS {OP}, "
+            f"7 AS _hw_position, 5 AS {AFTER}, 0 AS _hw_offset, 9 AS _hw_tx, 50 AS _hw_commit_time"
+        )
+        found = connection.execute(versions_sql(["id", "Valid_From", "is_current"], ["id"], "history"))
+        [names] = [[column[0] for column in found.description]]
+        rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    assert names[:6] == ["id", "Valid_From", "is_current", "_hw_valid_from", "valid_to", "_hw_is_current"]
+    assert [(row["Valid_From"], row["_hw_valid_from"], row["valid_to"]) for row in rows] == [("mine", 50, None)]
+
+
 def test_names_are_quoted() -> None:
     assert '"a""b"' in as_of_sql(['a"b'], ['a"b'], "t", 1)
     assert "`a``b`" in as_of_sql(["a`b"], ["a`b"], "t", 1, "`")
@@ -329,10 +343,19 @@ def test_a_moment_is_one_in_utc() -> None:
             moment_of(text)
 
 
-def test_history_goes_on_in_a_catalogue_that_offers_no_views(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [
+        UnsupportedOperationException("Server does not support endpoint: POST views"),
+        AnalysisException("Table with same name already exists"),
+    ],
+)
+def test_history_goes_on_in_a_catalogue_that_refuses_its_view(
+    refused: PySparkException, caplog: pytest.LogCaptureFixture
+) -> None:
     def sql(text: str) -> None:
         assert text.startswith("CREATE OR REPLACE VIEW")
-        raise UnsupportedOperationException("Server does not support endpoint: POST views")
+        raise refused
 
     spark = cast(Any, SimpleNamespace(sql=sql, table=lambda _name: SimpleNamespace(schema=[])))
     view = View.identity(Table("public", "t", (Column("id", "int4", "int4"),), ("id",)))
@@ -352,7 +375,7 @@ def test_a_small_integer_is_not_put_aside_at_each_start() -> None:
     there = [SimpleNamespace(name=name, dataType=_Kind(kind)) for name, kind in columns_of(view).items()]
     said: list[str] = []
     spark: Any = SimpleNamespace(table=lambda _name: SimpleNamespace(schema=there), sql=said.append)
-    assert (follow(spark, "ship.legs_history", view), said) == (False, [])
+    assert (follow(spark, "ship.legs_history", view, {}), said) == (False, [])
 
 
 class _Kind:

@@ -1,0 +1,72 @@
+"""A history whose table somebody has dropped is not made again, empty, in its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc.catalogue import Column, Table
+from cdc.errors import SinkRefused
+from cdc.view import View
+from spark.reading.spec import FlowSpec
+from spark.warehouse.history import BEGUN, still_written
+from spark.warehouse.history_tables import HistoryPlace
+
+
+class Place(HistoryPlace):
+    """Tables that are there by their names alone."""
+
+    def there(self, spark: Any, view: View) -> bool:
+        return view.table.name in spark.names
+
+
+class Case:
+    """A history of t and u, of which t is not there."""
+
+    def __init__(self, folder: Path, *, new: bool = False) -> None:
+        tables = {name: Table("public", name, (Column("id", "int4", "int4"),), ("id",)) for name in "tu"}
+        views = {table.qualified: View.identity(table, table.qualified) for table in tables.values()}
+        topics: dict[str, tuple[str, ...]] = {name: (f"public.{name}",) for name in tables}
+        self.flow: Any = SimpleNamespace(
+            spec=FlowSpec("lake", views, topics, tables, {}, {}), folder=folder, is_new=new
+        )
+        self.begun = folder / BEGUN
+        self.begun.write_text(json.dumps({"topics": ["t", "u"]}))
+
+    def written(self, *kept: str) -> set[str]:
+        spark: Any = SimpleNamespace(names={"u"})
+        spec = still_written(spark, self.flow, Place("hw_lake", "n", "source", 1), kept)
+        assert len(spec.views) == len(spec.topics) == len(spec.tables)
+        return set(spec.topics)
+
+
+def test_a_table_that_is_gone_is_refused_and_what_to_do_is_told(tmp_path: Path) -> None:
+    """Cuts said that there had been nothing, and nobody was told."""
+    case = Case(tmp_path)
+    with pytest.raises(SinkRefused, match=r"the history of public\.t is gone") as found:
+        case.written("public.t", "public.u")
+    assert "register_table('n.t_history'" in found.value.fix and "another namespace" in found.value.fix
+    assert json.loads(case.begun.read_text()) == {"topics": ["t", "u"]}
+
+
+def test_one_that_was_put_aside_is_made_anew(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.begun.write_text(json.dumps({"topics": ["u"]}))
+    assert case.written("public.t", "public.u") == {"t", "u"}
+
+
+def test_a_first_start_that_was_cut_begins_again(tmp_path: Path) -> None:
+    assert Case(tmp_path, new=True).written("public.t", "public.u") == {"t", "u"}
+
+
+def test_one_that_the_sink_keeps_no_more_may_be_dropped_and_stops_no_other(tmp_path: Path) -> None:
+    """It is not made again either; captured once more, it begins anew."""
+    case = Case(tmp_path)
+    assert case.written("public.u") == {"u"}
+    assert json.loads(case.begun.read_text()) == {"topics": ["u"]}
+    assert case.written("public.u") == {"u"}
+    assert case.written("public.t", "public.u") == {"t", "u"}

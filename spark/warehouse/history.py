@@ -35,6 +35,9 @@ from spark.reading.source import read_slice
 from spark.warehouse.brief import brief
 from spark.warehouse.history_rows import history_ddl, history_rows
 from spark.warehouse.history_tables import HistoryPlace, columns_there
+from spark.warehouse.merge import FULL
+from spark.warehouse.upkeep import Policy, Upkeep
+from spark.warehouse.upkeep_turns import Turns
 
 FLOW = "_history"
 QUERY, BATCH, OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
@@ -52,10 +55,11 @@ class Historian:
         place: where the tables are.
         flow: its flow: a view of all columns for each topic.
         lease: of the history's folder.
+        turns: the tables' upkeep.
     """
 
-    def __init__(self, place: HistoryPlace, flow: Flow, lease: Lease) -> None:
-        self.place, self.flow, self.lease = place, flow, lease
+    def __init__(self, place: HistoryPlace, flow: Flow, lease: Lease, turns: Turns) -> None:
+        self.place, self.flow, self.lease, self.turns = place, flow, lease, turns
         self._there: dict[str, dict[int, int]] = {}  # topic -> up to where its table holds it
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -73,6 +77,8 @@ class Historian:
                 if starts[topic] != ends[topic] and topic in self.flow.spec.topics:
                     self._append(spark, topic, starts[topic], ends[topic], marks)
 
+            most = self.flow.reading.max_offsets
+            self.turns.work(spark, loading=most is not None and _records(starts, ends) >= FULL * most)
     def _append(
         self,
         spark: SparkSession,
@@ -103,6 +109,7 @@ class Historian:
         self._there[topic] = dict(ends)
 
     def _rows(
+        self.turns.wrote(table)
         self, spark: SparkSession, topic: str, view: View, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> DataFrame:
         spec, reading = self.flow.spec, self.flow.reading
@@ -139,10 +146,22 @@ def slice_of(checkpoint: Path, batch_id: int) -> tuple[dict[str, dict[int, int]]
 
 
 def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
-    """Up to where a table holds its topic, by the newest of its snapshots that says so: partition -> next offset."""
+    """Up to where a table holds its topic, by what its snapshots say: partition -> next offset.
+
+    Upkeep keeps the newest that says so. It may say it once more, of an older query even, in a commit of its own: the
+    furthest counts, and not the youngest.
+    """
     marked = spark.table(f"{table}.snapshots").where(F.col("summary")[OFFSETS].isNotNull())
-    found = marked.orderBy(F.col("committed_at").desc()).select(F.col("summary")[OFFSETS]).limit(1).collect()
-    return {int(part): int(at) for part, at in json.loads(found[0][0]).items()} if found else {}
+def _records(starts: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[int, int]]) -> int:
+    """How many records a batch has at the most."""
+    return sum(end - max(starts[topic][part], 0) for topic, parts in ends.items() for part, end in parts.items())
+
+
+    found: dict[int, int] = {}
+    for (said,) in marked.select(F.col("summary")[OFFSETS]).distinct().collect():
+        for part, at in json.loads(said).items():
+            found[int(part)] = max(int(at), found.get(int(part), 0))
+    return found
 
 
 def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
@@ -155,7 +174,7 @@ def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
     )
 
 
-def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease) -> StreamingQuery:
+def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease, policy: Policy) -> StreamingQuery:
     """Start a sink's history.
 
     Args:
@@ -166,6 +185,7 @@ def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: L
 
     Raises:
         SinkRefused: a table is not ours to write to (terminal).
+        policy: of the tables' upkeep.
         LogTruncated: the log begins after its place (terminal).
     """
     lease.check()
@@ -176,7 +196,8 @@ def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: L
     topics = {**dict.fromkeys(committed, ()), **flow.spec.topics}
     records = changelog(spark, replace(flow, spec=replace(flow.spec, topics=topics)))
     writer = records.writeStream.queryName(flow.title)
-    writer = writer.foreachBatch(brief(Historian(place, flow, lease)))
+    turns = Turns(Upkeep(policy, flow.folder.parent))
+    writer = writer.foreachBatch(brief(Historian(place, flow, lease, turns)))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
 
 

@@ -61,6 +61,7 @@ class Historian:
     def __init__(self, place: HistoryPlace, flow: Flow, lease: Lease, turns: Turns) -> None:
         self.place, self.flow, self.lease, self.turns = place, flow, lease, turns
         self._there: dict[str, dict[int, int]] = {}  # topic -> up to where its table holds it
+        self._begins: dict[str, int] = {}  # topic -> where its table begins, if not with the log
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Append a batch once.
@@ -76,9 +77,9 @@ class Historian:
                 # One that the sink keeps no more is read on, and left: Spark takes a topic that goes for lost data.
                 if starts[topic] != ends[topic] and topic in self.flow.spec.topics:
                     self._append(spark, topic, starts[topic], ends[topic], marks)
-
             most = self.flow.reading.max_offsets
             self.turns.work(spark, loading=most is not None and _records(starts, ends) >= FULL * most)
+
     def _append(
         self,
         spark: SparkSession,
@@ -94,6 +95,7 @@ class Historian:
         self.place.check(spark, view)
         if topic not in self._there:
             self._there[topic] = offsets_there(spark, table)
+            self._begins[topic] = self.place.begins(spark, view)
         there = self._there[topic]
         starts = {part: max(at, there.get(part, at)) for part, at in starts.items()}
         ends = {part: max(end, starts[part]) for part, end in ends.items()}
@@ -107,9 +109,9 @@ class Historian:
         self.lease.check()
         writer.append()
         self._there[topic] = dict(ends)
+        self.turns.wrote(table)
 
     def _rows(
-        self.turns.wrote(table)
         self, spark: SparkSession, topic: str, view: View, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> DataFrame:
         spec, reading = self.flow.spec, self.flow.reading
@@ -131,7 +133,8 @@ class Historian:
             registry=spec.registry,
         )
         known = {part: at for part, at in starts.items() if at >= 0}
-        return map_in_arrow(records, partial(history_rows, one.pack(), self.place.source, known), history_ddl(view))
+        decode = partial(history_rows, one.pack(), self.place.source, known, self._begins.get(topic, 0))
+        return map_in_arrow(records, decode, history_ddl(view))
 
 
 def slice_of(checkpoint: Path, batch_id: int) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
@@ -145,6 +148,11 @@ def slice_of(checkpoint: Path, batch_id: int) -> tuple[dict[str, dict[int, int]]
     return starts, ends
 
 
+def _records(starts: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[int, int]]) -> int:
+    """How many records a batch has at the most."""
+    return sum(end - max(starts[topic][part], 0) for topic, parts in ends.items() for part, end in parts.items())
+
+
 def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
     """Up to where a table holds its topic, by what its snapshots say: partition -> next offset.
 
@@ -152,11 +160,6 @@ def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
     furthest counts, and not the youngest.
     """
     marked = spark.table(f"{table}.snapshots").where(F.col("summary")[OFFSETS].isNotNull())
-def _records(starts: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[int, int]]) -> int:
-    """How many records a batch has at the most."""
-    return sum(end - max(starts[topic][part], 0) for topic, parts in ends.items() for part, end in parts.items())
-
-
     found: dict[int, int] = {}
     for (said,) in marked.select(F.col("summary")[OFFSETS]).distinct().collect():
         for part, at in json.loads(said).items():
@@ -182,13 +185,14 @@ def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: L
         flow: its flow; ``reading.tombstone_seconds`` is how long the log keeps every event.
         place: where the tables are.
         lease: of the history's folder.
+        policy: of the tables' upkeep.
 
     Raises:
         SinkRefused: a table is not ours to write to (terminal).
-        policy: of the tables' upkeep.
         LogTruncated: the log begins after its place (terminal).
     """
     lease.check()
+    _put_aside(spark, flow, place)
     for view in flow.spec.views.values():
         place.make(spark, view, new=flow.is_new)
     note_gap(spark, flow, place)
@@ -199,6 +203,20 @@ def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: L
     turns = Turns(Upkeep(policy, flow.folder.parent))
     writer = writer.foreachBatch(brief(Historian(place, flow, lease, turns)))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
+
+
+def _put_aside(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
+    """Put histories aside whose key has got another type, as those are whose key is of other columns."""
+    for topic, (name,) in flow.spec.topics.items():
+        view = flow.spec.views[name]
+        if retyped := place.retyped(spark, view):
+            path = flow.folder / BEGUN
+            known = set(json.loads(path.read_text())["topics"]) if path.exists() else set[str]()
+            write_atomic(path, json.dumps({"topics": sorted(known - {topic})}))  # first: it is begun again
+            aside = place.put_aside(spark, view)
+            what = f"the key of {view.table.qualified} has another type ({', '.join(retyped)})"
+            said = f"{what}, so its history begins anew; what was is in {place.namespace}.{aside}"
+            _log.warning("history of sink %s: %s", flow.spec.sink, said)
 
 
 def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:

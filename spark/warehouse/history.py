@@ -37,6 +37,7 @@ from spark.warehouse.history_rows import history_ddl, history_rows
 from spark.warehouse.history_tables import HistoryPlace, columns_there
 from spark.warehouse.merge import FULL
 from spark.warehouse.upkeep import Policy, Upkeep
+from spark.warehouse.upkeep_steps import shorten
 from spark.warehouse.upkeep_turns import Turns
 
 FLOW = "_history"
@@ -77,6 +78,7 @@ class Historian:
                 # One that the sink keeps no more is read on, and left: Spark takes a topic that goes for lost data.
                 if starts[topic] != ends[topic] and topic in self.flow.spec.topics:
                     self._append(spark, topic, starts[topic], ends[topic], marks)
+            self.lease.check()
             most = self.flow.reading.max_offsets
             self.turns.work(spark, loading=most is not None and _records(starts, ends) >= FULL * most)
 
@@ -195,6 +197,8 @@ def start_history(spark: SparkSession, flow: Flow, place: HistoryPlace, lease: L
     _put_aside(spark, flow, place)
     for view in flow.spec.views.values():
         place.make(spark, view, new=flow.is_new)
+        if gone := shorten(spark, place.name(view), policy, time.time()):
+            _log.info("history of sink %s: %d snapshots of %s expired", flow.spec.sink, gone, view.table.qualified)
     note_gap(spark, flow, place)
     _, committed = committed_offsets(flow.checkpoint)
     topics = {**dict.fromkeys(committed, ()), **flow.spec.topics}

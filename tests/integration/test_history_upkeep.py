@@ -17,12 +17,12 @@ from cdc.records.history import COLUMNS, as_of_sql
 from cdc.view import View
 from sinks.iceberg.history import CUT
 from spark.flow import Flow
-from spark.warehouse import upkeep_plan
+from spark.warehouse import upkeep_plan, upkeep_steps
 from spark.warehouse.history import Historian, offsets_there
 from spark.warehouse.history_tables import HistoryPlace, columns_of, properties_of
 from spark.warehouse.upkeep import Upkeep, read_note
 from spark.warehouse.upkeep_plan import DAY, Policy
-from spark.warehouse.upkeep_steps import open_table, signs_of
+from spark.warehouse.upkeep_steps import open_table, shorten, signs_of
 from spark.warehouse.upkeep_turns import Turns
 from tests.support.plain_spark import lake_session
 
@@ -130,14 +130,14 @@ def test_files_and_snapshots_are_bounded_and_every_event_cut_and_name_stays(lake
 
 def test_a_batch_that_was_cut_behind_its_upkeep_is_not_appended_twice(lake: Lake) -> None:
     """Compaction's commit, which says nothing of a batch, is the newest then; and all older ones may have gone."""
-    marks, number = {"": ""}, -1
-    while marks or number < 2 * MANY:
-        number += 1
+    for number in range(10 * MANY):
         lake.batch(number)
         lake.clock.ahead += 3 * DAY if number == MANY else 60.0
         signs = lake.signs()
         marks = next(one.marks for one in signs.snapshots if one.id == signs.current)
-    assert len(signs.snapshots) < number
+        if number > 2 * MANY and not marks:
+            break
+    assert not marks and len(signs.snapshots) < number
     lake.batch(number, lake.started())
     assert lake.offsets() == list(range((number + 1) * ROWS))
 
@@ -156,3 +156,21 @@ def test_maintenance_false_leaves_a_history_alone(lake: Lake) -> None:
     for number in range(MANY + 2):
         lake.batch(number, historian)
     assert lake.signs().files == MANY + 2
+
+
+def test_what_has_gathered_before_goes_at_once_and_takes_no_mark_or_tag(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To compare the files of 20,000 snapshots with those that stay took longer than the log keeps every event."""
+    historian = lake.started(Policy(on=False))
+    for number in range(6):
+        lake.batch(number, historian)
+        if not number:
+            lake.spark.sql(f"ALTER TABLE {lake.table} CREATE TAG november")
+    monkeypatch.setattr(upkeep_steps, "FAR_TOO_MANY", 5)
+    monkeypatch.setattr(upkeep_steps, "KEPT_OF_THEM", 2)
+    assert shorten(lake.spark, lake.table, Policy(on=False), time.time() + DAY) == 0
+    assert shorten(lake.spark, lake.table, Policy(), time.time()) == 0, "all are young"
+    assert shorten(lake.spark, lake.table, Policy(), time.time() + DAY) == 3
+    assert offsets_there(lake.spark, lake.table) == {0: 6 * ROWS} and lake.offsets() == list(range(6 * ROWS))
+    assert lake.spark.sql(f"SELECT * FROM {lake.table} VERSION AS OF 'november'").count() == ROWS

@@ -69,7 +69,7 @@ def command(
 
     The sink must say `history: true`. A cut takes every transaction that was committed at or before a position or a
     moment, and no other, in all tables. Nothing is copied: what is printed is SQL over the tables <table>_history,
-    which gives the same rows whenever it is run (DuckDB's while a table takes its next fifty commits: then have it
+    which gives the same rows whenever it is run (DuckDB's for an hour, or a table's next fifty commits: then have it
     printed again).
 
     Refused is a cut before history begins, beyond what history has applied, of another database than the history is

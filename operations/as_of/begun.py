@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from psycopg import sql
+
 from cdc.errors import BeforeHistory
 from cdc.log.client import Kafka
 from cdc.pipeline import Pipeline
 from connectors.captured import read_captured
 from connectors.names import Names
 from connectors.plan import is_complete
-from connectors.postgres import Connection
+from connectors.postgres import Connection, connect, explained
 from connectors.signals import Notifications
 
 
@@ -24,6 +26,24 @@ class NotBegun(Exception):
     def __init__(self, error: BeforeHistory) -> None:
         super().__init__(error.what)
         self.error = error
+
+
+def have_rows(pipeline: Pipeline, tables: Collection[str]) -> set[str]:
+    """Those of these tables (``schema.table``) that have a row at the source now: of a history that was begun anew, and
+    in which nothing was read yet, it is still to be read.
+
+    Raises:
+        SourceUnavailable: no answer (transient).
+    """
+    found = set[str]()
+    if tables:
+        with connect(pipeline.source) as connection, explained("looking whether tables have rows"):
+            for name in tables:
+                query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(*name.split(".", 1)))
+                row = connection.execute(query).fetchone()
+                if row is not None and row[0]:
+                    found.add(name)
+    return found
 
 
 def being_read(pipeline: Pipeline, connection: Connection, tables: Collection[str]) -> set[str]:

@@ -35,7 +35,7 @@ from connectors.database.write_tokens import read_history, read_standing
 from connectors.marker_watch import read_snapshot_lsn
 from connectors.names import Names
 from connectors.postgres import Connection, connect
-from operations.as_of.begun import NotBegun, being_read
+from operations.as_of.begun import NotBegun, being_read, have_rows
 from operations.as_of.frontier import FrontierWatch
 from operations.as_of.lost import refuse_lost
 from operations.as_of.reads import reads_of, refuse_early, refuse_unread, refuse_unread_moment
@@ -43,7 +43,7 @@ from operations.as_of.seen import Frontier
 from operations.catalogue import source_catalogue
 from operations.history_place import STREAM, history_folder, history_sink, root_tables
 from sinks.iceberg.catalogue import catalog_name, open_catalog
-from sinks.iceberg.history import CUT, SOURCE, bounds, gaps, holding, load_history
+from sinks.iceberg.history import BEGINS, CUT, SOURCE, bounds, gaps, holding, load_history
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -148,8 +148,10 @@ def find_cut(pipeline: Pipeline, catalog: Catalog, sink: str, asked: Asked, say:
     # A moment is held against the reading of every table, also of those that are not shown.
     reads = reads_of(tables if at_us is None else every, times=at_us is not None)
     anew = [name for name, table in tables.items() if table.name()[-1] == roots[name].name + HISTORY]
+    begun = {name: int(tables[name].properties[BEGINS]) for name in anew if BEGINS in tables[name].properties}
+    unread |= have_rows(pipeline, begun.keys() - reads.keys())
     refuse_unread(reads, [name for name in anew if name in unread], snapshot)
-    refuse_early(reads, tables, found, snapshot)
+    refuse_early(reads, tables, found, snapshot, begun)
     if at_us is not None:
         refuse_unread_moment(reads, roots, at_us, snapshot)
     refuse_lost(lost, max(unpack(found)[1], lsn or 0), at_us, None if own is None else unpack(own)[1] + 1)

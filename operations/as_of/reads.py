@@ -58,14 +58,24 @@ def refuse_unread(reads: Mapping[str, Reads], unread: Iterable[str], snapshot: i
             raise NotBegun(error)
 
 
-def refuse_early(reads: Mapping[str, Reads], shown: Iterable[str], cut: int, snapshot: int) -> None:
+def refuse_early(
+    reads: Mapping[str, Reads], shown: Iterable[str], cut: int, snapshot: int, anew: Mapping[str, int] = {}
+) -> None:
     """A cut (packed) before a shown table's history begins is refused.
+
+    Args:
+        reads: of the tables that are shown.
+        shown: their names.
+        cut: packed.
+        snapshot: position of the initial snapshot, packed.
+        anew: those of them that were begun anew, and where at the earliest, packed: of a table that had no row then
+            nothing was read.
 
     Raises:
         BeforeHistory: it is (terminal).
     """
     for name in shown:
-        begins = begins_at(snapshot, reads[name].afters if name in reads else ())
+        begins = max(begins_at(snapshot, reads[name].afters if name in reads else ()), anew.get(name, 0))
         if cut < begins:
             where, asked = format_lsn(unpack(begins)[1]), format_lsn(unpack(cut)[1])
             raise _before(name, f"{where}, behind the cut at {asked}")

@@ -43,6 +43,7 @@ from spark.reading.spec import FlowSpec
 from spark.running import Query, Start
 from spark.warehouse.history import BEGUN, FLOW, start_history
 from spark.warehouse.history_tables import HistoryPlace
+from spark.warehouse.upkeep import policy_of
 
 LATE = (
     "compaction may begin to take events that it has not read: its tables would have a gap (raise "
@@ -200,7 +201,8 @@ def _start(opened: OpenedHistory, snapshot_lsn: Callable[[], int], spark: SparkS
     kept = root_tables(opened.pipeline, catalogue, opened.sink)
     namespace = opened.pipeline.sinks[opened.sink].namespace  # type: ignore[union-attr]
     place = HistoryPlace(catalog_name(opened.sink), namespace, opened.source, opened.token)
-    return start_history(spark, flow, place, opened.lease, kept)
+    policy = policy_of(opened.pipeline.sinks[opened.sink])
+    return start_history(spark, flow, place, opened.lease, kept, policy)
 
 
 def tables_read(opened: OpenedHistory, catalogue: Catalogue) -> dict[str, Table]:

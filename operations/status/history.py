@@ -9,6 +9,7 @@ from typing import Any
 from cdc.pipeline import Pipeline
 from operations.history_place import history_folder, history_lease, keeps_history
 from spark.disk.lease import Lease
+from spark.disk.refused import refused as why_refused
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,20 @@ def history_of(pipeline: Pipeline, sink: str) -> HistoryFolder | None:
     return HistoryFolder(folder, history_lease(folder, sink))
 
 
-def history_status(pipeline: Pipeline, flow: dict[str, Any], refused: str | None = None) -> dict[str, Any]:
+def history_status(pipeline: Pipeline, flow: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What is told of a history.
 
     Args:
         pipeline: the loaded file.
         flow: its flow's status.
-        refused: why nobody writes it, whatever its flow said last.
+        folder: its own: why nobody writes it, whatever its flow said last, and what upkeep has done.
     """
+    from spark.warehouse.upkeep import read_note
+
+    refused = why_refused(folder)
     if refused is not None:
         flow = {**flow, "state": "failed", "last_error": refused}
     names = ("state", "pid", "batch_id", "lag_events", "lag_seconds", "last_error", "warning", "unread_since")
     kept = pipeline.kafka.compaction_lag_hours * 3600
-    return {**{name: flow[name] for name in names}, "restarts": flow["restarts"], "kept_seconds": kept}
+    told = {**{name: flow[name] for name in names}, "restarts": flow["restarts"], "kept_seconds": kept}
+    return {**told, "upkeep": read_note(folder)}

@@ -22,7 +22,6 @@ from operations.status.source import SourceState
 
 if TYPE_CHECKING:
     from spark.disk.state import Generation
-from spark.disk.refused import refused as why_refused
 from spark.disk.status import state_of, taken_over
 
 # States of flows, the worst first: a sink is as its worst flow.
@@ -118,9 +117,7 @@ def _sink(pipeline: Pipeline, name: str, log: Any) -> dict[str, Any]:
         "sink": name,
         "type": pipeline.sinks[name].type,
         **living,
-        "history": None
-        if history is None
-        else history_status(pipeline, _flow(history, STREAM, log), why_refused(history.folder)),
+        "history": None if history is None else history_status(pipeline, _flow(history, STREAM, log), history.folder),
         "rebuilding": lost,
         "paused": None
         if left_alone is None

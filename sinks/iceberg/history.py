@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Properties of a table of history: the source's table, its system identifier, its key's columns; the numbers that its
 # columns have in the source, by their names.
 TABLE, SOURCE, KEY, NUMBERS = "headwater.history-of", "headwater.source", "headwater.key", "headwater.columns"
+# Where one begins that was begun anew because its key has another type (LSN in bytes); what is older is put aside.
+BEGINS = "headwater.begins"
 # And one for each cut that was given a name, with where it is.
 CUT = "headwater.cut."
 

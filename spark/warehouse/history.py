@@ -36,6 +36,10 @@ from spark.reading.spec import FlowSpec
 from spark.warehouse.brief import brief
 from spark.warehouse.history_rows import history_ddl, history_rows
 from spark.warehouse.history_tables import HistoryPlace, columns_there
+from spark.warehouse.merge import FULL
+from spark.warehouse.upkeep import Policy, Upkeep
+from spark.warehouse.upkeep_steps import shorten
+from spark.warehouse.upkeep_turns import Turns
 
 FLOW = "_history"
 QUERY, BATCH, OFFSETS = "headwater.query-id", "headwater.batch-id", "headwater.offsets"
@@ -53,11 +57,13 @@ class Historian:
         place: where the tables are.
         flow: its flow: a view of all columns for each topic.
         lease: of the history's folder.
+        turns: the tables' upkeep.
     """
 
-    def __init__(self, place: HistoryPlace, flow: Flow, lease: Lease) -> None:
-        self.place, self.flow, self.lease = place, flow, lease
+    def __init__(self, place: HistoryPlace, flow: Flow, lease: Lease, turns: Turns) -> None:
+        self.place, self.flow, self.lease, self.turns = place, flow, lease, turns
         self._there: dict[str, dict[int, int]] = {}  # topic -> up to where its table holds it
+        self._begins: dict[str, int] = {}  # topic -> where its table begins, if not with the log
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Append a batch once.
@@ -73,6 +79,9 @@ class Historian:
                 # One that the sink keeps no more is read on, and left: Spark takes a topic that goes for lost data.
                 if starts[topic] != ends[topic] and topic in self.flow.spec.topics:
                     self._append(spark, topic, starts[topic], ends[topic], marks)
+            self.lease.check()
+            most = self.flow.reading.max_offsets
+            self.turns.work(spark, loading=most is not None and _records(starts, ends) >= FULL * most)
 
     def _append(
         self,
@@ -89,6 +98,7 @@ class Historian:
         self.place.check(spark, view)
         if topic not in self._there:
             self._there[topic] = offsets_there(spark, table)
+            self._begins[topic] = self.place.begins(spark, view)
         there = self._there[topic]
         starts = {part: max(at, there.get(part, at)) for part, at in starts.items()}
         ends = {part: max(end, starts[part]) for part, end in ends.items()}
@@ -102,6 +112,7 @@ class Historian:
         self.lease.check()
         writer.append()
         self._there[topic] = dict(ends)
+        self.turns.wrote(table)
 
     def _rows(
         self, spark: SparkSession, topic: str, view: View, starts: Mapping[int, int], ends: Mapping[int, int]
@@ -125,7 +136,8 @@ class Historian:
             registry=spec.registry,
         )
         known = {part: at for part, at in starts.items() if at >= 0}
-        return map_in_arrow(records, partial(history_rows, one.pack(), self.place.source, known), history_ddl(view))
+        decode = partial(history_rows, one.pack(), self.place.source, known, self._begins.get(topic, 0))
+        return map_in_arrow(records, decode, history_ddl(view))
 
 
 def slice_of(checkpoint: Path, batch_id: int) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
@@ -139,11 +151,23 @@ def slice_of(checkpoint: Path, batch_id: int) -> tuple[dict[str, dict[int, int]]
     return starts, ends
 
 
+def _records(starts: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[int, int]]) -> int:
+    """How many records a batch has at the most."""
+    return sum(end - max(starts[topic][part], 0) for topic, parts in ends.items() for part, end in parts.items())
+
+
 def offsets_there(spark: SparkSession, table: str) -> dict[int, int]:
-    """Up to where a table holds its topic, by the newest of its snapshots that says so: partition -> next offset."""
+    """Up to where a table holds its topic, by what its snapshots say: partition -> next offset.
+
+    Upkeep keeps the newest that says so. It may say it once more, of an older query even, in a commit of its own: the
+    furthest counts, and not the youngest.
+    """
     marked = spark.table(f"{table}.snapshots").where(F.col("summary")[OFFSETS].isNotNull())
-    found = marked.orderBy(F.col("committed_at").desc()).select(F.col("summary")[OFFSETS]).limit(1).collect()
-    return {int(part): int(at) for part, at in json.loads(found[0][0]).items()} if found else {}
+    found: dict[int, int] = {}
+    for (said,) in marked.select(F.col("summary")[OFFSETS]).distinct().collect():
+        for part, at in json.loads(said).items():
+            found[int(part)] = max(int(at), found.get(int(part), 0))
+    return found
 
 
 def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
@@ -157,7 +181,7 @@ def with_former(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 def start_history(
-    spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease, kept: Container[str]
+    spark: SparkSession, flow: Flow, place: HistoryPlace, lease: Lease, kept: Container[str], policy: Policy
 ) -> StreamingQuery:
     """Start a sink's history.
 
@@ -168,21 +192,26 @@ def start_history(
         lease: of the history's folder.
         kept: the tables (``schema.table``) whose history the sink keeps; those of the flow that are not in it were
             kept once.
+        policy: of the tables' upkeep.
 
     Raises:
         SinkRefused: a table is not ours to write to, or one that was written is gone (terminal).
         LogTruncated: the log begins after its place (terminal).
     """
     lease.check()
+    _put_aside(spark, flow, place)
     read, flow = flow.spec.topics, replace(flow, spec=still_written(spark, flow, place, kept))
     for view in flow.spec.views.values():
         place.make(spark, view, new=flow.is_new)
+        if gone := shorten(spark, place.name(view), policy, time.time()):
+            _log.info("history of sink %s: %d snapshots of %s expired", flow.spec.sink, gone, view.table.qualified)
     note_gap(spark, flow, place)
     _, committed = committed_offsets(flow.checkpoint)
     topics = {**dict.fromkeys((*committed, *read), ()), **flow.spec.topics}
     records = changelog(spark, replace(flow, spec=replace(flow.spec, topics=topics)))
     writer = records.writeStream.queryName(flow.title)
-    writer = writer.foreachBatch(brief(Historian(place, flow, lease)))
+    turns = Turns(Upkeep(policy, flow.folder.parent))
+    writer = writer.foreachBatch(brief(Historian(place, flow, lease, turns)))
     return begin(writer.option("checkpointLocation", str(flow.checkpoint)), flow)
 
 
@@ -220,6 +249,18 @@ def without(spec: FlowSpec, topics: Collection[str]) -> FlowSpec:
         tables={topic: table for topic, table in spec.tables.items() if topic not in topics},
         fits={topic: fit for topic, fit in spec.fits.items() if topic not in topics},
     )
+
+
+def _put_aside(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:
+    """Put histories aside whose key has got another type, as those are whose key is of other columns."""
+    for topic, (name,) in flow.spec.topics.items():
+        view = flow.spec.views[name]
+        if retyped := place.retyped(spark, view):
+            _write_begun(flow, _begun(flow) - {topic})  # first: it is begun again
+            aside = place.put_aside(spark, view)
+            what = f"the key of {view.table.qualified} has another type ({', '.join(retyped)})"
+            said = f"{what}, so its history begins anew; what was is in {place.namespace}.{aside}"
+            _log.warning("history of sink %s: %s", flow.spec.sink, said)
 
 
 def note_gap(spark: SparkSession, flow: Flow, place: HistoryPlace) -> None:

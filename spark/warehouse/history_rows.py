@@ -44,10 +44,12 @@ class HistoryDecoder:
         spec: of one topic.
         source: identity of the source, for a column.
         starts: partition -> where the slice begins: the tombstone of a delete that the slice before has read is there.
+        begins: where the table's history begins (LSN in bytes): what is older is of rows under a key of another type,
+            of which no newer record tells that they are gone.
     """
 
-    def __init__(self, spec: FlowSpec, source: str, starts: Mapping[int, int]) -> None:
-        self.spec, self._source, self._starts = spec, source, starts
+    def __init__(self, spec: FlowSpec, source: str, starts: Mapping[int, int], begins: int = 0) -> None:
+        self.spec, self._source, self._starts, self._begins = spec, source, starts, begins
         (self.view,) = spec.views.values()
         (self._decoder,) = spec.decoders().values()
         self._deleted: dict[bytes, int] = {}
@@ -68,6 +70,10 @@ class HistoryDecoder:
             try:
                 change = self._decoder.decode(key, value, topic, partition, offset)
                 if change.op is Op.TRUNCATE or (change.op is Op.TOMBSTONE and self._own(key, partition, offset)):
+                    continue
+                if change.op is not Op.TOMBSTONE and change.position - self._decoder.base < self._begins:
+                    if change.op is Op.DELETE:
+                        self._deleted[key or b""] = offset
                     continue
                 if change.op is Op.TOMBSTONE and partition not in self._last:
                     self._early.setdefault(partition, []).append(change)
@@ -149,10 +155,10 @@ def _letter(spec: FlowSpec, decoder: Decoder, error: DecodeError, record: tuple[
 
 
 def history_rows(
-    packed: bytes, source: str, starts: Mapping[int, int], batches: Iterator[pa.RecordBatch]
+    packed: bytes, source: str, starts: Mapping[int, int], begins: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Kafka records of one topic in, rows of its history out (a ``mapInArrow`` function)."""
-    decoder = HistoryDecoder(unpack(packed), source, starts)
+    decoder = HistoryDecoder(unpack(packed), source, starts, begins)
     for batch in batches:
         if batch.num_rows:
             yield decoder.decode(batch)

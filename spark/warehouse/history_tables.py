@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,13 +15,13 @@ from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from cdc.errors import Fenced, SinkRefused
-from cdc.history_names import GAPS, HISTORY, VERSIONS, free
+from cdc.history_names import FORMER, GAPS, HISTORY, VERSIONS, former_name, free
 from cdc.join.expressions import literal, quoted
 from cdc.log.ends import Offsets
 from cdc.records.history import COLUMNS, DROPPED, OURS, versions_sql
 from cdc.view import View
 from sinks.iceberg.catalogue import LEASE
-from sinks.iceberg.history import KEY, NUMBERS, SOURCE, TABLE
+from sinks.iceberg.history import BEGINS, KEY, NUMBERS, SOURCE, TABLE
 from sinks.iceberg.types import widens
 from spark.warehouse.table import HOUSE, create_namespace
 
@@ -109,6 +109,8 @@ class HistoryPlace:
         numbers = json.dumps(numbers_of(view), sort_keys=True)
         if not there:  # of one that is there it stays: by it is seen that its rows had another key
             properties |= {KEY: json.dumps(view.key), NUMBERS: numbers}
+            if not new and self._begins_anew(spark, view):
+                properties[BEGINS] = str(view.table.since)
         listed = ", ".join(f"'{name}'={literal(value)}" for name, value in properties.items())
         if there:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
@@ -121,6 +123,49 @@ class HistoryPlace:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{NUMBERS}'={literal(numbers)})")
         if changed or not there or not _is_there(spark, self.name(view, VERSIONS)):
             self._show_versions(spark, view)
+
+    def retyped(self, spark: SparkSession, view: View) -> list[str]:
+        """Columns of the key that a history holds in a type from which Iceberg can't make the source's.
+
+        Such a column can't be put aside as others are: of all rows of before the key would be null, and who is current,
+        and what a cut shows, is told by the key. Not of a history whose rows have other columns as their key: its topic
+        is about to be made anew (operations/run/history.py).
+        """
+        table = self.name(view)
+        if not self.there(spark, view):
+            return []
+        found = properties_of(spark, table)
+        if found.get(TABLE) != view.table.qualified or json.loads(found.get(KEY, "[]")) != list(view.key):
+            return []
+        return retyped_key(view.key, columns_there(spark, table), columns_of(view))
+
+    def put_aside(self, spark: SparkSession, view: View) -> str:
+        """Give a history another name, as that of another key gets it; ``make`` then begins a new one, in which nothing
+        is that was written before the source's rows were read again.
+
+        Returns:
+            the name.
+        """
+        table = self.name(view)
+        # First: by this the next start knows, should this one be killed in between, that the new one begins anew.
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{BEGINS}'='{view.table.since}')")
+        name = former_name(view.table.name, view.key, set(self._tables(spark)))
+        spark.sql(f"ALTER TABLE {table} RENAME TO {quoted(self.namespace)}.{quoted(name)}")
+        return name
+
+    def _tables(self, spark: SparkSession) -> list[str]:
+        """Names of all tables of the namespace."""
+        return [row["tableName"] for row in spark.sql(f"SHOW TABLES IN `{self.catalog}`.`{self.namespace}`").collect()]
+
+    def _begins_anew(self, spark: SparkSession, view: View) -> bool:
+        """Whether a history of the table was put aside because of its key's type."""
+        names = [name for name in self._tables(spark) if name.startswith(view.table.name + FORMER)]
+        former = (properties_of(spark, f"`{self.catalog}`.`{self.namespace}`.{quoted(name)}") for name in names)
+        return any(BEGINS in one and one.get(TABLE) == view.table.qualified for one in former)
+
+    def begins(self, spark: SparkSession, view: View) -> int:
+        """Where a history begins that was begun anew (LSN in bytes); 0 of others."""
+        return int(properties_of(spark, self.name(view)).get(BEGINS, "0"))
 
     def _known(self, spark: SparkSession, view: View, *, new: bool) -> dict[str, str]:
         """The properties of a table that is there, and ours."""
@@ -283,6 +328,11 @@ def renames(view: View, numbers: Mapping[str, int]) -> list[tuple[bool, str, str
         for former, present in view.table.renamed
     ]
     return sorted(found, key=lambda one: not one[0])
+
+
+def retyped_key(key: Sequence[str], there: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Columns of a key that are there and can't become of the type that is wanted (name -> Spark's type). Pure."""
+    return [name for name in key if name in there and name in wanted and not widens(there[name], wanted[name])]
 
 
 def former_column(name: str, kind: str, taken: Mapping[str, str]) -> str:

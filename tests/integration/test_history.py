@@ -370,3 +370,29 @@ def test_another_key_begins_one_tables_history_anew_and_no_other(vaults: Vaults)
     vaults.run("as-of", "--drop", "old_key")
     with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
         assert set(catalog.load_table((NAMESPACE, "savings_history_by_id")).refs()) == {"main"}
+
+
+def test_a_key_of_another_type_begins_one_tables_history_anew(vaults: Vaults) -> None:
+    """Of all rows of before the key was null: each earlier cut showed one row, and each later one a row too many."""
+    named = vaults.as_of("--tag", "old_type")
+    vaults.execute("ALTER TABLE checking ALTER COLUMN id TYPE text USING 'no' || id")
+    vaults.execute("UPDATE checking SET balance = balance WHERE id = 'no4'")
+
+    def shown() -> dict[Any, int]:
+        with suppress(SinkRefused):
+            return {row["id"]: row["balance"] for row in history(vaults, "checking") if row["_hw_op"] != "delete"}
+        return {}
+
+    wanted = held(vaults, "checking")
+    assert vaults.settled(shown, wanted) == wanted, vaults.log()
+    report = cuts.cut(vaults, wait=120.0)
+    texts = {one["table"]: one["sql"]["duckdb"] for one in report["tables"]}
+    assert dict(rows_by_duckdb(f"SELECT id, balance FROM ({texts['public.checking']})")) == wanted
+    with pytest.raises(BeforeHistory, match=r"the history of public\.checking begins at"):
+        cuts.cut(vaults, unpack(named["cut"])[1])
+    again = vaults.as_of("--cut", "old_type")
+    assert cuts.by_duckdb([again]) == cuts.by_duckdb([named])
+    with iceberg.open_catalog(cuts.pipeline_of(vaults).sinks[SINK], CATALOG) as catalog:
+        former = catalog.load_table((NAMESPACE, "checking_history_by_id")).scan().to_arrow().to_pylist()
+    assert {type(row["id"]) for row in former} == {int}
+    vaults.run("as-of", "--drop", "old_type")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -15,10 +16,12 @@ from cdc.catalogue import Column, Table
 from cdc.errors import SinkRefused
 from cdc.records.history import AFTER, OFFSET, OP, POSITION, as_of_sql
 from cdc.view import View
-from sinks.iceberg.history import KEY
+from sinks.iceberg.history import BEGINS, KEY
+from spark.flow import Flow
 from spark.reading.spec import FlowSpec
+from spark.warehouse import history
 from spark.warehouse.history import BEGUN, still_written
-from spark.warehouse.history_tables import HistoryPlace, properties_of
+from spark.warehouse.history_tables import HistoryPlace, columns_there, properties_of
 from spark.warehouse.iceberg_history import loaded
 from tests.support.plain_spark import lake_session
 
@@ -119,3 +122,44 @@ def test_a_cut_shows_a_renamed_column_and_not_the_dropped_one_whose_name_it_has(
         assert [tuple(row) for row in cut] == [(1, "kept")]
     (held,) = spark.table(place.name(view)).collect()
     assert held["title__dropped"] == "dropped"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_history_whose_key_gets_another_type_begins_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """Its column was put aside: the key of all rows of before was null, so that each earlier cut showed one row of
+    them, and each later one a row that was gone."""
+    place = HistoryPlace("hw_lake", f"anew_{killed}", "source", 1)
+    as_int = Table("public", "t", COLUMNS, ("id",))
+    text = replace(as_int, columns=(Column("id", "text", "text", ordinal=1), COLUMNS[1]), since=500)
+    (tmp_path / history.BEGUN).write_text('{"topics": ["p.t", "p.u"]}')
+
+    def start(table: Table) -> None:
+        view = View.identity(table, "t")
+        spec = SimpleNamespace(sink="w", topics={"p.t": ("t",)}, views={"t": view})
+        history._put_aside(spark, cast(Flow, SimpleNamespace(folder=tmp_path, spec=spec)), place)
+        place.make(spark, view, new=False)
+
+    start(as_int)
+    assert BEGINS not in properties_of(spark, place.name(View.identity(as_int)))
+    place.make(spark, View.identity(as_int), new=True)
+    spark.sql(f"INSERT INTO {place.name(View.identity(as_int))} (id, _hw_op) VALUES (1, 'insert'), (2, 'insert')")
+    begun = json.loads((tmp_path / history.BEGUN).read_text())
+    assert begun == {"topics": ["p.t", "p.u"]}
+    if killed:
+        with monkeypatch.context() as cut, pytest.raises(RuntimeError):
+            cut.setattr(HistoryPlace, "make", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("killed")))
+            start(text)
+    for _ in range(2):  # a start that finds it done leaves it
+        start(text)
+    assert json.loads((tmp_path / history.BEGUN).read_text()) == {"topics": ["p.u"]}
+    name = place.name(View.identity(text))
+    assert columns_there(spark, name)["id"] == "string" and spark.table(name).isEmpty()
+    assert place.begins(spark, View.identity(text)) == 500
+    former = name.replace("_history", "_history_by_id")
+    assert [row["id"] for row in spark.table(former).orderBy("id").collect()] == [1, 2]
+    assert "id__int" not in columns_there(spark, former)
+    assert spark.table(name.replace("_history", "_versions")).isEmpty()
+    tables = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN hw_lake.anew_{killed}").collect()}
+    assert tables == {"t_history", "t_history_by_id"}

@@ -42,7 +42,7 @@ from operations.as_of.frontier import newest_beat
 from operations.as_of.reading import shown
 from spark.reading.spec import FlowSpec
 from spark.warehouse.history_rows import HistoryDecoder
-from spark.warehouse.history_tables import HistoryPlace, columns_of, follow, former_column
+from spark.warehouse.history_tables import HistoryPlace, columns_of, follow, former_column, retyped_key
 from tests.unit.test_spark_entries import records
 
 SNAPSHOT, EACH, ACCOUNTS = 1000, 100, 6
@@ -161,10 +161,12 @@ def event(key: int, value: str | None, lsn: int, op: str = "u", **more: Any) -> 
     return orjson.dumps({"id": key}), orjson.dumps({"op": op, "source": source, "after": after})
 
 
-def rows(*pairs: tuple[bytes | None, bytes | None], starts: dict[int, int] | None = None, **more: Any) -> list[Any]:
+def rows(
+    *pairs: tuple[bytes | None, bytes | None], starts: dict[int, int] | None = None, begins: int = 0, **more: Any
+) -> list[Any]:
     view = View.identity(TABLE, TABLE.qualified)
     spec = FlowSpec("s", {view.name: view}, {"p.public.t": (view.name,)}, {"p.public.t": TABLE}, {}, {}, **more)
-    decoder = HistoryDecoder(spec, "system", starts or {})
+    decoder = HistoryDecoder(spec, "system", starts or {}, begins)
     found: list[Any] = pa.Table.from_batches([decoder.decode(records(*pairs))]).to_pylist()
     return found
 
@@ -361,6 +363,28 @@ def test_history_goes_on_in_a_catalogue_that_refuses_its_view(
     view = View.identity(Table("public", "t", (Column("id", "int4", "int4"),), ("id",)))
     HistoryPlace("c", "n", "s", 1)._show_versions(spark, view)
     assert "`t_versions` is not made" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "anew"),
+    [
+        ("int", "string", True), ("decimal(8,0)", "decimal(10,2)", True), ("timestamp_ntz", "timestamp", True),
+        ("int", "bigint", False), ("decimal(8,2)", "decimal(10,2)", False), ("string", "string", False),
+    ],
+)  # fmt: skip
+def test_a_key_that_can_not_become_of_its_new_type_is_another_one(there: str, wanted: str, anew: bool) -> None:
+    """Of all rows of before it was null: the columns beside it do not matter."""
+    found = retyped_key(["a", "id", "gone"], {"id": there, "a": "int", "b": "int"}, {"id": wanted, "a": "int"})
+    assert found == (["id"] if anew else [])
+
+
+def test_what_is_older_than_a_history_that_was_begun_anew_is_not_in_it() -> None:
+    """Of a row under its former key no record tells that it is gone."""
+    key, value = event(1, None, 60, "d")
+    old = (event(1, "a", 40, "c"), event(3, "a", 50), (key, value), (key, None))
+    found = rows(*old, event(7, "b", 90, snapshot="incremental"), event(7, "c", 100), begins=80)
+    assert [(one["id"], one["v"]) for one in found] == [(7, "b"), (7, "c")]
+    assert len(rows(*old)) == 3
 
 
 def test_a_small_integer_is_not_put_aside_at_each_start() -> None:

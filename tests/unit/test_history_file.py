@@ -193,6 +193,14 @@ def test_a_cut_before_a_shown_table_begins_is_refused(cut: int, refused: str | N
         refuse_early(found, shown, cut, 100)
 
 
+def test_a_cut_before_a_history_was_begun_anew_is_refused() -> None:
+    """The table had no row then, so nothing was read of it: its history looked as old as the initial snapshot."""
+    with pytest.raises(BeforeHistory, match=r"the history of public\.t begins at 0/1F4"):
+        refuse_early({}, ["public.t"], 499, 100, {"public.t": 500})
+    refuse_early({}, ["public.t"], 500, 100, {"public.t": 500})
+    refuse_early({"public.t": Reads((510, 520))}, ["public.t"], 521, 100, {"public.t": 500})
+
+
 def test_what_was_read_is_asked_in_one_scan_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
     rows = pa.table({OP: [READ, "update", READ], AFTER: pa.array([7, 9, 5], pa.int64()), TIME: at, "x": [1, 2, 3]})

@@ -27,6 +27,7 @@ from connectors.postgres import Connection, explained
 
 RENAMED = "was renamed to"
 LEFT_OUT = "was left out of the connector's table.include.list"
+SKIPPED = "had changes left out by the connector's skipped.operations"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -95,21 +96,31 @@ def differences(captured: Mapping[str, Captured], seen: Seen, publication: str) 
     return out
 
 
-def left_out(captured: Mapping[str, Captured], config: Mapping[str, str]) -> dict[str, Change]:
-    """Tables whose changes the connector drops, because somebody has narrowed its list. Pure.
+def left_out(
+    captured: Mapping[str, Captured], config: Mapping[str, str], options: Mapping[str, object] | None = None
+) -> dict[str, Change]:
+    """Tables whose changes the connector drops, because somebody has narrowed its list or its operations. Pure.
 
-    One that is still to be read may not be in it yet: ``apply`` notes a table before it tells the connector.
+    One that is still to be read may not be in the list yet: ``apply`` notes a table before it tells the connector.
 
     Args:
         captured: the list of captured tables. Those with a gap are read again in any case.
         config: the connector's, as it runs.
+        options: the file's `connect.options`: what they skip is meant.
     """
+    done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
+    if _skipped(config) - _skipped(options or {}):
+        return {table: Change(SKIPPED) for table in done}
     listed = config.get("table.include.list")
     if not listed:
         return {}  # every table
     entries = [one.strip() for one in re.findall(r"(?:\\.|[^,\\])+", listed, re.DOTALL)]
-    done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
     return {table: Change(LEFT_OUT) for table in done if not any(_matches(one, table) for one in entries)}
+
+
+def _skipped(config: Mapping[str, object]) -> set[str]:
+    """Which of inserts, updates and deletes a connector is told to drop; a TRUNCATE is dropped always."""
+    return {one.strip().lower() for one in str(config.get("skipped.operations", "")).split(",")} & {"c", "u", "d"}
 
 
 def _matches(entry: str, table: str) -> bool:

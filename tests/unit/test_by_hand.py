@@ -13,7 +13,7 @@ from cdc.catalogue import Catalogue, Table
 from cdc.errors import KafkaError, LogGap, SlotLost
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
-from connectors.changed import LEFT_OUT, left_out
+from connectors.changed import LEFT_OUT, SKIPPED, left_out
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
@@ -66,6 +66,27 @@ def test_a_table_that_is_read_again_anyhow_needs_no_second_reason() -> None:
     config = {"table.include.list": "other"}
     assert left_out(entries("done", "public.a", gap=Gap(("was dropped",))), config) == {}
     assert left_out(entries("done", "public.a", gap=Gap(("was dropped",), mending=True)), config)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "options", "gap"),
+    [
+        ("t", {}, False),
+        ("none", {}, False),
+        ("d", {}, True),
+        ("t, U", {}, True),
+        ("t,d", {"skipped.operations": "t,d"}, False),  # the file says so
+        ("t,d,u", {"skipped.operations": "t,d"}, True),
+    ],
+)
+def test_operations_that_the_connector_skips_leave_a_gap_in_every_table(
+    skipped: str, options: dict[str, object], gap: bool
+) -> None:
+    """`apply` set them right again, said `ready`, and what was deleted meanwhile stayed in every sink."""
+    config = {"table.include.list": pattern(["public.a", "public.b"]), "skipped.operations": skipped}
+    found = left_out(entries("done", "public.a", "public.b"), config, options)
+    assert found.keys() == ({"public.a", "public.b"} if gap else set())
+    assert {change.what for change in found.values()} <= {SKIPPED}
 
 
 # --- a connector that was deleted, and its offset that Connect has kept

@@ -11,6 +11,7 @@ import pytest
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import KafkaError, LogGap, SlotLost
+from cdc.waits import waited_for
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
 from connectors.changed import LEFT_OUT, SKIPPED, left_out
@@ -233,3 +234,13 @@ def test_a_missing_publication_is_told_with_its_way_out() -> None:
     told = first_line(TRACE)
     assert "`headwater apply FILE`" in told and "`headwater resnapshot FILE --all`" in told
     assert 'publication "headwater_flights" does not exist' in told
+
+
+def test_who_waits_for_the_snapshots_position_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` said for five minutes that it was waiting for an answer, and not whose."""
+    told: list[str | None] = []
+    monkeypatch.setattr(marker_watch, "Kafka", lambda _: None)
+    monkeypatch.setattr(marker_watch, "_position", lambda *_: told.append(waited_for()) or 7)
+    asked = pipeline()
+    assert marker_watch.read_snapshot_lsn(asked) == 7
+    assert told and marker_topic(asked) in str(told[0])

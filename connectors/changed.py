@@ -26,6 +26,8 @@ from connectors.names import Names
 from connectors.postgres import Connection, explained
 
 RENAMED = "was renamed to"
+NOT_IN = "is not in publication"
+WAS_OUT = "was out of publication"
 LEFT_OUT = "was left out of the connector's table.include.list"
 SKIPPED = "had changes left out by the connector's skipped.operations"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
@@ -69,9 +71,9 @@ def difference(known: Sighting, now: Sighting | None, elsewhere: Sighting | None
     elif now.named != known.named and now.owner == known.owner:
         said.append("was renamed, and renamed back")
     if now.member is None:
-        said.append(f"is not in publication {publication}")
+        said.append(f"{NOT_IN} {publication}")
     elif now.oid == known.oid and now.member != known.member and not now.lacks:
-        said.append(f"was out of publication {publication} for a while, or under a filter there")
+        said.append(f"{WAS_OUT} {publication} for a while, or under a filter there")
     if now.lacks:
         said.append(f"does not get {now.lacks} sent by publication {publication}")
     key = now.key != known.key
@@ -162,7 +164,9 @@ def merged(gap: Gap | None, change: Change | None, *, mending: bool = False) -> 
     said = list(gap.reasons) if gap else []
     if change and change.what not in said:
         more = change.what.startswith(LOST)  # and more of the same: the newest tells it all
-        said = [one for one in said if not (more and one.startswith(LOST))] + [change.what]
+        back = f"{WAS_OUT} " in change.what  # a table that is in the publication again was noted as being out of it
+        old = (LOST,) * more + (NOT_IN,) * back
+        said = [one for one in said if not one.startswith(old)] + [change.what]
     return Gap(tuple(said), bool((gap and gap.key) or (change and change.key)), mending)
 
 

@@ -14,7 +14,7 @@ from cdc.errors import KafkaError, LogGap, SlotLost
 from cdc.waits import waited_for
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
-from connectors.changed import LEFT_OUT, SKIPPED, left_out
+from connectors.changed import LEFT_OUT, SKIPPED, Change, left_out, merged
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
@@ -244,3 +244,10 @@ def test_who_waits_for_the_snapshots_position_says_so(monkeypatch: pytest.Monkey
     asked = pipeline()
     assert marker_watch.read_snapshot_lsn(asked) == 7
     assert told and marker_topic(asked) in str(told[0])
+
+
+def test_a_table_that_is_in_the_publication_again_is_not_said_to_be_out_of_it() -> None:
+    noted = Gap(("was dropped and made again", "is not in publication p"))
+    now = Change("was out of publication p for a while")
+    assert merged(noted, now).reasons == ("was dropped and made again", now.what)
+    assert merged(noted, Change("has the key (a), and had (b)")).reasons[:2] == noted.reasons

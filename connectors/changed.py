@@ -26,7 +26,10 @@ from connectors.names import Names
 from connectors.postgres import Connection, explained
 
 RENAMED = "was renamed to"
+NOT_IN = "is not in publication"
+WAS_OUT = "was out of publication"
 LEFT_OUT = "was left out of the connector's table.include.list"
+SKIPPED = "had changes left out by the connector's skipped.operations"
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -68,9 +71,9 @@ def difference(known: Sighting, now: Sighting | None, elsewhere: Sighting | None
     elif now.named != known.named and now.owner == known.owner:
         said.append("was renamed, and renamed back")
     if now.member is None:
-        said.append(f"is not in publication {publication}")
+        said.append(f"{NOT_IN} {publication}")
     elif now.oid == known.oid and now.member != known.member and not now.lacks:
-        said.append(f"was out of publication {publication} for a while, or under a filter there")
+        said.append(f"{WAS_OUT} {publication} for a while, or under a filter there")
     if now.lacks:
         said.append(f"does not get {now.lacks} sent by publication {publication}")
     key = now.key != known.key
@@ -95,21 +98,31 @@ def differences(captured: Mapping[str, Captured], seen: Seen, publication: str) 
     return out
 
 
-def left_out(captured: Mapping[str, Captured], config: Mapping[str, str]) -> dict[str, Change]:
-    """Tables whose changes the connector drops, because somebody has narrowed its list. Pure.
+def left_out(
+    captured: Mapping[str, Captured], config: Mapping[str, str], options: Mapping[str, object] | None = None
+) -> dict[str, Change]:
+    """Tables whose changes the connector drops, because somebody has narrowed its list or its operations. Pure.
 
-    One that is still to be read may not be in it yet: ``apply`` notes a table before it tells the connector.
+    One that is still to be read may not be in the list yet: ``apply`` notes a table before it tells the connector.
 
     Args:
         captured: the list of captured tables. Those with a gap are read again in any case.
         config: the connector's, as it runs.
+        options: the file's `connect.options`: what they skip is meant.
     """
+    done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
+    if _skipped(config) - _skipped(options or {}):
+        return {table: Change(SKIPPED) for table in done}
     listed = config.get("table.include.list")
     if not listed:
         return {}  # every table
     entries = [one.strip() for one in re.findall(r"(?:\\.|[^,\\])+", listed, re.DOTALL)]
-    done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
     return {table: Change(LEFT_OUT) for table in done if not any(_matches(one, table) for one in entries)}
+
+
+def _skipped(config: Mapping[str, object]) -> set[str]:
+    """Which of inserts, updates and deletes a connector is told to drop; a TRUNCATE is dropped always."""
+    return {one.strip().lower() for one in str(config.get("skipped.operations", "")).split(",")} & {"c", "u", "d"}
 
 
 def _matches(entry: str, table: str) -> bool:
@@ -151,7 +164,9 @@ def merged(gap: Gap | None, change: Change | None, *, mending: bool = False) -> 
     said = list(gap.reasons) if gap else []
     if change and change.what not in said:
         more = change.what.startswith(LOST)  # and more of the same: the newest tells it all
-        said = [one for one in said if not (more and one.startswith(LOST))] + [change.what]
+        back = f"{WAS_OUT} " in change.what  # a table that is in the publication again was noted as being out of it
+        old = (LOST,) * more + (NOT_IN,) * back
+        said = [one for one in said if not one.startswith(old)] + [change.what]
     return Gap(tuple(said), bool((gap and gap.key) or (change and change.key)), mending)
 
 

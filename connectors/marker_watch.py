@@ -16,6 +16,7 @@ from cdc.log.client import Kafka
 from cdc.log.registry import encoding_of
 from cdc.pipeline import Pipeline
 from cdc.polling import last_answer
+from cdc.waits import waiting_for
 from connectors.captured import Captured
 from connectors.connector import RunningConnector
 from connectors.debezium import marker_topic
@@ -39,7 +40,8 @@ def read_snapshot_lsn(pipeline: Pipeline, patience: float = PATIENCE_SECONDS) ->
         retry=transient | retry_if_result(lambda found: found is None),
         retry_error_callback=last_answer,
     )
-    found = asking(_position, Kafka(pipeline), pipeline)
+    with waiting_for(f"Kafka: topic {marker_topic(pipeline)}, which does not tell the initial snapshot's position yet"):
+        found = asking(_position, Kafka(pipeline), pipeline)
     if found is not None:
         return found
     raise KafkaError(

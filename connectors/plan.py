@@ -102,7 +102,7 @@ def observe(servers: Servers) -> Actual:
     if captured:
         refuse_lost_marker(servers.kafka, pipeline, first, connector, captured)
     lost = lost_records(pipeline, captured, first, servers.kafka.ids(counts) if captured else {})
-    narrowed = left_out(captured, connector.config) if connector is not None else {}
+    narrowed = left_out(captured, connector.config, pipeline.connect.options) if connector is not None else {}
     return Actual(
         catalogue=catalogue,
         facts=read_facts(servers.setup, catalogue.tables, pipeline.source.user),

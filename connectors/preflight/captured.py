@@ -22,7 +22,8 @@ def run(site: Site) -> Iterator[Finding]:
         config = site.connect.config(connector_name(site.pipeline))
     except ConnectError:
         return  # the check «connect» says so
-    for table, change in left_out(read_captured(connection, site.names), config or {}).items():
+    options = site.pipeline.connect.options
+    for table, change in left_out(read_captured(connection, site.names), config or {}, options).items():
         error = refusal(table, merged(None, change))
         yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
 

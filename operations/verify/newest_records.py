@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -149,8 +150,9 @@ def _exact(view: View, ids: Sequence[str]) -> frozenset[bytes] | None:
     if column.base_type in ("text", "varchar"):
         simple = all(one.isascii() and one.isprintable() and not set(one) & {'"', "\\"} for one in plain)
         return frozenset(orjson.dumps({column.name: one}) for one in plain) if simple else None
-    numbers = [int(one) for one in plain if one.removeprefix("-").isdecimal() and abs(int(one)) < 1 << 63]
-    return frozenset(orjson.dumps({column.name: number}) for number in numbers)
+    # 007 is the id of no document: the record of 7 would be taken for that of a row which is gone.
+    numbers = [int(one) for one in plain if re.fullmatch("0|-?[1-9][0-9]{0,18}", one)]
+    return frozenset(orjson.dumps({column.name: number}) for number in numbers if abs(number) < 1 << 63)
 
 
 def _as_we_write(key: bytes, columns: Sequence[str]) -> bool:

@@ -11,9 +11,10 @@ import pytest
 
 from cdc.catalogue import Catalogue, Table
 from cdc.errors import KafkaError, LogGap, SlotLost
+from cdc.waits import waited_for
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
-from connectors.changed import LEFT_OUT, left_out
+from connectors.changed import LEFT_OUT, SKIPPED, Change, left_out, merged
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
@@ -66,6 +67,27 @@ def test_a_table_that_is_read_again_anyhow_needs_no_second_reason() -> None:
     config = {"table.include.list": "other"}
     assert left_out(entries("done", "public.a", gap=Gap(("was dropped",))), config) == {}
     assert left_out(entries("done", "public.a", gap=Gap(("was dropped",), mending=True)), config)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "options", "gap"),
+    [
+        ("t", {}, False),
+        ("none", {}, False),
+        ("d", {}, True),
+        ("t, U", {}, True),
+        ("t,d", {"skipped.operations": "t,d"}, False),  # the file says so
+        ("t,d,u", {"skipped.operations": "t,d"}, True),
+    ],
+)
+def test_operations_that_the_connector_skips_leave_a_gap_in_every_table(
+    skipped: str, options: dict[str, object], gap: bool
+) -> None:
+    """`apply` set them right again, said `ready`, and what was deleted meanwhile stayed in every sink."""
+    config = {"table.include.list": pattern(["public.a", "public.b"]), "skipped.operations": skipped}
+    found = left_out(entries("done", "public.a", "public.b"), config, options)
+    assert found.keys() == ({"public.a", "public.b"} if gap else set())
+    assert {change.what for change in found.values()} <= {SKIPPED}
 
 
 # --- a connector that was deleted, and its offset that Connect has kept
@@ -212,3 +234,20 @@ def test_a_missing_publication_is_told_with_its_way_out() -> None:
     told = first_line(TRACE)
     assert "`headwater apply FILE`" in told and "`headwater resnapshot FILE --all`" in told
     assert 'publication "headwater_flights" does not exist' in told
+
+
+def test_who_waits_for_the_snapshots_position_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` said for five minutes that it was waiting for an answer, and not whose."""
+    told: list[str | None] = []
+    monkeypatch.setattr(marker_watch, "Kafka", lambda _: None)
+    monkeypatch.setattr(marker_watch, "_position", lambda *_: told.append(waited_for()) or 7)
+    asked = pipeline()
+    assert marker_watch.read_snapshot_lsn(asked) == 7
+    assert told and marker_topic(asked) in str(told[0])
+
+
+def test_a_table_that_is_in_the_publication_again_is_not_said_to_be_out_of_it() -> None:
+    noted = Gap(("was dropped and made again", "is not in publication p"))
+    now = Change("was out of publication p for a while")
+    assert merged(noted, now).reasons == ("was dropped and made again", now.what)
+    assert merged(noted, Change("has the key (a), and had (b)")).reasons[:2] == noted.reasons

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,8 @@ from console.http.pages import show
 from operations.held import Found
 from operations.trace import report as traced
 from operations.trace.backwards import Newest
+from operations.verify.newest_records import Asked, Record
+from tests.support.trees import table
 from tests.support.watched import NOWHERE, World, world
 from truth.one_document import Wanted
 
@@ -98,3 +101,15 @@ def test_the_page_leads_to_the_key_that_was_meant_and_calls_well_only_what_is_kn
 def shown(made: World, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(show, "trace_report", lambda *_, **__: told)
     return str(made.browser.get("/trace?table=flights&key=04711&part=found").text)
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [("7", True), ("007", False), ("-0", False), ("0", False), ("+7", False), ("9" * 20, False), ("\u0667", False)],
+)
+def test_a_record_is_found_under_the_id_that_its_document_has_and_under_no_other(key: str, found: bool) -> None:
+    """Of 007 the newest record was that of 7, and so the row was `gone, and its topic has no delete of it`."""
+    of = table("t", "id", id="integer")
+    of = replace(of, columns=tuple(replace(one, base_type="int4") for one in of.columns))
+    asked = Asked(cast(Any, None), View.identity(of), "t", [key])
+    assert asked(Record(b'{"id":7}', None, "t", 0, 0)) is found

@@ -29,7 +29,11 @@ RENAMED = "was renamed to"
 NOT_IN = "is not in publication"
 WAS_OUT = "was out of publication"
 LEFT_OUT = "was left out of the connector's table.include.list"
-SKIPPED = "had changes left out by the connector's skipped.operations"
+# Of all tables, by the setting that does it.
+DROPS = "had changes left out by the connector's"
+SKIPPED = f"{DROPS} skipped.operations"
+# Settings of Debezium's that narrow what comes, and that we never make.
+NARROWING = ("table.exclude.list", "schema.include.list", "schema.exclude.list", "column.include.list")
 READ_AGAIN = "`headwater apply FILE --wait` reads it again, and deletes what is gone"
 TOPIC_ANEW = (
     "`headwater apply FILE --wait` makes its topic anew and reads it again; a `headwater run` that is alive then builds"
@@ -113,6 +117,9 @@ def left_out(
     done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
     if _skipped(config) - _skipped(options or {}):
         return {table: Change(SKIPPED) for table in done}
+    for name in NARROWING:
+        if config.get(name) and not (options or {}).get(name):
+            return {table: Change(f"{DROPS} {name}") for table in done}
     listed = config.get("table.include.list")
     if not listed:
         return {}  # every table

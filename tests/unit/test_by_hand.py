@@ -14,7 +14,7 @@ from cdc.errors import KafkaError, LogGap, SlotLost
 from cdc.waits import waited_for
 from connectors import connector, drop, marker_watch, resnapshot
 from connectors.captured import Captured, Gap
-from connectors.changed import LEFT_OUT, SKIPPED, Change, left_out, merged
+from connectors.changed import LEFT_OUT, NARROWING, SKIPPED, Change, left_out, merged
 from connectors.connector import RunningConnector, plan_connector
 from connectors.database.history import Moment
 from connectors.database.slot import Slot
@@ -67,6 +67,13 @@ def test_a_table_that_is_read_again_anyhow_needs_no_second_reason() -> None:
     config = {"table.include.list": "other"}
     assert left_out(entries("done", "public.a", gap=Gap(("was dropped",))), config) == {}
     assert left_out(entries("done", "public.a", gap=Gap(("was dropped",), mending=True)), config)
+
+
+@pytest.mark.parametrize("name", NARROWING)
+def test_a_list_that_we_never_make_has_dropped_changes_of_any_table(name: str) -> None:
+    captured = entries("done", "public.a")
+    assert left_out(captured, {name: "x"})["public.a"].what.endswith(name)
+    assert left_out(captured, {name: "x"}, {name: "x"}) == {}  # the file says so
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""A word to whoever has no Prometheus: a webhook is told when something is bad for a while, and when it is well again.
+"""A word to whoever has no Prometheus: what is bad for a while, and when it is well again, is told.
 
-``policy.alert`` of the pipeline file. What is told is the judgement that `status` shows. It is told by a thread of its
-own: a webhook that does not answer, or says no, is tried again, and never disturbs `run`.
+It goes to the log of `run` always: who has nothing else would see no difference between an outage and a quiet night.
+And to the webhook of ``policy.alert``, if the file has one. What is told is the judgement that `status` shows. It is
+told by a thread of its own: a webhook that does not answer, or says no, is tried again, and never disturbs `run`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from operations.status.facts import judged
 from operations.status.judgement import Judgement
 
 LOOK_SECONDS = 2.0
+# Without a webhook nobody waits for the second: a look reads what every flow has told.
+CALM_LOOK_SECONDS = 10.0
+# For how long something must be bad before the log tells; a slow start, or a server's restart, passes.
+LOG_AFTER_SECONDS = 60.0
 REQUEST_SECONDS = 10.0
 # Between two attempts to reach a webhook; what it was to be told waits, the oldest is dropped when it is too much.
 AGAIN_SECONDS = 15.0
@@ -98,11 +103,11 @@ class Alarms:
 
 
 class Alerting:
-    """A context manager: while it lasts, the webhook of the file is told. Without one it does nothing.
+    """A context manager: while it lasts, what is bad is told, and the webhook of the file, if it has one, too.
 
     Args:
         keeper: knows the pipeline, and which sinks this process runs.
-        say: told when the webhook can't be reached, and when it can again.
+        say: told what is bad; and when the webhook can't be reached, and when it can again.
         post: sends a message to an address; replaced in tests.
     """
 
@@ -116,8 +121,7 @@ class Alerting:
         self._thread = threading.Thread(target=self._run, name="alerting", daemon=True)
 
     def __enter__(self) -> Alerting:
-        if self.alert is not None:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(
@@ -126,12 +130,16 @@ class Alerting:
         self._stop.set()  # it may wait for the webhook; nobody waits for it
 
     def _run(self) -> None:
-        assert self.alert is not None
-        alarms = Alarms(self.keeper.pipeline.name, self.alert.after_seconds)
-        while not self._stop.wait(LOOK_SECONDS):
+        logged = Alarms(self.keeper.pipeline.name, LOG_AFTER_SECONDS)
+        sent = Alarms(self.keeper.pipeline.name, self.alert.after_seconds) if self.alert is not None else None
+        while not self._stop.wait(CALM_LOOK_SECONDS if sent is None else LOOK_SECONDS):
             try:
-                self._unsent.extend(alarms.step(time.time(), self._look(self.keeper.pipeline)))
-                self._deliver(self.alert.webhook.get_secret_value())
+                found = self._look(self.keeper.pipeline)
+                for message in logged.step(time.time(), found):
+                    self.say(_line(message))
+                if self.alert is not None and sent is not None:
+                    self._unsent.extend(sent.step(time.time(), found))
+                    self._deliver(self.alert.webhook.get_secret_value())
             except Exception as error:  # what it would have told is in `status`, too
                 _log.debug("alarms: %s", error)
 
@@ -160,6 +168,12 @@ class Alerting:
             if self._failing:
                 self._failing = False
                 self.say("policy.alert.webhook takes alarms again")
+
+
+def _line(message: Mapping[str, Any]) -> str:
+    """A message as a line of the log, which knows the pipeline's name."""
+    text = str(message["text"]).partition(", ")[2]
+    return f"warning: {text}" if message["event"] == "alarm" else text
 
 
 def send(url: str, message: Mapping[str, Any]) -> None:

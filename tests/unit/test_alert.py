@@ -98,6 +98,7 @@ def test_a_webhook_that_does_not_take_it_gets_it_later_and_its_address_is_never_
         wait(lambda: len(posted) == 2)
     assert sorted(one["subject"] for one in posted) == ["sink cache", "source"]
     assert posted[0]["judgement"] == "stopped" and posted[0]["event"] == "alarm"
+    said = [one for one in said if "policy.alert" in one]
     assert len(said) == 2 and "is tried again" in said[0] and "again" in said[1]
     assert "secret-hook" not in "".join(said)
 
@@ -160,9 +161,20 @@ def test_an_address_that_is_none_is_refused_without_being_said(tmp_path: Path, u
     assert "hunter2" not in str(caught.value)
 
 
-def test_without_one_nobody_is_told(tmp_path: Path) -> None:
+def test_without_a_webhook_the_log_tells_what_is_bad_for_a_minute_and_when_it_is_well_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage of minutes left no line in the log of `run`."""
     path = tmp_path / "pipeline.yaml"
     path.write_text(FILE.format(folder=tmp_path / "state"))
-    alerting = Alerting(Keeper(load(path)), print)
+    monkeypatch.setattr(alert, "CALM_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(alert, "LOG_AFTER_SECONDS", 0.2)
+    said: list[str] = []
+    alerting = Alerting(Keeper(load(path)), said.append, lambda *_: pytest.fail("there is no webhook"))
     with alerting:
-        assert not alerting._thread.is_alive()
+        wait(lambda: len(said) == 2)
+        assert all(one.startswith(("warning: sink cache: stopped", "warning: source: ")) for one in said)
+        monkeypatch.setattr(alerting, "_look", lambda _: {"source": Judgement("well")})
+        wait(lambda: len(said) == 3)
+        time.sleep(0.3)
+    assert said[2] == "source: well" and len(said) == 3  # told once, and a sink that is there no more needs no word

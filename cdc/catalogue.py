@@ -56,6 +56,10 @@ class NotUnique:
     reason: str
 
 
+# All names of a former shape; (name then, name now) of its columns that are there still.
+Moved = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
 @dataclass(frozen=True)
 class Table:
     """One table.
@@ -68,6 +72,8 @@ class Table:
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
         generated: names of generated columns, which are not captured.
         renamed: (former name, present name) of its columns, as far as it was noticed; see cdc/shapes.py.
+        moved: of each former shape in which another column had a present name: (name then, name now) of its columns
+            that are there still, and all names of then, by which its records are known; see cdc/shapes.py.
         later: names of columns that it did not have when it was first seen.
         since: LSN in bytes from which it has had this shape for certain; 0 if it was never seen with another.
         unique_keys: columns of each other unique key, in its order: no two rows have the same values at the end of a
@@ -90,6 +96,7 @@ class Table:
     unique_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False, repr=False)
     not_unique: tuple[NotUnique, ...] = field(default=(), compare=False, repr=False)
     present: tuple[tuple[str, Column | None], ...] = field(default=(), compare=False, repr=False)
+    moved: tuple[Moved, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def qualified(self) -> str:
@@ -178,6 +185,9 @@ def table_of(raw: Mapping[str, Any]) -> Table:
         unique_keys=tuple(tuple(names) for names in raw.get("unique_keys", ())),
         not_unique=tuple(
             NotUnique(one["name"], tuple(one["columns"]), one["reason"]) for one in raw.get("not_unique", ())
+        ),
+        moved=tuple(
+            (tuple(names), tuple((former, present) for former, present in pairs)) for names, pairs in raw.get("moved", ())
         ),
     )
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from cdc.catalogue import Catalogue, Column, Table, table_of
+from cdc.catalogue import Catalogue, Column, Moved, Table, table_of
 from cdc.errors import StateError
 from cdc.formats import SHAPES, refuse_newer
 from cdc.types import type_key
@@ -189,12 +189,30 @@ class Shapes:
                     found.setdefault(column.name, present)
         return tuple(sorted(found.items()))
 
+    def moved(self, table: str) -> tuple[Moved, ...]:
+        """Former shapes in which a present name was another column's, see ``Table.moved``: by names alone a record of
+        such a shape would be misread. Of shapes that can't be told apart by their names the newest counts."""
+        shapes = self.tables.get(table, ())
+        if not shapes:
+            return ()
+        newest = shapes[-1]
+        now = {column.ordinal: column.name for column in newest.table.columns}
+        seen, found = {frozenset(newest.table.by_name)}, list[Moved]()
+        for shape in reversed([shape for shape in shapes if shape.oid == newest.oid]):
+            was = {column.name: now[column.ordinal] for column in shape.table.columns if column.ordinal in now}
+            names = frozenset(shape.table.by_name)
+            if names not in seen and any(name != present and present in names for name, present in was.items()):
+                found.append((tuple(sorted(names)), tuple(sorted(was.items()))))
+            seen.add(names)
+        return tuple(found)
+
     def told_to(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue whose tables know what their columns were called, and since when they are what they are; and
         that knows of the tables which are gone."""
 
         def told(name: str, table: Table) -> Table:
-            return replace(table, renamed=self.renamed(name), since=self._rewritten(name), later=self._later(name))
+            renamed, moved = self.renamed(name), self.moved(name)
+            return replace(table, renamed=renamed, moved=moved, since=self._rewritten(name), later=self._later(name))
 
         tables = {name: told(name, table) for name, table in catalogue.tables.items()}
         gone = {name: told(name, known[-1].table) for name, known in self.tables.items() if name not in tables}

@@ -78,6 +78,7 @@ class Decoder:
         self.table, self.epoch, self.snapshot_lsn = table, epoch, snapshot_lsn
         self._fit = fit
         self._former = frozenset((*(former for former, _ in table.renamed), *table.generated))
+        self._moved = {frozenset(names): pairs for names, pairs in table.moved}
         self._was = Former(table)
         self._base = pack(epoch, 0)
         self._where = (table.name, table.schema)
@@ -215,6 +216,9 @@ class Decoder:
         Raises:
             ShapeUnknown: see ``decode``.
         """
+        if self._moved and (pairs := self._moved.get(frozenset(after))):
+            # A present name was another column's then: dropped by now, or itself renamed.
+            after.update({present: after[former] for former, present in pairs})
         for former, present in self.table.renamed:
             if present not in after and former in after:
                 after[present] = after[former]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from cdc.catalogue import Catalogue, Column, Table
 from cdc.errors import NewerFormat, StateError
+from cdc.records.debezium_json import Decoder
 from cdc.shapes import Shape, Shapes, column_changes, used_changes
 
 ID = Column("id", "integer", "int4", nullable=False, ordinal=1)
@@ -140,3 +142,26 @@ def test_another_unique_index_is_no_other_shape_and_is_remembered() -> None:
     assert not changed and old.same_as(new)
     again = Shapes.from_json(shapes.to_json(), "shapes.json").newest("public.t")
     assert again is not None and again.table.unique_keys == (("n",),)
+
+
+def test_a_record_of_a_shape_in_which_a_present_name_was_another_columns() -> None:
+    """History kept what the dropped column had held as the renamed one's, for ever: it was read behind both changes."""
+    shapes = Shapes({"public.t": (shape(ID, N, A), shape(ID, N), shape(ID, replace(N, name="a")))})
+    seen = Catalogue({"public.t": shapes.tables["public.t"][-1].table}, "7", 1, "d")
+    table = Catalogue.from_json(shapes.told_to(seen).to_json()).tables["public.t"]
+    for held, read in [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]:
+        source = {"lsn": 10, "schema": "public", "table": "t", "snapshot": "false", "sequence": None, "txId": 1, "ts_ms": 1}
+        value = orjson.dumps({"op": "c", "before": None, "after": {"id": 1, **held}, "source": source, "ts_ms": 1})
+        change = Decoder(table).decode(b'{"id": 1}', value, "t", 0, 0)
+        assert change.after is not None
+        assert change.after["a"] == read
+    assert shapes.moved("public.other") == ()
+
+
+def test_a_shape_that_can_not_be_told_from_a_newer_one_is_not_guessed_at() -> None:
+    swapped = shape(ID, replace(N, name="a"), replace(A, name="n"))
+    assert Shapes({"public.t": (shape(ID, N, A), swapped)}).moved("public.t") == ()
+    old = shape(ID, replace(N, name="price"), replace(A, name="price_new"))
+    new = shape(ID, replace(N, name="price_old"), replace(A, name="price"))
+    pairs = (("id", "id"), ("price", "price_old"), ("price_new", "price"))
+    assert Shapes({"public.t": (old, new)}).moved("public.t") == ((("id", "price", "price_new"), pairs),)

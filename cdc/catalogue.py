@@ -187,7 +187,8 @@ def table_of(raw: Mapping[str, Any]) -> Table:
             NotUnique(one["name"], tuple(one["columns"]), one["reason"]) for one in raw.get("not_unique", ())
         ),
         moved=tuple(
-            (tuple(names), tuple((former, present) for former, present in pairs)) for names, pairs in raw.get("moved", ())
+            (tuple(names), tuple((former, present) for former, present in pairs))
+            for names, pairs in raw.get("moved", ())
         ),
     )
 

@@ -72,7 +72,9 @@ class NativeReader:
         keys = {column.name: one for column, one in zip(table.columns, found, strict=True) if one and one.key}
         if view.needs_spark or len(columns) < len(found):
             return None
-        if Former(table) or not table.primary_key or not keys.keys() >= set(table.primary_key):
+        if Former(table) or table.moved:  # by names alone a record of before would be misread
+            return None
+        if not table.primary_key or not keys.keys() >= set(table.primary_key):
             return None
         return cls(view, RawTable(table, columns, bool(spec.events)), spec.epoch, spec.snapshot_lsn)
 

@@ -150,7 +150,15 @@ def test_a_record_of_a_shape_in_which_a_present_name_was_another_columns() -> No
     seen = Catalogue({"public.t": shapes.tables["public.t"][-1].table}, "7", 1, "d")
     table = Catalogue.from_json(shapes.told_to(seen).to_json()).tables["public.t"]
     for held, read in [({"n": 5, "a": "x"}, 5), ({"n": 6}, 6), ({"a": 7}, 7)]:
-        source = {"lsn": 10, "schema": "public", "table": "t", "snapshot": "false", "sequence": None, "txId": 1, "ts_ms": 1}
+        source = {
+            "lsn": 10,
+            "schema": "public",
+            "table": "t",
+            "snapshot": "false",
+            "sequence": None,
+            "txId": 1,
+            "ts_ms": 1,
+        }
         value = orjson.dumps({"op": "c", "before": None, "after": {"id": 1, **held}, "source": source, "ts_ms": 1})
         change = Decoder(table).decode(b'{"id": 1}', value, "t", 0, 0)
         assert change.after is not None

@@ -146,6 +146,14 @@ def test_tables_with_a_moment_in_their_key_are_the_codecs_altogether(kind: str) 
     assert NativeReader.of(spec_of(View.identity(table("prices", "id at", id="int4", at=kind)))) is None
 
 
+def test_a_table_of_which_a_present_name_was_another_columns_is_the_codecs_altogether() -> None:
+    """Plainly read, a record of before would give what a dropped column held."""
+    was = (("id", "note", "phone"), (("id", "id"), ("phone", "note")))
+    for moved, native in (((), True), ((was,), False)):
+        known = replace(table("patients", "id", id="int4", note="text"), moved=moved)
+        assert (NativeReader.of(spec_of(View.identity(known))) is not None) == native
+
+
 # -- documents of several tables ---------------------------------------------------------------------------------------
 
 

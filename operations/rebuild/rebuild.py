@@ -202,7 +202,7 @@ class Rebuild:
             raise StateError(
                 f"sink {self.sink}: generation {number} is being removed while it is filled",
                 means="somebody has retired it, or `run` has, because a table was altered; readers see nothing of it",
-                fix=f"`{self._again}` fills another one, unless `run` does so by itself: `headwater generations` shows it",
+                fix=f"`{self._again}` fills another one, unless `run` does so by itself (`headwater generations`)",
             )
 
     def _ready(self, engine: Engine, number: int, records: int, seconds: float) -> None:

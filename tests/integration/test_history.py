@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,6 +16,7 @@ import pytest
 from headwater_client import take_token
 
 from cdc.errors import BadToken, BeforeHistory, BeyondFrontier, HistoryGap, QueryRefused, SinkRefused, UnknownName
+from cdc.polling import poll
 from cdc.records.position import parse_lsn, unpack
 from connectors.database.lost import note_whole
 from connectors.names import Names
@@ -90,6 +92,7 @@ def test_no_cut_is_torn_and_no_event_is_twice_when_the_runner_is_killed(vaults: 
         for number in range(WRITERS):
             writers.enter_context(Moving(vaults.conninfo, SEED + number))
         time.sleep(2.5)
+        assert poll(lambda: newest_batch(vaults), lambda newest: newest > 0, 60.0) > 0, vaults.log()
         vaults.kill()
         # As if it had been killed behind Iceberg's commit and before Spark's own.
         assert put_back_a_batch(vaults)
@@ -116,11 +119,17 @@ def test_no_cut_is_torn_and_no_event_is_twice_when_the_runner_is_killed(vaults: 
         assert {row[0]: row[1] for row in rows_by_duckdb(text)} == held(vaults, table)
 
 
+def checkpoint_of(vaults: Vaults) -> Path:
+    return history_folder(cuts.pipeline_of(vaults), SINK) / STREAM / "checkpoint"
+
+
+def newest_batch(vaults: Vaults) -> int:
+    return committed_offsets(checkpoint_of(vaults))[0]
+
+
 def put_back_a_batch(vaults: Vaults) -> bool:
     """The checkpoint knows nothing of the newest batch that the tables have."""
-    checkpoint = history_folder(cuts.pipeline_of(vaults), SINK) / STREAM / "checkpoint"
-    newest, _ = committed_offsets(checkpoint)
-    return newest > 0 and rewind(checkpoint, newest - 1)
+    return rewind(checkpoint_of(vaults), newest_batch(vaults) - 1)
 
 
 def torn_anywhere(vaults: Vaults, reports: list[dict[str, Any]]) -> dict[str, int]:

@@ -103,7 +103,7 @@ def differences(captured: Mapping[str, Captured], seen: Seen, publication: str) 
 
 
 def left_out(
-    captured: Mapping[str, Captured], config: Mapping[str, str], options: Mapping[str, object] | None = None
+    captured: Mapping[str, Captured], config: Mapping[str, str], options: Mapping[str, object] = {}
 ) -> dict[str, Change]:
     """Tables whose changes the connector drops, because somebody has narrowed its list or its operations. Pure.
 
@@ -115,10 +115,10 @@ def left_out(
         options: the file's `connect.options`: what they skip is meant.
     """
     done = [t for t, e in captured.items() if e.state == "done" and (e.gap is None or e.gap.mending)]
-    if _skipped(config) - _skipped(options or {}):
+    if _skipped(config) - _skipped(options):
         return {table: Change(SKIPPED) for table in done}
     for name in NARROWING:
-        if config.get(name) and not (options or {}).get(name):
+        if config.get(name) and not options.get(name):
             return {table: Change(f"{DROPS} {name}") for table in done}
     listed = config.get("table.include.list")
     if not listed:

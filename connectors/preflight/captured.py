@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc.errors import ConnectError
+from cdc.errors import ConnectError, TableChanged
 from connectors.captured import read_captured
 from connectors.changed import find_changed, left_out, merged, refusal
 from connectors.debezium import connector_name
@@ -17,15 +17,18 @@ def run(site: Site) -> Iterator[Finding]:
     And the connector sends what the publication gives it."""
     connection = site.setup if not isinstance(site.setup, Exception) else site.db
     for table, error in find_changed(connection, site.names, site.pipeline.source.publication).items():
-        yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
+        yield _told(table, error)
     try:
         config = site.connect.config(connector_name(site.pipeline))
     except ConnectError:
         return  # the check «connect» says so
     options = site.pipeline.connect.options
     for table, change in left_out(read_captured(connection, site.names), config or {}, options).items():
-        error = refusal(table, merged(None, change))
-        yield Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
+        yield _told(table, refusal(table, merged(None, change)))
+
+
+def _told(table: str, error: TableChanged) -> Finding:
+    return Finding(Level.ERROR, table, f"{error.what}: {error.means}", error.fix)
 
 
 CHECK = Check("captured", "the tables are those that were captured", run, needs=("server",))

@@ -122,9 +122,8 @@ class Jobs:
 
         def say(line: str) -> None:
             said.append(line)
-            with suppress(
-                HeadwaterError, OSError
-            ):  # a full disk, a file that is half edited: no reason to end the work
+            # A full disk, a file that is half edited: no reason to end the work.
+            with suppress(HeadwaterError, OSError):
                 self._write(replace(job, lines=tuple(said[-LINES_KEPT:])))
 
         try:

@@ -9,15 +9,13 @@ flow has its own checkpoint, so its own offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -32,6 +30,7 @@ from spark.disk.checkpoint import check_checkpoint, committed_offsets, planned, 
 from spark.disk.state import rebuild_command
 from spark.disk.status import FlowStatus
 from spark.drain import drained
+from spark.machine.arrow import map_in_arrow
 from spark.reading.expressions import compute, entries_with_rows, entry_schema
 from spark.reading.record import RECORD
 from spark.reading.source import read_changelog
@@ -271,12 +270,3 @@ def begin(writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
     if replays:
         replay.spare(query)
     return query
-
-
-def map_in_arrow(
-    frame: DataFrame,
-    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    schema: str | T.StructType,
-) -> DataFrame:
-    """``DataFrame.mapInArrow``, whose annotation says Iterable where an Iterator is handed over."""
-    return frame.mapInArrow(cast(Any, function), schema)

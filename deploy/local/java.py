@@ -41,10 +41,13 @@ class Jdk:
 
         Java 19+ renews the archive by itself; on 17 it is written at the first clean stop and then used as it is.
         """
+        # Where it was made for, not at a random address, for which all its pointers are rewritten at each start; a
+        # Java of which nobody knows that it has these flags would refuse to start.
+        there = ["-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"] if self.major <= NEWEST_TRIED else []
         if self.major >= SELF_RENEWING_ARCHIVE:
-            return ["-XX:+AutoCreateSharedArchive", f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
+            return ["-XX:+AutoCreateSharedArchive", f"-XX:SharedArchiveFile={archive}", *there, "-Xlog:cds=off"]
         flag = "SharedArchiveFile" if archive.exists() else "ArchiveClassesAtExit"
-        return [f"-XX:{flag}={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        return [f"-XX:{flag}={archive}", *there, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def read(home: Path) -> Jdk | None:

@@ -27,7 +27,8 @@ from cdc.join.expressions import quoted
 from cdc.view import merge_fields
 from spark.events.kept import Open, Told, documents_of
 from spark.events.stateful import check_reach
-from spark.flow import Flow, begin, changelog, map_in_arrow
+from spark.flow import Flow, begin, changelog
+from spark.machine.arrow import map_in_arrow
 from spark.machine.session import BUILD_OWN_JAR, OWN_JAR
 from spark.reading.entries import TALLY, Decoded, Entry, EntryDecoder
 from spark.reading.expressions import PREFIX, Refuse, entry_batch, entry_schema, reason, selected, unplaced

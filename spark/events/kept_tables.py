@@ -28,7 +28,8 @@ from cdc.types import spark_type
 from sinks.iceberg.rows import ID_COLUMN, VERSION_COLUMN
 from spark.disk.lease import Lease
 from spark.events.kept import Telling
-from spark.flow import Flow, map_in_arrow
+from spark.flow import Flow
+from spark.machine.arrow import map_in_arrow
 from spark.pulse import MERGING
 from spark.reading.entries import TALLY
 from spark.reading.spec import unpack

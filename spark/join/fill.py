@@ -27,12 +27,13 @@ from spark.disk.applied import forget_applied
 from spark.disk.batches import SUMMED
 from spark.disk.files import write_atomic
 from spark.disk.state import rebuild_command
-from spark.flow import Flow, map_in_arrow
+from spark.flow import Flow
 from spark.join import health
 from spark.join.plans import documents, with_computed
 from spark.join.slices import FillState, Slice
 from spark.join.stage import fill_documents, fill_rows, load_joined, open_store, view_of
 from spark.join.tables import JoinedTable
+from spark.machine.arrow import map_in_arrow
 from spark.reading.source import read_slice
 from spark.write import SUMMARY_DDL
 

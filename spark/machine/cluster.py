@@ -29,6 +29,7 @@ import sinks
 import spark
 from cdc.errors import ClusterError, ClusterUnavailable, ConfigError
 from cdc.polling import poll
+from spark.machine.arrow import map_in_arrow
 
 # Where an executor finds the packed environment: Spark unpacks it below the executor's own folder.
 UNPACKED = "headwater-env"
@@ -183,7 +184,7 @@ def ask(spark: SparkSession, paths: Sequence[str], count: int) -> list[Mapping[s
     frame = spark.range(0, tasks, 1, tasks)
     ddl = "host string, place string, python string, code string, lacks string"
     try:
-        rows = frame.mapInArrow(partial(_answer, list(paths)), ddl).distinct().collect()
+        rows = map_in_arrow(frame, partial(_answer, list(paths)), ddl).distinct().collect()
     except Exception as error:  # Spark wraps what the executors said in many types
         said = str(error)
         raise ClusterError(

@@ -12,12 +12,14 @@ sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"
 for _entry in [entry for entry in sys.path_importer_cache if ".zip" in entry or ".jar" in entry]:
     del sys.path_importer_cache[_entry]
 
-# ruff: noqa: E402, F401, I001 (the path must be clean first, and what is imported is only to be there)
+# ruff: noqa: E402, F401 (the path must be clean first, and what is imported is only to be there)
+from cdc.lean import without_pandas
+
+without_pandas()  # a pipeline's own functions are SQL: nobody's Python that could want it runs here
+
 from pyspark.daemon import manager
 
-# Loaded here, once: a worker is forked for each task slot and flow, and would import all of it again (3 s each, half of
-# it pandas, which Arrow looks for when it is first given a list).
-import pandas  # type: ignore[import-untyped]
+# Loaded here, once: a worker is forked for each task slot and flow, and would import all of it again.
 import sinks.elasticsearch
 import sinks.redis
 import spark.join.later
